@@ -1,0 +1,26 @@
+"""beads-workers drains an issue tracker with a fleet of workers.
+
+The words used everywhere, and nothing else:
+
+job        one piece of work; for a tracker, one issue
+attempt    one try at a job by one worker: number from 1, request id, start, deadline
+outcome    how an attempt ended: success, error, retry, timeout, cancelled, lost, not_found
+policy     the one pure function that turns an outcome into finish, requeue or set aside
+journal    the append-only record of every transition, written before anything is acted on
+source     where jobs come from and who is owed an answer: bd, the embedded tracker, memory
+executor   what runs an attempt: a connected worker and, in it, a command or an agent
+view       a snapshot made visible: plain lines, ``status --json``
+
+claim      an issue is marked in the tracker as ours, and nobody else's
+settle     close, release or set aside an issue in the tracker
+lane       the one helper thread that talks to the source
+run        one life of the orchestrator; its id is part of the actor that holds the claims
+event      what happened, told to the core (past tense)
+command    what the core asks the edge to do (imperative)
+
+Where things are: ``core`` and ``protocols`` are pure, ``sources`` and ``executors`` plug in,
+``edge`` moves bytes and owns processes, ``cli`` talks to people. ``docs/ARCHITECTURE.md`` is
+the map.
+"""
+
+__version__ = "0.1.0"

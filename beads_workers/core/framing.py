@@ -1,0 +1,81 @@
+"""JSON Lines framing: bytes in, lines out, wherever the stream was cut.
+
+Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so
+a line that arrives in a thousand pieces costs no more than one that arrives whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core import limits
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One complete, non-blank line, without its end."""
+
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """A line over the limit was skipped to its end; ``head`` is how it began."""
+
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """The stream ended inside a line, which is dropped."""
+
+    head: bytes
+
+
+Framed = Line | TooLong | Torn
+
+
+class LineReader:
+    """Feed it what was read; it gives back what is complete. Holds at most one line."""
+
+    def __init__(self, line_bytes_max: int = limits.LINE_BYTES_MAX) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._buffer = bytearray()
+        self._searched = 0
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[Framed]:
+        """Add bytes; returns every line that they completed."""
+        self._buffer += data
+        found: list[Framed] = []
+        start = 0
+        while (end := self._buffer.find(b"\n", max(start, self._searched))) >= 0:
+            self._take(self._buffer[start:end], found)
+            start = end + 1
+        if start:
+            del self._buffer[:start]
+        self._searched = len(self._buffer)
+        if self._searched > self._line_bytes_max:
+            self._overflow(found)
+        return found
+
+    def end(self) -> list[Framed]:
+        """The stream is over; a partial last line is reported, never used."""
+        rest, self._buffer = bytes(self._buffer), bytearray()
+        return [Torn(rest[: limits.LOGGED_BYTES_MAX])] if rest.strip() else []
+
+    def _take(self, line: bytearray, found: list[Framed]) -> None:
+        if self._skipping:
+            self._skipping = False
+        elif len(line) > self._line_bytes_max:
+            found.append(TooLong(bytes(line[: limits.LOGGED_BYTES_MAX])))
+        elif text := bytes(line.removesuffix(b"\r")):
+            if not text.isspace():
+                found.append(Line(text))
+
+    def _overflow(self, found: list[Framed]) -> None:
+        if not self._skipping:
+            found.append(TooLong(bytes(self._buffer[: limits.LOGGED_BYTES_MAX])))
+        self._skipping = True
+        self._buffer.clear()
+        self._searched = 0

@@ -1,0 +1,96 @@
+"""Every limit of the core in one place, each with its reason.
+
+Bytes, seconds or counts, as the name says.
+"""
+
+# --- the wire -------------------------------------------------------------------------------
+LINE_BYTES_MAX = 1 << 20
+"""A longer line is skipped to its end: one peer must not grow the orchestrator's memory."""
+
+INLINE_BYTES_MAX = 256 << 10
+"""Payloads and results above this travel as files, so that a line never nears its limit."""
+
+OUTBOX_BYTES_MAX = 4 << 20
+"""A peer that does not read is closed here: a TASK and a repeat of it always fit."""
+
+BAD_LINES_MAX = 1000
+"""Wrong lines on one connection before it is closed: far above any slip, far below a flood."""
+
+LOGGED_BYTES_MAX = 300
+"""How much of a wrong line the log shows."""
+
+HELLO_SECONDS = 10.0
+"""A connection that has said nothing valid by then is no worker."""
+
+HOLD_SECONDS = 3.0
+"""A READY is held this long while the tracker is asked, then answered with WAIT."""
+
+LISTEN_BACKLOG = 1024
+"""A hundred workers that connect at once must not meet a full queue (at least 512)."""
+
+CONNECT_DELAYS_SECONDS = (1.0, 2.0, 4.0)
+"""A worker that cannot connect tries again after each of these, then gives up."""
+
+WAIT_SECONDS_MIN = 1
+WAIT_SECONDS_MAX = 3600
+WAIT_SECONDS_BUSY = 2
+"""While tasks run or retries are due, work may appear at any moment."""
+WAIT_SECONDS_IDLE = 10
+"""Nothing runs and nothing is due: a hundred waiting workers must cost nothing to speak of."""
+WAIT_SECONDS_RESYNC = 1
+"""Answer to a DONE or FAILED for nothing."""
+
+# --- claims and listings --------------------------------------------------------------------
+CLAIM_AHEAD_MAX = 32
+"""Jobs claimed beyond the free slots: enough for one group, little to give back at a stop."""
+
+LISTED_MIN = 200
+LISTED_PER_SLOT = 4
+"""A listing is bounded to the larger of 200 rows and 4 per slot: parsing holds the interpreter."""
+
+POLL_SECONDS = 5.0
+"""How often an idle fleet asks the tracker for new work."""
+
+# --- failure --------------------------------------------------------------------------------
+ATTEMPTS_MAX = 3
+RETRY_DELAY_SECONDS = 10.0
+RETRY_DELAY_MAX_SECONDS = 300.0
+RETRY_AFTER_MAX_SECONDS = 86_400.0
+"""A worker may ask for a later retry, but not park an issue for ever."""
+FREE_RETRIES_MAX = 19
+"""Uncharged retries in a row; from the twentieth on they count, or a job could spin for ever."""
+ERROR_CHARS_MAX = 2000
+"""How much of an error text is kept in journal, note and status."""
+
+# --- the tracker in trouble -----------------------------------------------------------------
+SOURCE_RETRY_SECONDS = 1.0
+SOURCE_RETRY_MAX_SECONDS = 30.0
+CLOSE_GIVE_UP_SECONDS = 60.0
+"""Under --until-empty a close that fails this long ends the run; it is kept for the next start."""
+
+# --- the end --------------------------------------------------------------------------------
+STOP_SECONDS = 10.0
+"""From the protocol text: workers have ten seconds to leave, then they are killed."""
+TERM_GRACE_SECONDS = 5.0
+"""Between TERM and KILL to a task's process group; must fit into the stop."""
+TIMEOUT_MARGIN_SECONDS = 15.0
+"""A worker that has not ended an attempt this long after its timeout is itself stuck."""
+
+# --- workers that die -----------------------------------------------------------------------
+RESPAWN_DELAY_SECONDS = 0.5
+RESPAWN_DELAY_MAX_SECONDS = 30.0
+CRASH_LOOP_SECONDS = 5.0
+"""A worker that lives shorter than this has crashed at its start."""
+CRASH_LOOP_MAX = 5
+"""Crashes at the start in a row, per worker, before it is given up and shown."""
+
+# --- what is kept in memory for people ------------------------------------------------------
+RECENT_MAX = 50
+"""Last outcomes and warnings kept for the dashboard."""
+
+assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
+assert HOLD_SECONDS < HELLO_SECONDS
+assert TERM_GRACE_SECONDS < STOP_SECONDS
+assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
+assert WAIT_SECONDS_MIN <= WAIT_SECONDS_BUSY <= WAIT_SECONDS_IDLE <= WAIT_SECONDS_MAX
+assert LISTED_MIN > CLAIM_AHEAD_MAX

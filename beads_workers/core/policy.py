@@ -1,0 +1,96 @@
+"""What becomes of a job after an attempt: the only place where retry semantics live.
+
+Source: docs/PROTOCOL.md, "Failure and retry".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``attempts_max``: charged attempts before an issue is set aside. Delays in seconds."""
+
+    attempts_max: int = limits.ATTEMPTS_MAX
+    retry_delay_seconds: float = limits.RETRY_DELAY_SECONDS
+    retry_delay_max_seconds: float = limits.RETRY_DELAY_MAX_SECONDS
+    free_retries_max: int = limits.FREE_RETRIES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What earlier attempts at this job left: survives restarts through the journal."""
+
+    charged: int = 0
+    free_in_a_row: int = 0
+
+    @property
+    def attempt(self) -> int:
+        """The number of the next attempt, from 1; free retries do not raise it."""
+        return self.charged + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job is done: close it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Give the job back, and take it again no sooner than ``delay_seconds`` from now."""
+
+    delay_seconds: float
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Out of attempts (or hopeless): out of the backlog until a person asks for it."""
+
+    reason: str
+    history: History
+
+
+Verdict = Finish | Requeue | SetAside
+
+
+def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
+    """Decide; ``jitter`` in 0..1 spreads retries over the last fifth of the delay."""
+    match outcome.kind:
+        case OutcomeKind.SUCCESS:
+            return Finish()
+        case OutcomeKind.CANCELLED:
+            return Requeue(0.0, history)
+        case OutcomeKind.NOT_FOUND:
+            return SetAside(outcome.error, replace(history, charged=history.charged + 1))
+        case OutcomeKind.RETRY if history.free_in_a_row < policy.free_retries_max:
+            free = history.free_in_a_row + 1
+            delay = outcome.retry_after_seconds
+            if delay is None:
+                delay = _backoff(policy, free, jitter)
+            return Requeue(
+                min(delay, limits.RETRY_AFTER_MAX_SECONDS), replace(history, free_in_a_row=free)
+            )
+        case OutcomeKind.RETRY | OutcomeKind.ERROR | OutcomeKind.TIMEOUT | OutcomeKind.LOST:
+            return _charge(policy, history, outcome, jitter)
+        case _:
+            assert_never(outcome.kind)
+
+
+def _charge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
+    # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
+    free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
+    charged = History(history.charged + 1, free)
+    if charged.charged >= policy.attempts_max:
+        return SetAside(outcome.error, charged)
+    return Requeue(_backoff(policy, charged.charged, jitter), charged)
+
+
+def _backoff(policy: Policy, number: int, jitter: float) -> float:
+    full = policy.retry_delay_seconds * 2.0 ** min(number - 1, 30)
+    return min(full, policy.retry_delay_max_seconds) * (1.0 - 0.2 * jitter)

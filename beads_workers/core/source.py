@@ -1,0 +1,148 @@
+"""What the core and the lane ask of a source. Adding a tracker means one class of this shape.
+
+A source is small, synchronous and blocking, and is only ever called from one thread. It keeps
+two promises: a failure to ask is never an answer (it raises ``SourceError`` or reports
+``Result.FAILED``; an error changes no issue), and it touches only what its own actor holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from beads_workers.core.jobs import IssueId, Job, Listed
+
+
+class SourceError(Exception):
+    """The tracker could not be asked. ``str()`` is one line; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Action(Enum):
+    """What is to become of a claimed issue in the tracker."""
+
+    CLOSE = "close"
+    RELEASE = "release"
+    """Open again and unassigned, for anybody to take."""
+    SET_ASIDE = "set_aside"
+    """Out of the backlog until a person asks for it: ``blocked``, with a note, unassigned."""
+    HAND_OVER = "hand_over"
+    """The worker will claim and close by itself: keep it reserved, but in nobody's name."""
+    REOPEN = "reopen"
+    """A person's ``retry``: take the set-aside mark away. Not held by us at that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """One write that the tracker is owed.
+
+    ``read_first``: the worker, or the agent in it, may have changed the issue itself, so look
+    before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``).
+    ``note``: the reason of a close, or the comment that goes with a set-aside.
+    """
+
+    action: Action
+    issue_id: IssueId
+    note: str = ""
+    read_first: bool = False
+    handed_over: bool = False
+
+
+class Result(Enum):
+    """What came of a settlement."""
+
+    APPLIED = "applied"
+    """It is now as asked, whether this call did it or it was so already."""
+    FOUND_CLOSED = "found_closed"
+    """The issue turned out to be closed: nothing was written, and its work counts as done."""
+    NOT_OURS = "not_ours"
+    """Somebody else holds, closed for another reason, or deleted it: left alone."""
+    FAILED = "failed"
+    """The tracker did not do it; ask again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer to one settlement. ``error`` is one line, set with ``FAILED``/``NOT_OURS``."""
+
+    settlement: Settlement
+    result: Result
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The answer to ``take``.
+
+    ``jobs``: claimed for our actor just now, most urgent first. ``listed``: what else could be
+    taken, bounded, most urgent first. ``more``: the bound cut the listing. ``blocked``: how many
+    open issues wait for another one; None where the tracker was not asked.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    listed: tuple[Listed, ...] = ()
+    more: bool = False
+    blocked: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """What the journal of an earlier, dead run says is still owed to the tracker."""
+
+    actor: str
+    done_not_closed: tuple[IssueId, ...] = ()
+    handed_over: tuple[IssueId, ...] = ()
+
+
+@dataclass(slots=True)
+class Calls:
+    """What the source has cost so far; read by the lane after each turn. For ``bd``, processes."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+class Source(Protocol):
+    """See the module text. Every method may raise ``SourceError``; then nothing is known."""
+
+    name: str
+    """``bd``, ``sqlite``, ``memory``: ``Job.source`` of its jobs."""
+
+    actor: str
+    """Who holds what it claims: ``beads-workers/<host>/<run id>``, unique to the run."""
+
+    calls: Calls
+
+    literal: bool
+    """Whether a plain v1 worker claims and closes through the tracker's own command line."""
+
+    def describe(self) -> str:
+        """One line for people: kind, version, mode, place. Checks that the tracker answers."""
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """Claim up to ``limit`` ready issues that are not in ``skip``; 0 only lists.
+
+        Every job returned is ours and nobody else's. A claim lost to somebody else is simply
+        not among them.
+        """
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Apply a group, in as few calls as possible; one answer for each, in order."""
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
+        """Keep leases alive; return those that are no longer ours. No leases: return []."""
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """Settle what a dead run left: close what it had done, give back what it held.
+
+        What its actor holds according to the tracker counts, not only what the journal names.
+        Closes come with ``Action.CLOSE``, give-backs with ``Action.RELEASE``. Idempotent.
+        """
+
+    def close(self) -> None:
+        """End connections and helpers of our own; the source is not used afterwards."""
