@@ -69,9 +69,8 @@ class LineReader:
             self._skipping = False
         elif len(line) > self._line_bytes_max:
             found.append(TooLong(bytes(line[: limits.LOGGED_BYTES_MAX])))
-        elif text := bytes(line.removesuffix(b"\r")):
-            if not text.isspace():
-                found.append(Line(text))
+        elif (text := bytes(line.removesuffix(b"\r"))) and not text.isspace():
+            found.append(Line(text))
 
     def _overflow(self, found: list[Framed]) -> None:
         if not self._skipping:

@@ -1,0 +1,126 @@
+"""What a fleet and a worker are told at their start: plain values, passed on as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.jobs import Filters
+from beads_workers.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An AI agent: how it is called, and the prompt that is piped to it and then closed.
+
+    ``argv`` may hold the placeholders of a command. ``prompt`` is a template (text, not a path)
+    with ``{id}``, ``{title}``, ``{description}``, ``{priority}``, ``{attempt}``.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a worker runs for a task.
+
+    An issue's own command goes first, then ``command``, then ``agent``; with none of them only
+    issues that carry a command can be run. ``verify`` (a ``sh -c`` line that the user typed)
+    must also succeed. ``bd_argv`` is set where the worker itself claims and closes
+    (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
+    between TERM and KILL.
+    """
+
+    command: tuple[str, ...] | None = None
+    agent: Agent | None = None
+    verify: str | None = None
+    timeout_seconds: float | None = None
+    term_grace_seconds: float = limits.TERM_GRACE_SECONDS
+    bd_argv: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """One worker. ``run_directory`` holds ``logs/`` and ``issues/``; the task runs in ``project``.
+
+    ``actor`` is the run's; a worker that calls ``bd`` itself acts as ``<actor>/<worker_id>``.
+    """
+
+    worker_id: str
+    socket_path: str
+    orchestrator_pid: int
+    project: str
+    run_id: str
+    run_directory: str
+    actor: str
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """One run of the orchestrator. Seconds are floats; None means no limit.
+
+    ``source``: ``bd`` or ``sqlite``; ``tracker``: the folder ``.beads`` or the database file.
+    ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
+    ``owned``: the end of the client's connection is a graceful stop.
+    """
+
+    workers: int
+    source: str
+    tracker: str
+    project: str
+    state_directory: str
+    work: Work = field(default_factory=Work)
+    filters: Filters = field(default_factory=Filters)
+    policy: Policy = field(default_factory=Policy)
+    bd_calls: str = "grouped"
+    until_empty: bool = False
+    issues_max: int | None = None
+    runtime_max_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    poll_seconds: float = limits.POLL_SECONDS
+    stop_seconds: float = limits.STOP_SECONDS
+    owned: bool = True
+
+
+def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
+    """A JSON object; the ``*_from_json`` functions read it back."""
+    return asdict(settings)
+
+
+def work_from_json(fields: dict[str, Any]) -> Work:
+    """Read back what ``to_json`` wrote (lists become tuples again)."""
+    agent = fields["agent"]
+    return Work(
+        **{
+            **fields,
+            "command": _tuple(fields["command"]),
+            "agent": Agent(**{**agent, "argv": tuple(agent["argv"])}) if agent else None,
+            "bd_argv": _tuple(fields["bd_argv"]),
+        }
+    )
+
+
+def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
+    """Read back what ``to_json`` wrote."""
+    filters = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["filters"].items()}
+    return FleetSettings(
+        **{
+            **fields,
+            "work": work_from_json(fields["work"]),
+            "filters": Filters(**filters),
+            "policy": Policy(**fields["policy"]),
+        }
+    )
+
+
+def worker_from_json(fields: dict[str, Any]) -> WorkerSettings:
+    """Read back what ``to_json`` wrote."""
+    return WorkerSettings(**{**fields, "work": work_from_json(fields["work"])})
+
+
+def _tuple(values: list[str] | tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)
