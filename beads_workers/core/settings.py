@@ -106,7 +106,9 @@ def work_from_json(fields: dict[str, Any]) -> Work:
 
 def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
     """Read back what ``to_json`` wrote."""
-    filters = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["filters"].items()}
+    filters: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in fields["filters"].items()
+    }
     return FleetSettings(
         **{
             **fields,
