@@ -40,6 +40,7 @@ class LineReader:
 
     def __init__(self, line_bytes_max: int = limits.LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
+        self._head_bytes = min(limits.LOGGED_BYTES_MAX, line_bytes_max)
         self._buffer = bytearray()
         self._searched = 0
         self._skipping = False
@@ -62,19 +63,21 @@ class LineReader:
     def end(self) -> list[Framed]:
         """The stream is over; a partial last line is reported, never used."""
         rest, self._buffer = bytes(self._buffer), bytearray()
-        return [Torn(rest[: limits.LOGGED_BYTES_MAX])] if rest.strip() else []
+        skipping, self._skipping, self._searched = self._skipping, False, 0
+        # The rest of a line that is being skipped has been reported already.
+        return [Torn(rest[: self._head_bytes])] if rest.strip() and not skipping else []
 
     def _take(self, line: bytearray, found: list[Framed]) -> None:
         if self._skipping:
             self._skipping = False
         elif len(line) > self._line_bytes_max:
-            found.append(TooLong(bytes(line[: limits.LOGGED_BYTES_MAX])))
+            found.append(TooLong(bytes(line[: self._head_bytes])))
         elif (text := bytes(line.removesuffix(b"\r"))) and not text.isspace():
             found.append(Line(text))
 
     def _overflow(self, found: list[Framed]) -> None:
         if not self._skipping:
-            found.append(TooLong(bytes(self._buffer[: limits.LOGGED_BYTES_MAX])))
+            found.append(TooLong(bytes(self._buffer[: self._head_bytes])))
         self._skipping = True
         self._buffer.clear()
         self._searched = 0

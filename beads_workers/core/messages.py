@@ -8,117 +8,57 @@ about what does not: see "What is a wrong message".
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, assert_never
+from collections.abc import Callable
+from typing import Any, assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.json_fields import (
+    ProtocolError,
+    as_integer,
+    as_number,
+    issue_id,
+    parse_object,
+    sender,
+    text,
+)
+from beads_workers.core.message_types import (
+    CANCEL,
+    GROUPED,
+    RESERVED,
+    VERSION,
+    Cancel,
+    Done,
+    Failed,
+    FromWorker,
+    Message,
+    Ready,
+    Shutdown,
+    Task,
+    ToWorker,
+    Wait,
+)
 from beads_workers.core.outcomes import OutcomeKind
 
-VERSION = "1.1"
-
-GROUPED = "grouped"
-"""Feature: the orchestrator claims and closes for this worker, which never calls the tracker."""
-
-CANCEL = "cancel"
-"""Feature: this worker understands CANCEL."""
-
-
-class ProtocolError(Exception):
-    """The peer's mistake. Log it with the raw line, count it, and go on to the next line."""
-
-
-# --- worker -> orchestrator -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN."""
-
-    worker_id: str
-    version: str = "1"
-    features: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense."""
-
-    issue_id: IssueId
-    worker_id: str = ""
-    duration_ms: int | None = None
-    result: Any = None
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error."""
-
-    issue_id: IssueId
-    worker_id: str = ""
-    error: str = ""
-    duration_ms: int | None = None
-    outcome: OutcomeKind = OutcomeKind.ERROR
-    retry_after_seconds: float | None = None
-    error_detail: str = ""
-    warnings: tuple[str, ...] = ()
-
-
-# --- orchestrator -> worker -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Work on this issue. From ``description`` on: version 1.1 only.
-
-    ``payload`` may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's
-    object) or, when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
-    """
-
-    issue_id: IssueId
-    priority: int
-    title: str
-    description: str = ""
-    issue_type: str = "task"
-    labels: tuple[str, ...] = ()
-    attempt: int = 1
-    timeout_seconds: float | None = None
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    payload_file: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do now: send READY again after ``wait_seconds`` (1 to 3600)."""
-
-    wait_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shutdown:
-    """End: give back what runs, exit 0. ``user_requested``, ``idle_timeout`` or ``error``."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """1.1: end this one task, answer FAILED with outcome ``cancelled``, then READY."""
-
-    issue_id: IssueId
-    reason: str
-
-
-FromWorker = Ready | Done | Failed
-ToWorker = Task | Wait | Shutdown | Cancel
-Message = FromWorker | ToWorker
-
-RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH", "PROGRESS"})
-"""Named by the text for later versions; today unknown to both halves like any other type."""
-
+__all__ = [
+    "CANCEL",
+    "GROUPED",
+    "RESERVED",
+    "VERSION",
+    "Cancel",
+    "Done",
+    "Failed",
+    "FromWorker",
+    "Message",
+    "ProtocolError",
+    "Ready",
+    "Shutdown",
+    "Task",
+    "ToWorker",
+    "Wait",
+    "encode",
+    "parse",
+    "parse_object",
+]
 
 # --- bytes -> message -------------------------------------------------------------------------
 
@@ -136,25 +76,8 @@ def parse(line: bytes) -> Message:
     return parser(fields)
 
 
-def parse_object(line: bytes) -> dict[str, Any]:
-    """One strict JSON object: UTF-8, no NaN or infinity; raises ``ProtocolError``."""
-    try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except (UnicodeDecodeError, ValueError) as error:
-        raise ProtocolError(f"not JSON: {str(error)[:80]}") from None
-    except RecursionError:
-        raise ProtocolError("not JSON: nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ProtocolError("not a JSON object")
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 def _ready(fields: dict[str, Any]) -> Ready:
-    worker_id = _sender(fields)
+    worker_id = sender(fields)
     features = fields.get("features")
     known = [f for f in features if isinstance(f, str)] if isinstance(features, list) else []
     version = fields.get("version")
@@ -164,7 +87,7 @@ def _ready(fields: dict[str, Any]) -> Ready:
 def _done(fields: dict[str, Any]) -> Done:
     warnings: list[str] = []
     return Done(
-        issue_id=_issue_id(fields),
+        issue_id=issue_id(fields),
         worker_id=_lenient_sender(fields, warnings),
         duration_ms=_duration(fields, warnings),
         result=fields.get("result"),
@@ -180,9 +103,9 @@ def _failed(fields: dict[str, Any]) -> Failed:
         error = "the worker gave no reason"
     detail = fields.get("error_detail")
     return Failed(
-        issue_id=_issue_id(fields),
+        issue_id=issue_id(fields),
         worker_id=_lenient_sender(fields, warnings),
-        error=error[: limits.ERROR_CHARS_MAX],
+        error=error[: limits.ERROR_CHARS_MAX].replace("\0", "\ufffd"),  # notes are arguments
         duration_ms=_duration(fields, warnings),
         outcome=_outcome(fields, warnings),
         retry_after_seconds=_retry_after(fields, warnings),
@@ -192,8 +115,8 @@ def _failed(fields: dict[str, Any]) -> Failed:
 
 
 def _task(fields: dict[str, Any]) -> Task:
-    _sender(fields)
-    priority = _integer(fields.get("priority"))
+    sender(fields)
+    priority = as_integer(fields.get("priority"))
     if priority is None or not 0 <= priority <= 4:
         raise ProtocolError("TASK without a priority from 0 to 4")
     title = fields.get("title")
@@ -202,23 +125,24 @@ def _task(fields: dict[str, Any]) -> Task:
     labels = fields.get("labels")
     payload = fields.get("payload")
     payload_file = fields.get("payload_file")
+    timeout = as_number(fields.get("timeout_seconds"))
     return Task(
-        issue_id=_issue_id(fields),
+        issue_id=issue_id(fields),
         priority=priority,
         title=title,
-        description=_text(fields, "description", ""),
-        issue_type=_text(fields, "issue_type", "task"),
+        description=text(fields, "description", ""),
+        issue_type=text(fields, "issue_type", "task"),
         labels=tuple(x for x in labels if isinstance(x, str)) if isinstance(labels, list) else (),
-        attempt=_integer(fields.get("attempt")) or 1,
-        timeout_seconds=_number(fields.get("timeout_seconds")),
+        attempt=max(1, as_integer(fields.get("attempt")) or 1),
+        timeout_seconds=timeout if timeout is not None and timeout > 0 else None,
         payload=payload if isinstance(payload, dict) else {},
         payload_file=payload_file if isinstance(payload_file, str) else None,
     )
 
 
 def _wait(fields: dict[str, Any]) -> Wait:
-    _sender(fields)
-    seconds = _integer(fields.get("wait_seconds"))
+    sender(fields)
+    seconds = as_integer(fields.get("wait_seconds"))
     if seconds is None or seconds < 0:
         raise ProtocolError("WAIT without wait_seconds")
     return Wait(min(max(seconds, limits.WAIT_SECONDS_MIN), limits.WAIT_SECONDS_MAX))
@@ -226,11 +150,11 @@ def _wait(fields: dict[str, Any]) -> Wait:
 
 def _shutdown(fields: dict[str, Any]) -> Shutdown:
     # A SHUTDOWN that says nothing sensible is still a SHUTDOWN: obeying is the safe side.
-    return Shutdown(_text(fields, "reason", "user_requested"))
+    return Shutdown(text(fields, "reason", "user_requested"))
 
 
 def _cancel(fields: dict[str, Any]) -> Cancel:
-    return Cancel(_issue_id(fields), _text(fields, "reason", ""))
+    return Cancel(issue_id(fields), text(fields, "reason", ""))
 
 
 _PARSERS: dict[str, Callable[[dict[str, Any]], Message]] = {
@@ -244,33 +168,17 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Message]] = {
 }
 
 
-def _sender(fields: dict[str, Any]) -> str:
-    worker_id = fields.get("worker_id")
-    if not isinstance(worker_id, str) or not worker_id:
-        raise ProtocolError("no worker_id")
-    if _number(fields.get("timestamp")) is None:
-        raise ProtocolError("no timestamp")
-    return worker_id
-
-
 def _lenient_sender(fields: dict[str, Any], warnings: list[str]) -> str:
     try:
-        return _sender(fields)
+        return sender(fields)
     except ProtocolError as error:
         warnings.append(str(error))
         return ""
 
 
-def _issue_id(fields: dict[str, Any]) -> IssueId:
-    value = fields.get("issue_id")
-    if not isinstance(value, str) or not value:
-        raise ProtocolError("no issue_id")
-    return IssueId(value)
-
-
 def _duration(fields: dict[str, Any], warnings: list[str]) -> int | None:
-    duration = _integer(fields.get("duration_ms"))
-    if duration is None and (number := _number(fields.get("duration_ms"))) is not None:
+    duration = as_integer(fields.get("duration_ms"))
+    if duration is None and (number := as_number(fields.get("duration_ms"))) is not None:
         warnings.append("duration_ms is not an integer")
         duration = int(number)
     if duration is None or duration < 0:
@@ -292,31 +200,11 @@ def _outcome(fields: dict[str, Any], warnings: list[str]) -> OutcomeKind:
 def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
     if fields.get("retry_after_seconds") is None:
         return None
-    seconds = _number(fields["retry_after_seconds"])
+    seconds = as_number(fields["retry_after_seconds"])
     if seconds is None or seconds < 0:
         warnings.append("no sensible retry_after_seconds")
         return None
     return min(seconds, limits.RETRY_AFTER_MAX_SECONDS)
-
-
-def _text(fields: dict[str, Any], key: str, default: str) -> str:
-    value = fields.get(key)
-    return value if isinstance(value, str) else default
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _integer(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number.is_integer() else None
 
 
 # --- message -> bytes -------------------------------------------------------------------------

@@ -88,7 +88,9 @@ def _charge(policy: Policy, history: History, outcome: Outcome, jitter: float) -
     charged = History(history.charged + 1, free)
     if charged.charged >= policy.attempts_max:
         return SetAside(outcome.error, charged)
-    return Requeue(_backoff(policy, charged.charged, jitter), charged)
+    # That it counts does not make it come sooner than the worker asked for.
+    asked = min(outcome.retry_after_seconds or 0.0, limits.RETRY_AFTER_MAX_SECONDS)
+    return Requeue(max(asked, _backoff(policy, charged.charged, jitter)), charged)
 
 
 def _backoff(policy: Policy, number: int, jitter: float) -> float:

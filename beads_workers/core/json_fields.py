@@ -1,0 +1,98 @@
+"""Strict JSON from untrusted bytes, and typed looks at its fields.
+
+Source: docs/PROTOCOL.md, "What is a wrong message".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from beads_workers.core.jobs import IssueId
+
+
+class ProtocolError(Exception):
+    """The peer's mistake. Log it with the raw line, count it, and go on to the next line."""
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """One strict JSON object: UTF-8, no NaN or infinity; raises ``ProtocolError``.
+
+    Lone surrogates come back as ``?``: nothing could write them to a file or an argument.
+    """
+    try:
+        value = _loads(line.decode("utf-8"))
+        if _SURROGATE.search(line):
+            clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+            value = _loads(clean.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ProtocolError(f"not JSON: {str(error)[:80]}") from None
+    except RecursionError:
+        raise ProtocolError("not JSON: nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("not a JSON object")
+    return value
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    # 1e999 is well-formed and reads as infinity, which could not be written back as JSON.
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+def text(fields: dict[str, Any], key: str, default: str) -> str:
+    """The text under ``key``; anything that is no text counts as missing."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else default
+
+
+def as_number(value: Any) -> float | None:
+    """A finite number, integral or not; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def as_integer(value: Any) -> int | None:
+    """An integer, or a float that is one."""
+    number = as_number(value)
+    if number is None or not number.is_integer():
+        return None
+    return value if isinstance(value, int) else int(number)
+
+
+def sender(fields: dict[str, Any]) -> str:
+    """What the peer calls itself; raises ``ProtocolError`` without it or without a timestamp."""
+    worker_id = fields.get("worker_id")
+    if not isinstance(worker_id, str) or not worker_id:
+        raise ProtocolError("no worker_id")
+    if as_number(fields.get("timestamp")) is None:
+        raise ProtocolError("no timestamp")
+    return worker_id
+
+
+def issue_id(fields: dict[str, Any]) -> IssueId:
+    """The issue that a message is about; raises ``ProtocolError`` without one."""
+    value = fields.get("issue_id")
+    if not isinstance(value, str) or not value:
+        raise ProtocolError("no issue_id")
+    return IssueId(value)

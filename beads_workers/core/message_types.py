@@ -1,0 +1,111 @@
+"""The messages of the worker protocol as frozen dataclasses: what each of them says.
+
+Source: docs/PROTOCOL.md, "Messages". ``core.messages`` reads and writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.outcomes import OutcomeKind
+
+VERSION = "1.1"
+
+GROUPED = "grouped"
+"""Feature: the orchestrator claims and closes for this worker, which never calls the tracker."""
+
+CANCEL = "cancel"
+"""Feature: this worker understands CANCEL."""
+
+
+# --- worker -> orchestrator -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN."""
+
+    worker_id: str
+    version: str = "1"
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense."""
+
+    issue_id: IssueId
+    worker_id: str = ""
+    duration_ms: int | None = None
+    result: Any = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error."""
+
+    issue_id: IssueId
+    worker_id: str = ""
+    error: str = ""
+    duration_ms: int | None = None
+    outcome: OutcomeKind = OutcomeKind.ERROR
+    retry_after_seconds: float | None = None
+    error_detail: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+# --- orchestrator -> worker -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work on this issue. From ``description`` on: version 1.1 only.
+
+    ``payload`` may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's
+    object) or, when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
+    """
+
+    issue_id: IssueId
+    priority: int
+    title: str
+    description: str = ""
+    issue_type: str = "task"
+    labels: tuple[str, ...] = ()
+    attempt: int = 1
+    timeout_seconds: float | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    payload_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do now: send READY again after ``wait_seconds`` (1 to 3600)."""
+
+    wait_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """End: give back what runs, exit 0. ``user_requested``, ``idle_timeout`` or ``error``."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """1.1: end this one task, answer FAILED with outcome ``cancelled``, then READY."""
+
+    issue_id: IssueId
+    reason: str
+
+
+FromWorker = Ready | Done | Failed
+ToWorker = Task | Wait | Shutdown | Cancel
+Message = FromWorker | ToWorker
+
+RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH", "PROGRESS"})
+"""Named by the text for later versions; today unknown to both halves like any other type."""
