@@ -1,0 +1,116 @@
+"""Settings survive their way through JSON to another process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core.jobs import Filters
+from beads_workers.core.policy import Policy
+from beads_workers.core.settings import (
+    Agent,
+    FleetSettings,
+    Work,
+    WorkerSettings,
+    fleet_from_json,
+    to_json,
+    work_from_json,
+    worker_from_json,
+)
+
+TEXT = st.text(max_size=20)
+WORDS = st.lists(TEXT, max_size=4).map(tuple)
+SECONDS = st.floats(0, 1e6)
+AGENTS = st.builds(Agent, name=TEXT, argv=WORDS, prompt=TEXT)
+WORKS = st.builds(
+    Work,
+    command=st.none() | WORDS,
+    agent=st.none() | AGENTS,
+    verify=st.none() | TEXT,
+    timeout_seconds=st.none() | SECONDS,
+    term_grace_seconds=SECONDS,
+    bd_argv=st.none() | WORDS,
+)
+FILTERS = st.builds(
+    Filters,
+    labels=WORDS,
+    labels_any=WORDS,
+    exclude_labels=WORDS,
+    types=WORDS,
+    priorities=st.lists(st.integers(0, 4)).map(tuple),
+    parent=st.none() | TEXT,
+    only=WORDS,
+)
+FLEETS = st.builds(
+    FleetSettings,
+    workers=st.integers(0, 1000),
+    source=TEXT,
+    tracker=TEXT,
+    project=TEXT,
+    state_directory=TEXT,
+    work=WORKS,
+    filters=FILTERS,
+    policy=st.builds(Policy, attempts_max=st.integers(1, 9), retry_delay_seconds=SECONDS),
+    until_empty=st.booleans(),
+    issues_max=st.none() | st.integers(1, 9),
+)
+WORKERS = st.builds(
+    WorkerSettings,
+    worker_id=TEXT,
+    socket_path=TEXT,
+    orchestrator_pid=st.integers(1, 99999),
+    project=TEXT,
+    run_id=TEXT,
+    run_directory=TEXT,
+    actor=TEXT,
+    work=WORKS,
+)
+
+
+def over_the_wire(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
+    """What the other process gets: written as JSON text and read again."""
+    fields: dict[str, Any] = json.loads(json.dumps(to_json(settings)))
+    return fields
+
+
+@given(work=WORKS)
+def test_work_comes_back_as_it_was(work: Work) -> None:
+    assert work_from_json(over_the_wire(work)) == work
+
+
+@given(fleet=FLEETS)
+def test_a_fleet_comes_back_as_it_was(fleet: FleetSettings) -> None:
+    assert fleet_from_json(over_the_wire(fleet)) == fleet
+
+
+@given(worker=WORKERS)
+def test_a_worker_comes_back_as_it_was(worker: WorkerSettings) -> None:
+    assert worker_from_json(over_the_wire(worker)) == worker
+
+
+def test_what_comes_back_can_be_hashed_so_no_list_is_left_in_it() -> None:
+    fleet = FleetSettings(
+        workers=2,
+        source="bd",
+        tracker=".beads",
+        project="/p",
+        state_directory="/p/.beads-workers",
+        work=Work(command=("a",), agent=Agent("x", ("x", "-p"), "do {id}"), bd_argv=("bd",)),
+        filters=Filters(labels=("a",), only=("b",), priorities=(0, 1)),
+    )
+    assert hash(fleet_from_json(over_the_wire(fleet))) == hash(fleet)
+
+
+def test_no_command_and_an_empty_command_stay_different() -> None:
+    assert work_from_json(over_the_wire(Work(command=None))).command is None
+    assert work_from_json(over_the_wire(Work(command=()))).command == ()
+
+
+def test_a_key_that_settings_do_not_know_is_our_own_mistake_and_not_ignored() -> None:
+    fields = over_the_wire(Work())
+    with pytest.raises(TypeError, match="wrokers"):
+        work_from_json(fields | {"wrokers": 3})
