@@ -1,0 +1,94 @@
+"""What the core asks of the edge. Carried out in order; records are on file before the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core.events import ConnId, Ticket
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.messages import ToWorker
+from beads_workers.core.records import Record
+from beads_workers.core.source import Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Append to the journal, before anything after it is done."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message to a worker, under the id that we gave it; ``v1``: without the additions."""
+
+    conn_id: ConnId
+    worker_id: str
+    message: ToWorker
+    v1: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Close a connection; what is queued for it may be lost. ``Disconnected`` follows."""
+
+    conn_id: ConnId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the lane: settle, then renew, then take; answered by one ``TurnEnded``.
+
+    There is never more than one under way, so all that gathers meanwhile goes into the next:
+    this is where groups come from. ``take`` None: do not ask; 0: only list.
+    """
+
+    settlements: tuple[Settlement, ...] = ()
+    renew: tuple[IssueId, ...] = ()
+    take: int | None = None
+    skip: frozenset[IssueId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start a worker of ours; ``WorkerSpawned`` follows, and one day ``WorkerReaped``."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillWorker:
+    """KILL a worker of ours and its whole session; ``WorkerReaped`` follows."""
+
+    worker_id: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchHolder:
+    """Tell by ``HolderGone`` when this process, which is not ours, has ended."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a control request; ``error`` is empty when all is well."""
+
+    ticket: Ticket
+    text: str = ""
+    error: str = ""
+    not_found: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The run is over: remove the sockets and exit."""
+
+    exit_code: int
+
+
+Command = (
+    Write | Send | HangUp | Take | Settle | Renew | Spawn | KillWorker | WatchHolder | Answer | End
+)

@@ -1,0 +1,123 @@
+"""Our own worker processes: started, replaced when they die, fewer or more when asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core import limits
+from beads_workers.core.commands import KillWorker, Spawn
+from beads_workers.core.desk import Desk
+from beads_workers.core.records import WorkerExited, WorkerGone, WorkerStarted
+
+
+@dataclass(slots=True)
+class Member:
+    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to go."""
+
+    worker_id: str
+    pid: int | None = None
+    requested: bool = False
+    started_at: float = 0.0
+    crashes: int = 0
+    unwanted: bool = False
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """Timer key: a worker that died is to be started again."""
+
+    worker_id: str
+
+
+class Crew:
+    """The workers that the user asked for with ``-n``, by worker id."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.members: dict[str, Member] = {}
+        self.by_pid: dict[int, Member] = {}
+        self.closing = False
+
+    def wanted(self) -> int:
+        """How many there should be."""
+        return sum(not m.unwanted for m in self.members.values())
+
+    def alive(self) -> list[Member]:
+        """Those with a process, or with one on its way."""
+        return [m for m in self.members.values() if m.pid is not None or m.requested]
+
+    def add(self, worker_id: str) -> None:
+        """One more."""
+        member = self.members[worker_id] = Member(worker_id)
+        self._start(member)
+
+    def spawned(self, worker_id: str, pid: int) -> None:
+        """It has a process now."""
+        member = self.members[worker_id]
+        member.pid, member.requested, member.killed = pid, False, False
+        member.started_at = self._desk.now
+        self.by_pid[pid] = member
+        self._desk.write(WorkerStarted(worker_id, pid))
+
+    def worked(self, pid: int) -> None:
+        """It finished a task: whatever happened before, it is no crash loop."""
+        if member := self.by_pid.get(pid):
+            member.crashes = 0
+
+    def reaped(self, worker_id: str, pid: int, status: int) -> None:
+        """Its process has ended: start it again, or let it go."""
+        self._desk.write(WorkerExited(worker_id, pid, status))
+        self.by_pid.pop(pid, None)
+        member = self.members.get(worker_id)
+        if member is None or (member.pid is not None and member.pid != pid):
+            return
+        member.pid, member.requested = None, False
+        if self.closing or member.unwanted:
+            self._drop(member, "")
+            return
+        lived = self._desk.now - member.started_at
+        member.crashes = member.crashes + 1 if lived < limits.CRASH_LOOP_SECONDS else 0
+        if member.crashes >= limits.CRASH_LOOP_MAX:
+            self._drop(member, f"ended {member.crashes} times right after its start")
+            return
+        delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** max(member.crashes - 1, 0)
+        at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
+        self._desk.timers.set(StartAgain(worker_id), at)
+
+    def start_again(self, worker_id: str) -> None:
+        """The time to replace a dead one has come."""
+        if not self.closing and (member := self.members.get(worker_id)):
+            self._start(member)
+
+    def kill(self, pid: int) -> None:
+        """End it the hard way; once is enough."""
+        member = self.by_pid.get(pid)
+        if member and not member.killed:
+            member.killed = True
+            self._desk.ask(KillWorker(member.worker_id, pid))
+
+    def dismiss(self, worker_id: str) -> None:
+        """It is not to be started again; one that waits to be is let go at once."""
+        member = self.members[worker_id]
+        member.unwanted = True
+        if member.pid is None and not member.requested:
+            self._drop(member, "")
+
+    def close(self) -> None:
+        """The run ends: nobody is started any more."""
+        self.closing = True
+        for member in list(self.members.values()):
+            if member.pid is None and not member.requested:
+                self._drop(member, "")
+
+    def _start(self, member: Member) -> None:
+        member.requested = True
+        self._desk.ask(Spawn(member.worker_id))
+
+    def _drop(self, member: Member, reason: str) -> None:
+        self._desk.timers.cancel(StartAgain(member.worker_id))
+        del self.members[member.worker_id]
+        self._desk.write(WorkerGone(member.worker_id, reason))
+        if reason:
+            self._desk.note("error", f"{member.worker_id} {reason}; not started again")

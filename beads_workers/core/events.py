@@ -1,0 +1,180 @@
+"""What the edge tells the core: it happened, and this is all that is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.messages import FromWorker
+from beads_workers.core.source import Settled, Taken
+
+ConnId = NewType("ConnId", int)
+"""A number that the edge gives to each connection; never used again."""
+
+Ticket = NewType("Ticket", int)
+"""Which control request an ``Answer`` belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Somebody connected to the worker socket; ``pid`` is the peer's, from the kernel."""
+
+    conn_id: ConnId
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A valid message of a worker."""
+
+    conn_id: ConnId
+    message: FromWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Misread:
+    """A line that is no message: ``reason`` and the start of the line, both fit for the log."""
+
+    conn_id: ConnId
+    reason: str
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection is over, whoever ended it."""
+
+    conn_id: ConnId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpawned:
+    """A worker that we asked for has a process."""
+
+    worker_id: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReaped:
+    """A worker of ours has ended, and so has every process of its session."""
+
+    worker_id: str
+    pid: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class HolderGone:
+    """A foreign process that we asked to watch has ended."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryEnded:
+    """Earlier runs are settled: what was closed late, given back, and what could not be."""
+
+    settled: tuple[Settled, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The lane has done a ``Turn``; whatever it could not ask carries an error and no answer.
+
+    ``taken`` is None where nothing was to be taken, or where it failed (``take_error``).
+    ``settle_error``: nothing is known of the settlements, which stay owed. ``lost``: claims that
+    are no longer ours. ``calls`` and ``call_seconds``: the source's cost in this run so far.
+    """
+
+    seconds: float
+    settled: tuple[Settled, ...] = ()
+    settle_error: str = ""
+    taken: Taken | None = None
+    take_error: str = ""
+    hint: str = ""
+    lost: tuple[IssueId, ...] = ()
+    calls: int = 0
+    call_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """``drain``: running tasks may finish. ``seconds``: for leaving; 0 kills at once.
+
+    ``exit_code`` is what the run ends with where nothing else is worse.
+    """
+
+    drain: bool = False
+    seconds: float | None = None
+    reason: str = "user_requested"
+    exit_code: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FatalError:
+    """The run cannot go on: the state directory is gone, or the like."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseAsked:
+    """A person pauses the intake."""
+
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAsked:
+    """A person resumes it."""
+
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleAsked:
+    """A person wants this many workers of ours."""
+
+    ticket: Ticket
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAskedFor:
+    """A person wants these tried again, now, with a clean history."""
+
+    ticket: Ticket
+    issue_ids: tuple[IssueId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAskedFor:
+    """A person takes these away from the fleet."""
+
+    ticket: Ticket
+    issue_ids: tuple[IssueId, ...]
+
+
+Event = (
+    Connected
+    | Received
+    | Misread
+    | Disconnected
+    | WorkerSpawned
+    | WorkerReaped
+    | HolderGone
+    | RecoveryEnded
+    | TurnEnded
+    | StopAsked
+    | FatalError
+    | PauseAsked
+    | ResumeAsked
+    | ScaleAsked
+    | RetryAskedFor
+    | ReleaseAskedFor
+)

@@ -1,0 +1,135 @@
+"""What the source is owed and asked: settlements gather, and go out in one turn at a time.
+
+While a turn is under way everything waits for the next; the busier the tracker, the larger the
+groups. A failure to ask is never an answer: settlements stay owed, and nothing is concluded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Turn
+from beads_workers.core.desk import Desk, jitter
+from beads_workers.core.events import TurnEnded
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.records import SourceRecovered, SourceTrouble, Spent
+from beads_workers.core.source import Result, Settled, Settlement
+
+TAKE_AGAIN = "take again"
+"""Timer key: ask once more, for an idle fleet or after trouble."""
+
+
+@dataclass(slots=True)
+class Owed:
+    """``not_before``: back-off after failures of this one issue; ``since``: the first failure."""
+
+    settlement: Settlement
+    tries: int = 0
+    since: float | None = None
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OwedAgain:
+    """Timer key: a settlement that failed is to be asked for again."""
+
+    issue_id: IssueId
+
+
+class Lane:
+    """The core's side of the one helper thread that talks to the source."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.owed: dict[IssueId, Owed] = {}
+        self.busy = False
+        self.turn_seconds = 0.0
+        self._failures = 0
+        self._resting = False
+
+    @property
+    def resting(self) -> bool:
+        """Whether the source is left alone for a while after trouble."""
+        return self._resting
+
+    def owe(self, settlement: Settlement) -> None:
+        """This is to be written; a later one for the same issue takes its place."""
+        self.owed[settlement.issue_id] = Owed(settlement)
+
+    def failing_since(self) -> float | None:
+        """When the oldest settlement that still fails first failed; None if none does."""
+        return min((o.since for o in self.owed.values() if o.since is not None), default=None)
+
+    def payable(self) -> tuple[Settlement, ...]:
+        """What can be asked for now."""
+        now = self._desk.now
+        return tuple(o.settlement for o in self.owed.values() if o.not_before <= now)
+
+    def begin(self, turn: Turn) -> None:
+        """Start a turn; ``TurnEnded`` will answer."""
+        assert not self.busy, "one turn at a time"
+        self.busy = True
+        self._desk.ask(turn)
+
+    def wake(self) -> None:
+        """The time of rest is over, or a person wants to know now."""
+        self._resting = False
+        self._desk.timers.cancel(TAKE_AGAIN)
+
+    def ended(self, turn: TurnEnded) -> list[Settled]:
+        """Take in the answer; returns the settlements that were answered and not failed."""
+        self.busy = False
+        # A moving average over about four turns: groups grow and shrink with the tracker.
+        self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
+        self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
+        error = turn.settle_error or turn.take_error
+        if error:
+            self._trouble(error, turn.hint)
+            if turn.settle_error:
+                self._mark_failing()
+        elif turn.taken is not None or turn.settled:
+            self._recovered()
+        return [s for s in turn.settled if not self._failed(s)]
+
+    def _trouble(self, error: str, hint: str) -> None:
+        self._failures += 1
+        delay = min(
+            limits.SOURCE_RETRY_SECONDS * 2.0 ** min(self._failures - 1, 10),
+            limits.SOURCE_RETRY_MAX_SECONDS,
+        )
+        self._resting = True
+        self._desk.timers.set(TAKE_AGAIN, self._desk.now + delay)
+        error = error[: limits.ERROR_CHARS_MAX]
+        self._desk.write(SourceTrouble(error, delay, hint, self._failures))
+
+    def _recovered(self) -> None:
+        if self._failures:
+            self._failures = 0
+            self._desk.write(SourceRecovered())
+
+    def _mark_failing(self) -> None:
+        for owed in self.owed.values():
+            if owed.since is None:
+                owed.since = self._desk.now
+
+    def _failed(self, settled: Settled) -> bool:
+        issue_id = settled.settlement.issue_id
+        owed = self.owed.get(issue_id)
+        if owed is None or owed.settlement != settled.settlement:
+            return settled.result is Result.FAILED  # Overtaken by a later one, which is owed.
+        if settled.result is not Result.FAILED:
+            del self.owed[issue_id]
+            return False
+        owed.tries += 1
+        owed.since = self._desk.now if owed.since is None else owed.since
+        delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(owed.tries - 1, 10)
+        delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))
+        owed.not_before = self._desk.now + delay
+        self._desk.timers.set(OwedAgain(issue_id), owed.not_before)
+        if owed.tries == 1:
+            action = settled.settlement.action.value
+            self._desk.note(
+                "warning", f"{issue_id}: {action} failed, trying again: {settled.error}"
+            )
+        return True

@@ -1,0 +1,146 @@
+"""What is remembered of issues that are not done: attempts, cooling down, set aside, withheld.
+
+It outlives the run: the checkpoint at the start of each journal carries it over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from beads_workers.core import limits
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.policy import History
+from beads_workers.core.records import Carried
+from beads_workers.core.timers import Timers
+
+
+class Standing(Enum):
+    """Why an issue is, or is not, to be taken."""
+
+    OPEN = "may be taken"
+    COOLING = "not before a time"
+    SET_ASIDE = "out of attempts; a person reopens it"
+    WITHHELD = "a person took it away from this run"
+    NOT_CLOSED = "its work is done; the tracker is owed a close"
+
+
+@dataclass(slots=True)
+class Page:
+    """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor."""
+
+    history: History = History()
+    standing: Standing = Standing.OPEN
+    not_before: float = 0.0
+    title: str = ""
+    error: str = ""
+    held_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DueAgain:
+    """Timer key: an issue has cooled down."""
+
+    issue_id: IssueId
+
+
+class Ledger:
+    """A page for each unfinished issue that has a past; a fresh issue needs none."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self.pages: dict[IssueId, Page] = {}
+
+    def carry_over(self, carried: Carried, now: float, epoch: float) -> None:
+        """Take a page over from an earlier run. ``epoch``: the wall clock at ``now``."""
+        page = Page(
+            history=History(carried.charged, carried.free_in_a_row),
+            title=carried.title,
+            error=carried.error,
+            held_by=carried.held_by,
+        )
+        issue_id = IssueId(carried.issue_id)
+        self.pages[issue_id] = page
+        if carried.held_by:
+            page.standing = Standing.NOT_CLOSED
+        elif carried.set_aside:
+            page.standing = Standing.SET_ASIDE
+        elif (left := carried.not_before - epoch) > 0:
+            # A wall clock that was set back must not park an issue for ever.
+            self._cool(issue_id, page, now + min(left, limits.RETRY_AFTER_MAX_SECONDS))
+
+    def page(self, issue_id: IssueId) -> Page:
+        """The page of an issue, made when it is missing."""
+        return self.pages.setdefault(issue_id, Page())
+
+    def history(self, issue_id: IssueId) -> History:
+        """Attempts so far; none for an issue without a page."""
+        page = self.pages.get(issue_id)
+        return page.history if page else History()
+
+    def taken(self, issue_id: IssueId) -> None:
+        """The tracker lets us have it: whatever stood in the way is over.
+
+        An issue that was set aside and is ready again was reopened by a person, who thereby
+        gave it new attempts.
+        """
+        page = self.pages.get(issue_id)
+        if page is None:
+            return
+        self._timers.cancel(DueAgain(issue_id))
+        if page.standing is Standing.SET_ASIDE:
+            page.history = History()
+        page.standing = Standing.OPEN
+
+    def done(self, issue_id: IssueId) -> None:
+        """Closed: there is nothing left to remember."""
+        self._timers.cancel(DueAgain(issue_id))
+        self.pages.pop(issue_id, None)
+
+    def requeue(
+        self, issue_id: IssueId, title: str, error: str, history: History, until: float
+    ) -> None:
+        """Try again, no sooner than ``until``."""
+        page = self.page(issue_id)
+        page.title, page.error, page.history = title, error, history
+        self._cool(issue_id, page, until)
+
+    def set_aside(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
+        """No more attempts until a person says so."""
+        page = self.page(issue_id)
+        page.title, page.error, page.history = title, error, history
+        page.standing = Standing.SET_ASIDE
+
+    def withhold(self, issue_id: IssueId) -> None:
+        """A person took it away from this run."""
+        self._timers.cancel(DueAgain(issue_id))
+        self.page(issue_id).standing = Standing.WITHHELD
+
+    def retry(self, issue_id: IssueId) -> Standing | None:
+        """A person wants it tried again now; returns how it stood, None if there is no page."""
+        page = self.pages.get(issue_id)
+        if page is None or page.standing is Standing.NOT_CLOSED:
+            return page.standing if page else None
+        stood = page.standing
+        self._timers.cancel(DueAgain(issue_id))
+        page.standing, page.history = Standing.OPEN, History()
+        return stood
+
+    def cooled_down(self, issue_id: IssueId) -> None:
+        """Its time has come."""
+        page = self.pages.get(issue_id)
+        if page and page.standing is Standing.COOLING:
+            page.standing = Standing.OPEN
+
+    def not_to_take(self) -> set[IssueId]:
+        """What a take must leave out. Set-aside ones are out of the backlog by themselves."""
+        off = (Standing.COOLING, Standing.WITHHELD, Standing.NOT_CLOSED)
+        return {i for i, page in self.pages.items() if page.standing in off}
+
+    def any_cooling(self) -> bool:
+        """Whether a retry is due at some time."""
+        return any(page.standing is Standing.COOLING for page in self.pages.values())
+
+    def _cool(self, issue_id: IssueId, page: Page, until: float) -> None:
+        page.standing, page.not_before = Standing.COOLING, until
+        self._timers.set(DueAgain(issue_id), until)

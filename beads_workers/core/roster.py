@@ -1,0 +1,108 @@
+"""Who is connected: one entry per connection, which is the worker's identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from beads_workers.core import messages
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.states import CONNECTION, ConnReaction, ConnState, ConnStimulus, step
+
+
+@dataclass(slots=True)
+class Connection:
+    """``worker_id`` is ours to give; ``own``: a process that we started; ``v1``: speaks 1 only.
+
+    ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
+    ``retiring``: it gets no more work after this (scaled down).
+    """
+
+    conn_id: ConnId
+    pid: int
+    state: ConnState = ConnState.NEW
+    worker_id: str = ""
+    own: bool = False
+    v1: bool = True
+    grouped: bool = False
+    cancellable: bool = False
+    issue_id: IssueId | None = None
+    retiring: bool = False
+    bad_lines: int = 0
+
+    def opt_in(self, ready: messages.Ready) -> None:
+        """What a READY says of its sender's version; plain v1 where it says nothing."""
+        self.v1 = ready.version != messages.VERSION
+        self.grouped = not self.v1 and messages.GROUPED in ready.features
+        self.cancellable = not self.v1 and messages.CANCEL in ready.features
+
+
+class Roster:
+    """All connections, kept by state: no question here costs more with more workers."""
+
+    def __init__(self) -> None:
+        self._connections: dict[ConnId, Connection] = {}
+        self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
+        self._retiring = 0
+
+    def add(self, conn_id: ConnId, pid: int) -> Connection:
+        """Somebody connected."""
+        connection = Connection(conn_id, pid)
+        self._connections[conn_id] = connection
+        self._by_state[connection.state][conn_id] = connection
+        return connection
+
+    def remove(self, conn_id: ConnId) -> Connection | None:
+        """The connection is over."""
+        connection = self._connections.pop(conn_id, None)
+        if connection is not None:
+            del self._by_state[connection.state][conn_id]
+            self._retiring -= connection.retiring
+        return connection
+
+    def move(self, connection: Connection, stimulus: ConnStimulus) -> ConnReaction:
+        """Change its state by the table; returns what is to be done."""
+        move = step(CONNECTION, connection.state, stimulus)
+        if move.to is not connection.state:
+            del self._by_state[connection.state][connection.conn_id]
+            self._by_state[move.to][connection.conn_id] = connection
+            connection.state = move.to
+        return move.reaction
+
+    def retire(self, connection: Connection) -> None:
+        """It gets no more work."""
+        if not connection.retiring:
+            connection.retiring = True
+            self._retiring += 1
+
+    def get(self, conn_id: ConnId) -> Connection | None:
+        """The connection, unless it is over."""
+        return self._connections.get(conn_id)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._connections.values()))
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def in_state(self, *states: ConnState) -> list[Connection]:
+        """Connections in one of these states, longest in it first."""
+        return [c for state in states for c in self._by_state[state].values()]
+
+    def count(self, *states: ConnState) -> int:
+        """How many are in one of these states."""
+        return sum(len(self._by_state[state]) for state in states)
+
+    def slots(self) -> int:
+        """How many could have a task: known, and not on their way out."""
+        known = self.count(ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
+        return known - self._retiring
+
+    def next_worker_id(self, taken: set[str]) -> str:
+        """The lowest ``W{n}`` that nobody has; ``taken``: reserved for our own."""
+        used = taken | {c.worker_id for c in self._connections.values()}
+        number = 1
+        while f"W{number}" in used:
+            number += 1
+        return f"W{number}"

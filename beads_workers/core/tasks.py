@@ -1,0 +1,262 @@
+"""The jobs in our hands: from the claim to the tracker's last word on them."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+from beads_workers.core.desk import Desk, jitter
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import IssueId, Job
+from beads_workers.core.lane import Lane
+from beads_workers.core.ledger import Ledger
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.policy import Finish, Policy, Requeue, SetAside, judge
+from beads_workers.core.records import (
+    Claimed,
+    Finished,
+    HandingOver,
+    HolderLost,
+    SettledRecord,
+    Started,
+)
+from beads_workers.core.source import Action, Result, Settled, Settlement
+from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus, step
+
+
+@dataclass(slots=True)
+class Held:
+    """A job that is ours until the tracker knows better.
+
+    ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
+    ``holder_pid``: the process that had it when its connection was lost. ``cancelled``: why it
+    was taken away from its worker, if it was.
+    """
+
+    job: Job
+    claimed_at: float
+    state: JobState = JobState.CLAIMED
+    conn_id: ConnId | None = None
+    worker_id: str = ""
+    attempt: int = 0
+    request_id: str = ""
+    started_at: float = 0.0
+    handed_over: bool = False
+    holder_pid: int = 0
+    cancelled: str = ""
+
+
+_STIMULUS = {
+    Result.APPLIED: JobStimulus.APPLIED,
+    Result.FOUND_CLOSED: JobStimulus.FOUND_CLOSED,
+    Result.NOT_OURS: JobStimulus.NOT_OURS,
+    Result.FAILED: JobStimulus.FAILED,
+}
+
+
+class Tasks:
+    """Every held job by issue id, and the backlog of those that are claimed and unsent."""
+
+    def __init__(self, desk: Desk, lane: Lane, ledger: Ledger, policy: Policy, run_id: str) -> None:
+        self._desk = desk
+        self._lane = lane
+        self._ledger = ledger
+        self._policy = policy
+        self._run_id = run_id
+        self._requests = 0
+        self._backlog: list[tuple[int, int, IssueId]] = []
+        self._claims = 0
+        self._in_state = dict.fromkeys(JobState, 0)
+        self.held: dict[IssueId, Held] = {}
+        self.ended = 0
+        """Issues that came to their end in this run: done or set aside."""
+
+    def count(self, *states: JobState) -> int:
+        """How many are in one of these states."""
+        return sum(self._in_state[state] for state in states)
+
+    def claimed(self, job: Job) -> None:
+        """The source claimed it for us."""
+        self._ledger.taken(job.issue_id)
+        self.held[job.issue_id] = Held(job, self._desk.now)
+        self._in_state[JobState.CLAIMED] += 1
+        self._claims += 1
+        heapq.heappush(self._backlog, (job.priority, self._claims, job.issue_id))
+        self._desk.write(Claimed(job.issue_id, job.title, job.priority))
+
+    def most_urgent(self) -> Held | None:
+        """The next one to send, taken off the backlog; priority first, then age of the claim."""
+        while self._backlog:
+            _, _, issue_id = heapq.heappop(self._backlog)
+            held = self.held.get(issue_id)
+            if held and held.state is JobState.CLAIMED:
+                return held
+        return None
+
+    def reserve(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
+        """It goes to a worker that claims by itself: let the tracker know first."""
+        self._move(held, JobStimulus.RESERVED)
+        held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
+        self._desk.write(HandingOver(held.job.issue_id, worker_id))
+        self._lane.owe(Settlement(Action.HAND_OVER, held.job.issue_id))
+
+    def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
+        """A new attempt: the TASK is sent right after this."""
+        if held.state is JobState.CLAIMED:
+            self._move(held, JobStimulus.SENT)
+        self._requests += 1
+        held.conn_id, held.worker_id = conn_id, worker_id
+        held.attempt = self._ledger.history(held.job.issue_id).attempt
+        held.request_id = f"{self._run_id}.{self._requests}"
+        held.started_at = self._desk.now
+        job = held.job
+        self._desk.write(
+            Started(job.issue_id, worker_id, held.attempt, held.request_id, job.title, job.priority)
+        )
+
+    def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
+        """An attempt ended: the policy decides, the journal knows, the tracker is owed."""
+        job = held.job
+        verdict = judge(
+            self._policy, self._ledger.history(job.issue_id), outcome, jitter(held.request_id)
+        )
+        error = outcome.error
+        match verdict:
+            case Finish():
+                self._move(held, JobStimulus.SUCCEEDED)
+                self._record(held, outcome, duration_ms, "finish")
+                self._owe(held, Action.CLOSE)
+            case Requeue(delay, history):
+                self._record(held, outcome, duration_ms, "requeue", verdict)
+                self._ledger.requeue(
+                    job.issue_id, job.title, error, history, self._desk.now + delay
+                )
+                self._give_back(held)
+            case SetAside(reason, history):
+                self._record(held, outcome, duration_ms, "set_aside", verdict)
+                self._ledger.set_aside(job.issue_id, job.title, reason, history)
+                self._owe(held, Action.SET_ASIDE, _note(history.charged, reason))
+                self._move(held, JobStimulus.SPENT)
+
+    def give_back_unsent(self) -> None:
+        """A stop, or a drain: what nobody works on goes back at once."""
+        for held in list(self.held.values()):
+            if held.state is JobState.CLAIMED:
+                self._give_back(held)
+
+    def take_away(self, held: Held) -> None:
+        """A person took it away before it was sent."""
+        self._give_back(held)
+
+    def unreserve(self, held: Held) -> None:
+        """The worker that it was reserved for is gone: back to the tracker."""
+        held.conn_id = None
+        self._move(held, JobStimulus.REQUEUED)
+
+    def lose(self, held: Held, pid: int) -> None:
+        """Its worker's connection is gone; nobody else gets it before the holder is dead."""
+        self._move(held, JobStimulus.HOLDER_LOST)
+        held.conn_id, held.holder_pid = None, pid
+        self._desk.write(HolderLost(held.job.issue_id, held.worker_id, pid))
+
+    def loose(self) -> list[Held]:
+        """Jobs whose holder is not known to be dead."""
+        return [h for h in self.held.values() if h.state is JobState.LOOSE]
+
+    def running(self) -> int:
+        """How many are with a worker, or about to be, or with one that is lost."""
+        return self.count(JobState.RUNNING, JobState.HANDING, JobState.LOOSE)
+
+    def settled(self, settled: Settled) -> tuple[Held, JobReaction] | None:
+        """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
+        settlement = settled.settlement
+        held = self.held.get(settlement.issue_id)
+        if settlement.action is not Action.HAND_OVER or settled.result is not Result.APPLIED:
+            self._desk.write(
+                SettledRecord(
+                    settlement.issue_id,
+                    settlement.action.value,
+                    settled.result.value,
+                    settled.error,
+                )
+            )
+        if held is None or settlement.action is Action.REOPEN:
+            return None
+        if settlement.action is Action.HAND_OVER and held.state is not JobState.HANDING:
+            # The worker left while it was handed over; now it can go back.
+            self._owe(held, Action.RELEASE)
+            return None
+        reaction = self._move(held, _STIMULUS[settled.result])
+        if reaction is not JobReaction.DELIVER:
+            self._finished(held, reaction)
+        return held, reaction
+
+    def hand_over_failed(self, held: Held) -> None:
+        """The tracker could not hand it over: back with it."""
+        held.conn_id = None
+        self._move(held, JobStimulus.FAILED)
+        self._owe(held, Action.RELEASE)
+
+    def _finished(self, held: Held, reaction: JobReaction) -> None:
+        issue_id = held.job.issue_id
+        match reaction:
+            case JobReaction.COUNT | JobReaction.LEAVE:
+                self._ledger.done(issue_id)
+                self.ended += 1
+            case JobReaction.SHELVE:
+                self.ended += 1
+        del self.held[issue_id]
+        self._in_state[held.state] -= 1
+
+    def _move(self, held: Held, stimulus: JobStimulus) -> JobReaction:
+        move = step(JOB, held.state, stimulus)
+        self._in_state[held.state] -= 1
+        self._in_state[move.to] += 1
+        held.state = move.to
+        return move.reaction
+
+    def _give_back(self, held: Held) -> None:
+        self._owe(held, Action.RELEASE)
+        self._move(held, JobStimulus.REQUEUED)
+
+    def _owe(self, held: Held, action: Action, note: str = "") -> None:
+        # What a worker did by itself, or what nobody saw the end of, is looked at first.
+        unseen = held.handed_over or held.state is JobState.LOOSE
+        self._lane.owe(
+            Settlement(action, held.job.issue_id, note, unseen, handed_over=held.handed_over)
+        )
+
+    def _record(
+        self,
+        held: Held,
+        outcome: Outcome,
+        duration_ms: int | None,
+        verdict: str,
+        after: Requeue | SetAside | None = None,
+    ) -> None:
+        if duration_ms is None:
+            duration_ms = int((self._desk.now - held.started_at) * 1000)
+        self._desk.write(
+            Finished(
+                held.job.issue_id,
+                held.worker_id,
+                held.attempt,
+                held.request_id,
+                outcome.kind.value,
+                verdict,
+                outcome.error,
+                duration_ms,
+                after.history.charged if after else 0,
+                after.history.free_in_a_row if after else 0,
+                after.delay_seconds if isinstance(after, Requeue) else 0.0,
+            )
+        )
+
+
+def lost(pid: int) -> Outcome:
+    """A worker died with the job under a living orchestrator."""
+    return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")
+
+
+def _note(attempts: int, reason: str) -> str:
+    return f"beads-workers set this aside after {attempts} attempts. Last error: {reason}"

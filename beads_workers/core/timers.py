@@ -1,0 +1,48 @@
+"""Deadlines by key. The core is told the time; it only remembers what is due when."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+
+
+class Timers:
+    """At most one deadline a key; setting it again moves it. Seconds on the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._due: dict[Hashable, float] = {}
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._pushed = 0
+
+    def set(self, key: Hashable, at: float) -> None:
+        """Due at ``at``, whatever was set before."""
+        self._due[key] = at
+        self._pushed += 1
+        heapq.heappush(self._heap, (at, self._pushed, key))
+
+    def set_earlier(self, key: Hashable, at: float) -> None:
+        """Due at ``at`` unless it is due sooner."""
+        if at < self._due.get(key, float("inf")):
+            self.set(key, at)
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget it; a key that is not set is fine."""
+        self._due.pop(key, None)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._due
+
+    def deadline(self) -> float | None:
+        """When the next one is due; None when nothing is."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # Cancelled, or moved since.
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> list[Hashable]:
+        """Everything due by now, earliest first; each is forgotten."""
+        keys: list[Hashable] = []
+        while (at := self.deadline()) is not None and at <= now:
+            _, _, key = heapq.heappop(self._heap)
+            del self._due[key]
+            keys.append(key)
+        return keys
