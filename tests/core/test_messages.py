@@ -1,0 +1,209 @@
+"""What goes over the wire, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.messages import (
+    CANCEL,
+    GROUPED,
+    Cancel,
+    Done,
+    Failed,
+    Message,
+    Ready,
+    Shutdown,
+    Task,
+    Wait,
+    encode,
+    parse,
+)
+from beads_workers.core.outcomes import OutcomeKind
+
+NOW = 1733423456.789
+HEAD = b'"worker_id":"W1","timestamp":1733423456.789000'
+ISSUE = IssueId("beads-workers-abc")
+TASK = Task(ISSUE, 2, "Implement feature X")
+
+
+def written(message: Message, *, v1: bool = True, worker_id: str = "W1") -> bytes:
+    """The bytes of a message at the timestamp of the text's examples."""
+    return encode(message, worker_id, NOW, v1=v1)
+
+
+# --- exact bytes of version 1: the fields of the text, all of them, no others, in its order ---
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (Ready("W1", "1.1", frozenset({GROUPED})), b'{"type":"READY",' + HEAD + b"}\n"),
+        (
+            Done(ISSUE, duration_ms=15234, result={"x": 1}),
+            b'{"type":"DONE",' + HEAD + b',"issue_id":"beads-workers-abc","duration_ms":15234}\n',
+        ),
+        (
+            Failed(ISSUE, "", "boom", 1234, OutcomeKind.RETRY, 5.0, "detail"),
+            b'{"type":"FAILED",'
+            + HEAD
+            + b',"issue_id":"beads-workers-abc","error":"boom","duration_ms":1234}\n',
+        ),
+        (
+            Task(ISSUE, 2, "Feature X", "long", "bug", ("a",), 3, 60.0, {"command": ["x"]}, "/f"),
+            b'{"type":"TASK",'
+            + HEAD
+            + b',"issue_id":"beads-workers-abc","priority":2,"title":"Feature X"}\n',
+        ),
+        (Wait(30), b'{"type":"WAIT",' + HEAD + b',"wait_seconds":30}\n'),
+        (
+            Shutdown("user_requested"),
+            b'{"type":"SHUTDOWN",' + HEAD + b',"reason":"user_requested"}\n',
+        ),
+    ],
+)
+def test_version_1_has_exactly_the_fields_of_the_text_in_its_order(
+    message: Message, expected: bytes
+) -> None:
+    assert written(message) == expected
+
+
+@pytest.mark.parametrize("moment", [0.0, 1733423456.0, 1733423456.5, 1733423456.789])
+def test_a_timestamp_has_three_decimals_at_least(moment: float) -> None:
+    text = encode(Wait(1), "W1", moment, v1=True)
+    number = text.split(b'"timestamp":')[1].split(b",")[0]
+    assert len(number.split(b".")[1]) >= 3
+    assert float(number) == moment
+
+
+def test_a_message_is_one_line_of_ascii_whatever_the_title_holds() -> None:
+    title = 'a"b\n\r\u2028\x1b[31m\x00 $(touch x) é 🐝 --help'
+    text = written(Task(ISSUE, 0, title))
+    assert text.isascii() and text.count(b"\n") == 1 and text.endswith(b"\n")
+    parsed = parse(text)
+    assert isinstance(parsed, Task) and parsed.title == title
+
+
+def test_a_duration_that_is_not_known_is_written_as_nought() -> None:
+    assert b'"duration_ms":0}' in written(Done(ISSUE))
+    assert b'"duration_ms":0}' in written(Failed(ISSUE))
+
+
+# --- what 1.1 adds ----------------------------------------------------------------------------
+
+
+def additions(message: Message) -> dict[str, Any]:
+    """The keys that a message has in 1.1 and has not in 1."""
+    more = json.loads(written(message, v1=False))
+    fewer = json.loads(written(message))
+    assert list(more)[: len(fewer)] == list(fewer)
+    return {key: value for key, value in more.items() if key not in fewer}
+
+
+def test_ready_announces_its_version_and_features_in_a_fixed_order() -> None:
+    ready = Ready("W1", "1.1", frozenset({GROUPED, CANCEL}))
+    assert additions(ready) == {"version": "1.1", "features": ["cancel", "grouped"]}
+    assert parse(written(ready, v1=False)) == ready
+
+
+def test_a_task_carries_the_whole_issue() -> None:
+    task = Task(ISSUE, 2, "X", "long", "bug", ("a", "b"), 3, 60.5, {"command": ["x", "y"]})
+    assert additions(task) == {
+        "description": "long",
+        "issue_type": "bug",
+        "labels": ["a", "b"],
+        "attempt": 3,
+        "timeout_seconds": 60.5,
+        "payload": {"command": ["x", "y"]},
+    }
+
+
+def test_a_task_names_the_file_instead_of_carrying_a_large_payload() -> None:
+    task = Task(ISSUE, 2, "X", payload={"issue": {}}, payload_file="/run/issues/1.json")
+    assert additions(task)["payload_file"] == "/run/issues/1.json"
+    assert "payload" not in additions(task)
+
+
+def test_a_task_leaves_out_a_timeout_and_a_payload_that_it_has_not() -> None:
+    assert set(additions(TASK)) == {"description", "issue_type", "labels", "attempt"}
+
+
+def test_failed_says_how_it_ended() -> None:
+    failed = Failed(ISSUE, "", "boom", 5, OutcomeKind.RETRY, 30.0, "the log's end")
+    assert additions(failed) == {
+        "outcome": "retry",
+        "retry_after_seconds": 30.0,
+        "error_detail": "the log's end",
+    }
+    assert additions(Failed(ISSUE)) == {"outcome": "error"}
+
+
+def test_done_carries_a_result_only_where_there_is_one() -> None:
+    assert additions(Done(ISSUE, result={"x": [1]})) == {"result": {"x": [1]}}
+    assert additions(Done(ISSUE)) == {}
+
+
+def test_cancel_names_its_issue_and_reason() -> None:
+    expected = b'{"type":"CANCEL",' + HEAD + b',"issue_id":"beads-workers-abc","reason":"user"}\n'
+    assert written(Cancel(ISSUE, "user"), v1=False) == expected
+    assert parse(expected) == Cancel(ISSUE, "user")
+
+
+# --- round trips ------------------------------------------------------------------------------
+
+TEXT = st.text(max_size=30).filter(lambda text: "\0" not in text)
+IDS = st.text(min_size=1, max_size=30).map(IssueId)
+SENDERS = st.text(min_size=1, max_size=9)
+MILLISECONDS = st.integers(0, 1 << 70)
+SECONDS = st.floats(0.001, 86_400)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=10,
+)  # fmt: skip
+FAILURES = st.sampled_from(
+    [k for k in OutcomeKind if k not in (OutcomeKind.SUCCESS, OutcomeKind.LOST)]
+)
+MESSAGES = st.one_of(
+    st.builds(Ready, SENDERS, st.just("1.1"), st.frozensets(SENDERS)),
+    st.builds(Done, IDS, st.just("W1"), MILLISECONDS, JSON),
+    st.builds(Failed, IDS, st.just("W1"), TEXT, MILLISECONDS, FAILURES, st.none() | SECONDS, TEXT),
+    st.builds(
+        Task,
+        IDS,
+        st.integers(0, 4),
+        TEXT,
+        TEXT,
+        TEXT,
+        st.lists(TEXT).map(tuple),
+        st.integers(1, 99),
+        st.none() | SECONDS,
+        st.dictionaries(TEXT, JSON, max_size=3),
+    ),
+    st.builds(Wait, st.integers(1, 3600)),
+    st.builds(Shutdown, TEXT),
+    st.builds(Cancel, IDS, TEXT),
+)
+
+
+@given(message=MESSAGES)
+def test_what_is_written_in_1_1_is_read_back_the_same(message: Message) -> None:
+    sender = message.worker_id if isinstance(message, Ready) else "W1"
+    assert parse(written(message, v1=False, worker_id=sender)) == message
+
+
+@given(message=MESSAGES)
+def test_what_is_written_in_1_can_always_be_read(message: Message) -> None:
+    assert type(parse(written(message))) is type(message)
+
+
+def test_written_numbers_are_finite() -> None:
+    value = json.loads(written(Failed(ISSUE, retry_after_seconds=0.1), v1=False))
+    assert math.isfinite(value["retry_after_seconds"])
