@@ -89,6 +89,4 @@ class End:
     exit_code: int
 
 
-Command = (
-    Write | Send | HangUp | Take | Settle | Renew | Spawn | KillWorker | WatchHolder | Answer | End
-)
+Command = Write | Send | HangUp | Turn | Spawn | KillWorker | WatchHolder | Answer | End

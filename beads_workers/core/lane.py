@@ -78,7 +78,7 @@ class Lane:
         self._desk.timers.cancel(TAKE_AGAIN)
 
     def ended(self, turn: TurnEnded) -> list[Settled]:
-        """Take in the answer; returns the settlements that were answered and not failed."""
+        """Take in the answer; returns it without what was overtaken by a later settlement."""
         self.busy = False
         # A moving average over about four turns: groups grow and shrink with the tracker.
         self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
@@ -90,7 +90,7 @@ class Lane:
                 self._mark_failing()
         elif turn.taken is not None or turn.settled:
             self._recovered()
-        return [s for s in turn.settled if not self._failed(s)]
+        return [s for s in turn.settled if self._checked_off(s)]
 
     def _trouble(self, error: str, hint: str) -> None:
         self._failures += 1
@@ -113,14 +113,19 @@ class Lane:
             if owed.since is None:
                 owed.since = self._desk.now
 
-    def _failed(self, settled: Settled) -> bool:
+    def _checked_off(self, settled: Settled) -> bool:
         issue_id = settled.settlement.issue_id
         owed = self.owed.get(issue_id)
         if owed is None or owed.settlement != settled.settlement:
-            return settled.result is Result.FAILED  # Overtaken by a later one, which is owed.
-        if settled.result is not Result.FAILED:
-            del self.owed[issue_id]
             return False
+        if settled.result is Result.FAILED:
+            self._again(owed, settled.error)
+        else:
+            del self.owed[issue_id]
+        return True
+
+    def _again(self, owed: Owed, error: str) -> None:
+        issue_id = owed.settlement.issue_id
         owed.tries += 1
         owed.since = self._desk.now if owed.since is None else owed.since
         delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(owed.tries - 1, 10)
@@ -128,8 +133,5 @@ class Lane:
         owed.not_before = self._desk.now + delay
         self._desk.timers.set(OwedAgain(issue_id), owed.not_before)
         if owed.tries == 1:
-            action = settled.settlement.action.value
-            self._desk.note(
-                "warning", f"{issue_id}: {action} failed, trying again: {settled.error}"
-            )
-        return True
+            action = owed.settlement.action.value
+            self._desk.note("warning", f"{issue_id}: {action} failed, trying again: {error}")

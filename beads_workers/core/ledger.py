@@ -5,7 +5,7 @@ It outlives the run: the checkpoint at the start of each journal carries it over
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from beads_workers.core import limits
@@ -29,7 +29,7 @@ class Standing(Enum):
 class Page:
     """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor."""
 
-    history: History = History()
+    history: History = field(default_factory=History)
     standing: Standing = Standing.OPEN
     not_before: float = 0.0
     title: str = ""

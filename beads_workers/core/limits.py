@@ -16,6 +16,9 @@ OUTBOX_BYTES_MAX = 4 << 20
 BAD_LINES_MAX = 1000
 """Wrong lines on one connection before it is closed: far above any slip, far below a flood."""
 
+BAD_LINES_SHOWN = 20
+"""Of those, how many the log shows for one connection: a flood must not fill the disk."""
+
 LOGGED_BYTES_MAX = 300
 """How much of a wrong line the log shows."""
 
@@ -35,7 +38,8 @@ WAIT_SECONDS_MIN = 1
 WAIT_SECONDS_MAX = 3600
 WAIT_SECONDS_BUSY = 2
 """While tasks run or retries are due, work may appear at any moment."""
-WAIT_SECONDS_IDLE = 10
+WAIT_SECONDS_IDLE = 5
+WAIT_SECONDS_IDLE_MAX = 30
 """Nothing runs and nothing is due: a hundred waiting workers must cost nothing to speak of."""
 WAIT_SECONDS_RESYNC = 1
 """Answer to a DONE or FAILED for nothing."""
@@ -50,6 +54,12 @@ LISTED_PER_SLOT = 4
 
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
+
+POLL_MAX_SECONDS = 30.0
+"""An idle fleet asks less and less often, down to this."""
+
+RENEW_SECONDS = 120.0
+"""Under half of a lease's five minutes."""
 
 # --- failure --------------------------------------------------------------------------------
 ATTEMPTS_MAX = 3

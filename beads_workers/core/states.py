@@ -162,7 +162,7 @@ def _job_table() -> Table[JobState, JobStimulus, JobReaction]:
         (st.HANDING, sti.APPLIED): Move(st.RUNNING, re.DELIVER),
         (st.HANDING, sti.FOUND_CLOSED): Move(st.CLOSED, re.COUNT),
         (st.HANDING, sti.NOT_OURS): Move(st.FOREIGN, re.LEAVE),
-        (st.HANDING, sti.FAILED): Move(st.RELEASING, re.SETTLE),
+        (st.HANDING, sti.FAILED): Move(st.HANDING, re.AGAIN),
         (st.HANDING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
@@ -301,7 +301,7 @@ def document() -> str:
     return "\n".join(parts)
 
 
-def _section(title: str, table: Mapping[tuple[Enum, Enum], Move[Enum, Enum]]) -> str:
+def _section(title: str, table: Mapping[tuple[S, T], Move[S, R]]) -> str:
     states = list(dict.fromkeys(state for state, _ in table))
     stimuli = list(dict.fromkeys(stimulus for _, stimulus in table))
     lines = [f"## {title}\n", "| state | |", "|---|---|"]

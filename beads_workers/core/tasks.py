@@ -29,8 +29,8 @@ class Held:
     """A job that is ours until the tracker knows better.
 
     ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
-    ``holder_pid``: the process that had it when its connection was lost. ``cancelled``: why it
-    was taken away from its worker, if it was.
+    ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
+    why it was taken away from its worker, if it was. ``overdue``: its time was over long before.
     """
 
     job: Job
@@ -43,7 +43,9 @@ class Held:
     started_at: float = 0.0
     handed_over: bool = False
     holder_pid: int = 0
+    lost_conn_id: ConnId | None = None
     cancelled: str = ""
+    overdue: bool = False
 
 
 _STIMULUS = {
@@ -156,7 +158,7 @@ class Tasks:
     def lose(self, held: Held, pid: int) -> None:
         """Its worker's connection is gone; nobody else gets it before the holder is dead."""
         self._move(held, JobStimulus.HOLDER_LOST)
-        held.conn_id, held.holder_pid = None, pid
+        held.lost_conn_id, held.conn_id, held.holder_pid = held.conn_id, None, pid
         self._desk.write(HolderLost(held.job.issue_id, held.worker_id, pid))
 
     def loose(self) -> list[Held]:
@@ -171,7 +173,7 @@ class Tasks:
         """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
         settlement = settled.settlement
         held = self.held.get(settlement.issue_id)
-        if settlement.action is not Action.HAND_OVER or settled.result is not Result.APPLIED:
+        if settled.result is not Result.FAILED:
             self._desk.write(
                 SettledRecord(
                     settlement.issue_id,
@@ -187,15 +189,9 @@ class Tasks:
             self._owe(held, Action.RELEASE)
             return None
         reaction = self._move(held, _STIMULUS[settled.result])
-        if reaction is not JobReaction.DELIVER:
+        if reaction not in (JobReaction.DELIVER, JobReaction.AGAIN):
             self._finished(held, reaction)
         return held, reaction
-
-    def hand_over_failed(self, held: Held) -> None:
-        """The tracker could not hand it over: back with it."""
-        held.conn_id = None
-        self._move(held, JobStimulus.FAILED)
-        self._owe(held, Action.RELEASE)
 
     def _finished(self, held: Held, reaction: JobReaction) -> None:
         issue_id = held.job.issue_id

@@ -1,0 +1,317 @@
+"""The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
+
+``Board.apply`` takes every entry in order, live or from a file, and ``status`` turns what it
+knows into the JSON of docs/CLI.md; both sides of a replay therefore show the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.records import Entry
+
+
+@dataclass(slots=True)
+class WorkerRow:
+    """One worker. ``since``: elapsed seconds of the run at which its task began."""
+
+    worker_id: str
+    pid: int | None = None
+    state: str = "starting"
+    issue_id: str | None = None
+    title: str | None = None
+    attempt: int | None = None
+    since: float = 0.0
+    done: int = 0
+    failed: int = 0
+    own: bool = True
+    connected: bool = False
+
+
+@dataclass(slots=True)
+class Trouble:
+    """The tracker cannot be asked. Times in elapsed seconds of the run."""
+
+    error: str
+    hint: str
+    since: float
+    retry_at: float
+    failures: int
+
+
+@dataclass(slots=True)
+class Board:
+    """All that people are shown of one run."""
+
+    run: rec.RunStarted | None = None
+    state: str = "recovering"
+    ended: rec.RunEnded | None = None
+    began_at: float = 0.0
+    elapsed: float = 0.0
+    workers: dict[str, WorkerRow] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    listed: rec.Listed = field(default_factory=rec.Listed)
+    unsent: set[str] = field(default_factory=set)
+    running: dict[str, str] = field(default_factory=dict)
+    retrying: dict[str, float] = field(default_factory=dict)
+    set_aside: dict[str, tuple[int, str]] = field(default_factory=dict)
+    withheld: set[str] = field(default_factory=set)
+    closing: set[str] = field(default_factory=set)
+    not_closed: dict[str, str] = field(default_factory=dict)
+    given_back: list[str] = field(default_factory=list)
+    totals: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
+    )
+    spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
+    trouble: Trouble | None = None
+    recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+    notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.elapsed = entry.elapsed
+        match entry.record:
+            case rec.Started() as started:
+                self._started(started, entry.elapsed)
+            case rec.Finished() as finished:
+                self._finished(finished, entry.elapsed)
+            case rec.Claimed(issue_id, title, _):
+                self.titles[issue_id] = title
+                self.unsent.add(issue_id)
+                self.retrying.pop(issue_id, None)
+                self.set_aside.pop(issue_id, None)
+                self.withheld.discard(issue_id)
+            case rec.SettledRecord() as settled:
+                self._settled(settled, entry.elapsed)
+            case rec.Spent() as spent:
+                self.spent = spent
+            case rec.Listed() as listed:
+                self.listed = listed
+            case rec.SourceTrouble() | rec.SourceRecovered() as source:
+                self._source(source, entry.elapsed)
+            case rec.Noted():
+                self.notes.append(entry)
+            case _:
+                self._about_run(entry)
+
+    def _about_run(self, entry: Entry) -> None:
+        match entry.record:
+            case rec.RunStarted() as run:
+                self.run, self.began_at = run, entry.at - entry.elapsed
+            case rec.RunChanged(state=state):
+                self.state = state
+            case rec.RunEnded() as ended:
+                self.ended = ended
+            case rec.Carried() as page:
+                self._carried(page, entry)
+            case rec.Withheld(issue_id):
+                self.retrying.pop(issue_id, None)
+                self.withheld.add(issue_id)
+            case rec.RetryAsked(issue_id):
+                self.set_aside.pop(issue_id, None)
+                self.retrying.pop(issue_id, None)
+                self.withheld.discard(issue_id)
+            case rec.HolderLost(issue_id, worker_id, _):
+                self.running[issue_id] = worker_id
+            case _:
+                self._about_worker(entry.record)
+
+    def _about_worker(self, record: rec.Record) -> None:
+        match record:
+            case rec.WorkerStarted(worker_id, pid):
+                row = self.workers.setdefault(worker_id, WorkerRow(worker_id))
+                row.pid, row.state = pid, "starting"
+            case rec.WorkerJoined(worker_id, pid, _, own):
+                row = self.workers.setdefault(worker_id, WorkerRow(worker_id))
+                row.pid, row.own, row.connected, row.state = pid, own, True, "idle"
+            case rec.WorkerLeft(worker_id):
+                if row_left := self.workers.get(worker_id):
+                    row_left.connected, row_left.state = False, "stopping"
+                    row_left.issue_id = row_left.title = row_left.attempt = None
+                    if not row_left.own:
+                        del self.workers[worker_id]
+            case rec.WorkerExited(worker_id):
+                if row_left := self.workers.get(worker_id):
+                    row_left.pid = None
+            case rec.WorkerGone(worker_id):
+                self.workers.pop(worker_id, None)
+            case _:
+                pass
+
+    def _carried(self, page: rec.Carried, entry: Entry) -> None:
+        self.titles[page.issue_id] = page.title
+        if page.held_by:
+            self.not_closed[page.issue_id] = page.error
+        elif page.set_aside:
+            self.set_aside[page.issue_id] = (page.charged, page.error)
+        elif page.not_before > entry.at:
+            self.retrying[page.issue_id] = entry.elapsed + page.not_before - entry.at
+
+    def _started(self, started: rec.Started, elapsed: float) -> None:
+        self.unsent.discard(started.issue_id)
+        self.running[started.issue_id] = started.worker_id
+        row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
+        row.state, row.since = "busy", elapsed
+        row.issue_id, row.title, row.attempt = started.issue_id, started.title, started.attempt
+
+    def _finished(self, finished: rec.Finished, elapsed: float) -> None:
+        issue_id = finished.issue_id
+        self.running.pop(issue_id, None)
+        row = self.workers.get(finished.worker_id)
+        if row is not None and row.issue_id == issue_id:
+            row.state = "idle"
+            row.issue_id = row.title = row.attempt = None
+        success = finished.verdict == "finish"
+        if row is not None:
+            row.done += success
+            row.failed += not success and finished.outcome not in ("cancelled", "retry")
+        if success:
+            self.closing.add(issue_id)
+            self.recent_done.append(elapsed)
+            return
+        if finished.outcome in ("error", "timeout", "lost", "not_found"):
+            self.totals["failed"] += 1
+        if finished.outcome == "lost":
+            self.totals["lost"] += 1
+        if finished.verdict == "set_aside":
+            self.totals["set_aside"] += 1
+            self.set_aside[issue_id] = (finished.charged, finished.error)
+        elif finished.outcome != "cancelled":
+            self.totals["retried"] += 1
+            self.retrying[issue_id] = elapsed + finished.delay_seconds
+
+    def _settled(self, settled: rec.SettledRecord, elapsed: float) -> None:
+        issue_id = settled.issue_id
+        self.unsent.discard(issue_id)
+        self.not_closed.pop(issue_id, None)
+        was_closing = issue_id in self.closing
+        self.closing.discard(issue_id)
+        if settled.result == "found_closed" or (settled.action == "close" and was_closing):
+            self.totals["done"] += settled.result != "not_ours"
+        if settled.result in ("found_closed", "not_ours"):
+            self.retrying.pop(issue_id, None)
+            self.set_aside.pop(issue_id, None)
+        if settled.action == "close" or issue_id not in self._remembered():
+            self.titles.pop(issue_id, None)
+        if settled.action == "release" and settled.result == "applied":
+            self.given_back.append(issue_id)
+
+    def _remembered(self) -> set[str]:
+        return self.retrying.keys() | self.set_aside.keys() | self.withheld
+
+    def _source(self, record: rec.SourceTrouble | rec.SourceRecovered, elapsed: float) -> None:
+        if isinstance(record, rec.SourceRecovered):
+            self.trouble = None
+            return
+        since = self.trouble.since if self.trouble else elapsed
+        retry_at = elapsed + record.retry_in_seconds
+        self.trouble = Trouble(record.error, record.hint, since, retry_at, record.failures)
+
+
+SHOWN_STATES = {
+    "recovering": "running",
+    "running": "running",
+    "paused": "paused",
+    "draining": "draining",
+    "stopping": "stopping",
+    "settling": "stopping",
+    "ended": "stopping",
+}
+
+
+def status(board: Board, elapsed: float) -> dict[str, Any]:
+    """The JSON of ``status --json``; ``elapsed``: seconds of the run now."""
+    run = board.run
+    rate = _rate_per_minute(board, elapsed)
+    ready = sum(board.listed.by_priority) + len(board.unsent)
+    left = ready + len(board.running) + len(board.retrying) + board.listed.blocked
+    return {
+        "running": board.ended is None,
+        "pid": run.pid if run else None,
+        "run_id": run.run_id if run else None,
+        "socket": run.socket if run else None,
+        "control_socket": run.control_socket if run else None,
+        "project": run.project if run else None,
+        "source": run.source if run else None,
+        "state": SHOWN_STATES[board.state],
+        "uptime_seconds": round(elapsed, 3),
+        "workers": [_worker(row, elapsed) for row in _in_order(board)],
+        "queue": {
+            "ready": ready,
+            "ready_more": board.listed.more,
+            "by_priority": list(board.listed.by_priority),
+            "running": len(board.running),
+            "retrying": len(board.retrying),
+            "blocked": board.listed.blocked,
+            "set_aside": len(board.set_aside),
+            "withheld": len(board.withheld),
+            "not_closed": len(board.not_closed) + len(board.closing),
+        },
+        "set_aside": [
+            {"issue_id": issue_id, "attempts": attempts, "error": error}
+            for issue_id, (attempts, error) in board.set_aside.items()
+        ],
+        "totals": dict(board.totals),
+        "source_state": _source_state(board, elapsed),
+        "rate_per_minute": rate,
+        "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
+        "source_calls": {
+            "count": board.spent.calls,
+            "seconds": round(board.spent.seconds, 3),
+            "per_done": _ratio(board.spent.calls, board.totals["done"]),
+        },
+        "recent": [{"at": e.at, "level": n.level, "text": n.text} for e, n in _notes(board)],
+    }
+
+
+def _notes(board: Board) -> list[tuple[Entry, rec.Noted]]:
+    return [(e, e.record) for e in board.notes if isinstance(e.record, rec.Noted)][-10:]
+
+
+def _in_order(board: Board) -> list[WorkerRow]:
+    return sorted(board.workers.values(), key=lambda row: int(row.worker_id[1:]))
+
+
+def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:
+    return {
+        "worker_id": row.worker_id,
+        "pid": row.pid,
+        "state": row.state,
+        "issue_id": row.issue_id,
+        "title": row.title,
+        "attempt": row.attempt,
+        "elapsed_seconds": round(elapsed - row.since, 3) if row.issue_id else None,
+        "done": row.done,
+        "failed": row.failed,
+        "own": row.own,
+    }
+
+
+def _source_state(board: Board, elapsed: float) -> dict[str, Any]:
+    trouble = board.trouble
+    if trouble is None:
+        return {"state": "ok", "error": None, "since_seconds": None, "retry_in_seconds": None}
+    return {
+        # One failure may be a hiccup; from the third on a person should look.
+        "state": "failing" if trouble.failures >= 3 else "backing_off",
+        "error": trouble.error,
+        "hint": trouble.hint,
+        "since_seconds": round(elapsed - trouble.since, 1),
+        "retry_in_seconds": round(max(0.0, trouble.retry_at - elapsed), 1),
+    }
+
+
+def _rate_per_minute(board: Board, elapsed: float) -> float:
+    recent = board.recent_done
+    if not recent:
+        return 0.0
+    # Over the last 200 completions, but at least ten seconds: the first one is not a rate.
+    return round(len(recent) * 60.0 / max(elapsed - recent[0], 10.0), 1)
+
+
+def _ratio(part: float, whole: int) -> float | None:
+    return round(part / whole, 3) if whole else None

@@ -1,0 +1,140 @@
+"""What a person can ask of a running fleet: pause, resume, scale, retry, release."""
+
+from __future__ import annotations
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Answer
+from beads_workers.core.endings import Ending
+from beads_workers.core.events import (
+    PauseAsked,
+    ReleaseAskedFor,
+    ResumeAsked,
+    RetryAskedFor,
+    ScaleAsked,
+    Ticket,
+)
+from beads_workers.core.floor import RELEASED, Floor
+from beads_workers.core.intake import Intake
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.ledger import Standing
+from beads_workers.core.parts import Parts
+from beads_workers.core.records import RetryAsked, Withheld
+from beads_workers.core.source import Action, Settlement
+from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
+
+
+class Control:
+    """Each method answers its ticket exactly once."""
+
+    def __init__(self, parts: Parts, floor: Floor, intake: Intake, ending: Ending) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._floor = floor
+        self._intake = intake
+        self._ending = ending
+
+    def pause(self, event: PauseAsked) -> None:
+        """Nothing new is handed out; what runs goes on."""
+        self._move(event.ticket, RunStimulus.PAUSE, "paused")
+
+    def resume(self, event: ResumeAsked) -> None:
+        """Go on; workers ask within the time that they were told to wait."""
+        self._move(event.ticket, RunStimulus.RESUME, "running")
+
+    def scale(self, event: ScaleAsked) -> None:
+        """Idle workers go first; a busy one finishes its task and then leaves."""
+        if self._parts.state in (RunState.STOPPING, RunState.SETTLING, RunState.ENDED):
+            self._refuse(event.ticket)
+            return
+        crew = self._parts.crew
+        before = crew.wanted()
+        while crew.wanted() < event.workers:
+            used = {c.worker_id for c in self._parts.roster} | crew.members.keys()
+            crew.add(self._parts.roster.next_worker_id(used))
+        for worker_id in self._superfluous(crew.wanted() - event.workers):
+            self._dismiss(worker_id)
+        self._intake.look_again()
+        self._say(event.ticket, f"workers: {before} -> {event.workers}")
+
+    def retry(self, event: RetryAskedFor) -> None:
+        """Put back what was set aside, cools down or was taken away."""
+        unknown = [i for i in event.issue_ids if not self._retry_one(i)]
+        self._intake.look_again()
+        self._parts.lane.wake()
+        self._done(event.ticket, event.issue_ids, unknown, "put back", "nothing to retry")
+
+    def release(self, event: ReleaseAskedFor) -> None:
+        """Take these away from their workers; this run leaves them alone until ``retry``."""
+        unknown = [i for i in event.issue_ids if not self._release_one(i)]
+        self._done(event.ticket, event.issue_ids, unknown, "taken away", "not held here")
+
+    def _retry_one(self, issue_id: IssueId) -> bool:
+        stood = self._parts.ledger.retry(issue_id)
+        if stood is None or stood is Standing.NOT_CLOSED:
+            return False
+        self._desk.write(RetryAsked(issue_id))
+        if stood is Standing.SET_ASIDE and issue_id not in self._parts.tasks.held:
+            self._parts.lane.owe(Settlement(Action.REOPEN, issue_id))
+        return True
+
+    def _release_one(self, issue_id: IssueId) -> bool:
+        held = self._parts.tasks.held.get(issue_id)
+        page = self._parts.ledger.pages.get(issue_id)
+        if held is None:
+            if page is None or page.standing is not Standing.COOLING:
+                return False
+            self._withhold(issue_id)
+            return True
+        if held.state is JobState.CLAIMED:
+            self._parts.tasks.take_away(held)
+            self._withhold(issue_id)
+            return True
+        return held.state is JobState.RUNNING and self._floor.cancel(held, RELEASED)
+
+    def _withhold(self, issue_id: IssueId) -> None:
+        self._desk.write(Withheld(issue_id))
+        self._parts.ledger.withhold(issue_id)
+
+    def _superfluous(self, count: int) -> list[str]:
+        if count <= 0:
+            return []
+        state = {c.worker_id: c.state for c in self._parts.roster if c.own}
+        members = [m for m in self._parts.crew.members.values() if not m.unwanted]
+        # Idle before busy, the youngest numbers first.
+        members.reverse()
+        members.sort(key=lambda m: state.get(m.worker_id) is ConnState.BUSY)
+        return [m.worker_id for m in members[:count]]
+
+    def _dismiss(self, worker_id: str) -> None:
+        self._parts.crew.dismiss(worker_id)
+        for connection in self._parts.roster:
+            if connection.own and connection.worker_id == worker_id:
+                self._parts.roster.retire(connection)
+                if connection.state in (ConnState.READY, ConnState.IDLE):
+                    self._floor.shut_down(connection)
+
+    def _move(self, ticket: Ticket, stimulus: RunStimulus, done: str) -> None:
+        if self._ending.move(stimulus) is RunReaction.REFUSE:
+            self._refuse(ticket)
+        else:
+            self._say(ticket, done)
+
+    def _refuse(self, ticket: Ticket) -> None:
+        state = self._parts.state.name.lower()
+        self._desk.ask(Answer(ticket, error=f"the fleet is {state}"))
+
+    def _say(self, ticket: Ticket, text: str) -> None:
+        self._desk.ask(Answer(ticket, text))
+
+    def _done(
+        self,
+        ticket: Ticket,
+        asked: tuple[IssueId, ...],
+        unknown: list[IssueId],
+        done: str,
+        not_done: str,
+    ) -> None:
+        known = [i for i in asked if i not in unknown]
+        text = f"{done}: {', '.join(known)}" if known else ""
+        error = f"{not_done}: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX] if unknown else ""
+        self._desk.ask(Answer(ticket, text, error, not_found=bool(unknown)))

@@ -1,0 +1,209 @@
+"""How a run changes its state, and how it comes to its end.
+
+Source: docs/PROTOCOL.md, "Shutdown". The moves stand in ``states.RUN``.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.commands import End, HangUp
+from beads_workers.core.events import StopAsked
+from beads_workers.core.floor import Floor
+from beads_workers.core.intake import Intake
+from beads_workers.core.ledger import Standing
+from beads_workers.core.parts import Parts
+from beads_workers.core.records import RunChanged, RunEnded
+from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
+
+LEAVE_BY = "leave by"
+"""Timer key: workers that are still there now are killed."""
+
+GIVE_UP = "give up"
+"""Timer key: what the tracker is still owed is left to the next start."""
+
+IDLE_OUT = "idle out"
+"""Timer key: --idle-timeout."""
+
+RUN_OUT = "run out"
+"""Timer key: --max-runtime."""
+
+
+class Ending:
+    """Owns the state of the run."""
+
+    def __init__(self, parts: Parts, floor: Floor, intake: Intake) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._floor = floor
+        self._intake = intake
+        self._stop_seconds = parts.settings.stop_seconds
+        self._exit_code = 0
+        self._why = ""
+        self._any_set_aside = False
+
+    def set_aside(self) -> None:
+        """An issue was set aside in this run: the exit code says so."""
+        self._any_set_aside = True
+
+    def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
+        """Change the state by the table and do what goes with it."""
+        move = step(RUN, self._parts.state, stimulus)
+        if move.to is not self._parts.state:
+            self._parts.state = move.to
+            self._desk.write(RunChanged(move.to.name.lower(), reason))
+        self._react(move.reaction)
+        return move.reaction
+
+    def stop(self, asked: StopAsked) -> None:
+        """Stop, gracefully or now; asking again can only make it sooner."""
+        if self._parts.state is RunState.ENDED:
+            return
+        if asked.seconds is not None:
+            self._stop_seconds = (
+                min(self._stop_seconds, asked.seconds)
+                if (self._parts.state is RunState.STOPPING)
+                else asked.seconds
+            )
+        self._exit_code = self._exit_code or asked.exit_code
+        if asked.why:
+            self._why = asked.why
+            self._desk.note("error" if asked.exit_code else "info", asked.why)
+        if self._parts.state not in (RunState.STOPPING, RunState.SETTLING):
+            self._parts.reason = asked.reason
+        self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, asked.reason)
+
+    def consider(self) -> None:
+        """After every event: is this the end, or a step towards it?"""
+        state = self._parts.state
+        if state is RunState.RUNNING:
+            self._consider_empty()
+        elif state is RunState.DRAINING and not self._parts.tasks.running():
+            self.move(RunStimulus.DRAINED, "drained")
+        if self._parts.state is RunState.STOPPING and self._everybody_left():
+            self.move(RunStimulus.ALL_LEFT)
+            self._all_left()
+        if self._parts.state is RunState.SETTLING:
+            nothing = not self._parts.tasks.held and not self._parts.lane.owed
+            if nothing and not self._parts.lane.busy:
+                self.move(RunStimulus.SETTLED)
+
+    def give_up(self) -> None:
+        """The tracker had its time; the journal remembers what it is owed."""
+        if self._parts.state is RunState.SETTLING:
+            owed = ", ".join(list(self._parts.lane.owed)[:10])
+            self._desk.note("error", f"left for the next start, the tracker fails: {owed}")
+            self._exit_code = self._exit_code or 7
+            self.move(RunStimulus.SETTLED)
+
+    def idle_out(self) -> None:
+        """--idle-timeout has passed without work."""
+        if self._parts.state is RunState.RUNNING and not self._parts.tasks.held:
+            self.stop(StopAsked(reason="idle_timeout", why="idle for long enough"))
+
+    def run_out(self) -> None:
+        """--max-runtime has passed."""
+        code = 124 if self._parts.tasks.held or not self._intake.found_nothing else 0
+        self.stop(StopAsked(exit_code=code, why="the time for this run is over"))
+
+    def _react(self, reaction: RunReaction) -> None:
+        match reaction:
+            case RunReaction.TAKE:
+                self._intake.look_again()
+            case RunReaction.CEASE:
+                self._parts.tasks.give_back_unsent()
+                for connection in self._parts.roster.in_state(ConnState.READY, ConnState.IDLE):
+                    self._floor.shut_down(connection)
+            case RunReaction.SHUTDOWN:
+                self._shut_down()
+            case RunReaction.HASTEN:
+                self._desk.timers.set_earlier(LEAVE_BY, self._desk.now + self._stop_seconds)
+            case RunReaction.KILL:
+                self._kill()
+            case RunReaction.END:
+                self._end()
+            case RunReaction.NONE | RunReaction.REFUSE:
+                pass
+            case RunReaction.BUG:
+                raise AssertionError(reaction)
+            case _:
+                assert_never(reaction)
+
+    def _shut_down(self) -> None:
+        self._parts.tasks.give_back_unsent()
+        self._parts.crew.close()
+        for connection in self._parts.roster:
+            if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
+                self._floor.shut_down(connection)
+        self._desk.timers.set(LEAVE_BY, self._desk.now + self._stop_seconds)
+
+    def _kill(self) -> None:
+        for member in self._parts.crew.alive():
+            if member.pid is not None:
+                self._parts.crew.kill(member.pid)
+        for connection in self._parts.roster:
+            if not connection.own:
+                who = f"{connection.worker_id or 'a connection'} (pid {connection.pid})"
+                self._desk.note("warning", f"{who} did not leave; it is not ours to kill")
+            self._desk.ask(HangUp(connection.conn_id, "did not leave in time"))
+        # A worker that was asked for and has no pid yet is killed as soon as it has one.
+        if self._parts.crew.alive():
+            self._desk.timers.set(LEAVE_BY, self._desk.now + 1.0)
+
+    def _everybody_left(self) -> bool:
+        return not len(self._parts.roster) and not self._parts.crew.alive()
+
+    def _all_left(self) -> None:
+        for held in self._parts.tasks.loose():
+            self._desk.note(
+                "warning",
+                f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
+            )
+            self._floor.conclude_loose(held)
+        # Giving back must not wait for the end of an earlier rest.
+        self._parts.lane.wake()
+        self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
+
+    def _consider_empty(self) -> None:
+        parts = self._parts
+        if parts.tasks.held and not self._only_failing_closes():
+            self._desk.timers.cancel(IDLE_OUT)
+            return
+        if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
+            self.stop(StopAsked(reason="idle_timeout", why=f"{limit} issues are done"))
+        elif parts.settings.until_empty and self._is_empty():
+            self.stop(StopAsked(reason="idle_timeout"))
+        elif parts.settings.idle_timeout_seconds is not None and IDLE_OUT not in self._desk.timers:
+            self._desk.timers.set(IDLE_OUT, self._desk.now + parts.settings.idle_timeout_seconds)
+        if parts.settings.workers and not parts.crew.members and not len(parts.roster):
+            self.stop(
+                StopAsked(reason="error", exit_code=1, why="every worker crashed at its start")
+            )
+
+    def _is_empty(self) -> bool:
+        parts = self._parts
+        quiet = not parts.lane.busy and not parts.ledger.any_cooling()
+        if parts.lane.owed and quiet:
+            return self._only_failing_closes()
+        return quiet and not parts.tasks.held and self._intake.found_nothing
+
+    def _only_failing_closes(self) -> bool:
+        # A close that fails for a minute is kept for the next start; it must not keep us here.
+        since = self._parts.lane.failing_since()
+        if since is None or self._desk.now - since < limits.CLOSE_GIVE_UP_SECONDS:
+            return False
+        return self._parts.tasks.held.keys() <= self._parts.lane.owed.keys()
+
+    def _end(self) -> None:
+        code = self._exit_code or (7 if self._something_failed() else 0)
+        self._desk.write(RunEnded(code, self._why or self._parts.reason))
+        self._desk.ask(End(code))
+
+    def _something_failed(self) -> bool:
+        unfinished = any(
+            page.standing is Standing.NOT_CLOSED or (page.history.charged and page.error)
+            for page in self._parts.ledger.pages.values()
+            if page.standing is not Standing.SET_ASIDE
+        )
+        return self._any_set_aside or unfinished or bool(self._parts.lane.owed)

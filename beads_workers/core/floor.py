@@ -1,0 +1,388 @@
+"""The conversation with every worker: one READY, one reply.
+
+Source: docs/PROTOCOL.md, "The conversation". What is answered in which state stands in
+``states.CONNECTION``; here are the reactions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.commands import HangUp, Send, WatchHolder
+from beads_workers.core.desk import jitter
+from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
+from beads_workers.core.jobs import Job
+from beads_workers.core.messages import (
+    Cancel,
+    Done,
+    Failed,
+    FromWorker,
+    Ready,
+    Shutdown,
+    Task,
+    ToWorker,
+    Wait,
+)
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.parts import Parts
+from beads_workers.core.records import Withheld, WorkerJoined, WorkerLeft
+from beads_workers.core.roster import Connection
+from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, JobState, RunState
+from beads_workers.core.tasks import Held, lost
+
+
+@dataclass(frozen=True, slots=True)
+class HelloDue:
+    """Timer key: a connection must have said something valid by then."""
+
+    conn_id: ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOver:
+    """Timer key: a held READY is answered with WAIT now."""
+
+    conn_id: ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Timer key: a worker should have ended its task by itself long ago."""
+
+    conn_id: ConnId
+
+
+class Floor:
+    """Serves the connections; the caller says whether work may come in a moment."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._roster = parts.roster
+        self._tasks = parts.tasks
+        self._timers = parts.desk.timers
+
+    # --- what comes in ------------------------------------------------------------------------
+
+    def connected(self, event: Connected) -> None:
+        """A connection is nobody until its first valid message."""
+        connection = self._roster.add(event.conn_id, event.pid)
+        connection.own = event.pid in self._parts.crew.by_pid
+        self._timers.set(HelloDue(event.conn_id), self._desk.now + limits.HELLO_SECONDS)
+
+    def misread(self, event: Misread) -> None:
+        """A line that is no message: say so, and go on; a flood ends the connection."""
+        connection = self._roster.get(event.conn_id)
+        if connection is None:
+            return
+        connection.bad_lines += 1
+        if connection.bad_lines <= limits.BAD_LINES_SHOWN:
+            who = connection.worker_id or f"pid {connection.pid}"
+            self._desk.note("warning", f"{who}: {event.reason}: {event.head}")
+        if connection.bad_lines == limits.BAD_LINES_MAX:
+            self._desk.ask(HangUp(event.conn_id, "too many wrong lines"))
+
+    def received(self, event: Received) -> ConnReaction:
+        """A valid message; returns what came of it, ``SERVE`` being left to the caller."""
+        connection = self._roster.get(event.conn_id)
+        if connection is None:
+            return ConnReaction.NONE
+        message = event.message
+        if not connection.worker_id:
+            self._join(connection, message)
+        if isinstance(message, Ready):
+            connection.opt_in(message)
+            self._vouched(connection)
+        reaction = self._roster.move(connection, _stimulus(connection, message))
+        match reaction:
+            case ConnReaction.JUDGE:
+                assert isinstance(message, Done | Failed)
+                self._judge(connection, message)
+            case ConnReaction.REPEAT_TASK:
+                self._repeat_task(connection)
+            case ConnReaction.RESYNC:
+                self._note_stray(connection, message)
+                self.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
+            case ConnReaction.NOTE:
+                self._note_stray(connection, message)
+            case ConnReaction.SERVE | ConnReaction.NONE:
+                pass
+            case ConnReaction.BUG:
+                raise AssertionError(reaction)
+            case _:
+                assert_never(reaction)
+        return reaction
+
+    def disconnected(self, event: Disconnected) -> None:
+        """The connection is over; what it had is loose until its holder is known to be dead."""
+        connection = self._roster.remove(event.conn_id)
+        if connection is None:
+            return
+        for key in (HelloDue, HoldOver, Overdue):
+            self._timers.cancel(key(event.conn_id))
+        if connection.worker_id:
+            self._desk.write(WorkerLeft(connection.worker_id, event.reason))
+        held = self._held(connection)
+        if held is not None:
+            if held.state is JobState.HANDING:
+                self._tasks.unreserve(held)
+            else:
+                self._lose(connection, held)
+        if connection.own:
+            # Our worker without its socket is of no use, and may be stuck: have it replaced.
+            self._parts.crew.kill(connection.pid)
+
+    def holder_dead(self, pid: int) -> None:
+        """The process that had loose jobs is gone: what it did not finish is lost."""
+        for held in self._tasks.loose():
+            if held.holder_pid == pid:
+                self.conclude_loose(held)
+
+    def conclude_loose(self, held: Held) -> None:
+        """A worker's death charges the attempt; one that we asked for does not."""
+        if held.cancelled or self._parts.state in (RunState.STOPPING, RunState.SETTLING):
+            outcome = Outcome(OutcomeKind.CANCELLED, held.cancelled or "stopped")
+        else:
+            outcome = lost(held.holder_pid)
+        if held.overdue:
+            outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
+        self._tasks.conclude(held, outcome)
+
+    # --- what goes out ------------------------------------------------------------------------
+
+    def serve(self, connection: Connection, *, soon: bool) -> None:
+        """Answer a READY. ``soon``: the source is being asked, so a reply may wait a little."""
+        if connection.state is not ConnState.READY:
+            return
+        state = self._parts.state
+        if connection.retiring or state in _LEAVING:
+            self.shut_down(connection)
+        elif state is RunState.RUNNING and (held := self._tasks.most_urgent()):
+            self._deliver(connection, held)
+        elif soon and HoldOver(connection.conn_id) not in self._timers:
+            self._timers.set(HoldOver(connection.conn_id), self._desk.now + limits.HOLD_SECONDS)
+        elif not soon:
+            self.tell_to_wait(connection)
+
+    def serve_held(self, *, soon: bool) -> None:
+        """The source has answered: go through those who wait for their reply."""
+        for connection in self._roster.in_state(ConnState.READY):
+            self.serve(connection, soon=soon)
+
+    def handed_over(self, held: Held) -> None:
+        """The tracker knows: now the TASK can go out."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        assert connection is not None, "a job stays reserved only while its worker is there"
+        self._start(connection, held)
+
+    def not_handed_over(self, held: Held) -> None:
+        """The tracker would not: the worker gets something else."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is not None:
+            connection.issue_id = None
+            self.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
+
+    def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
+        """WAIT, and no more is owed."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        self._roster.move(connection, ConnStimulus.WAIT_SENT)
+        self.say(connection, Wait(seconds or self._wait_seconds(connection)))
+
+    def shut_down(self, connection: Connection) -> None:
+        """SHUTDOWN: the worker ends what it does, and leaves."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        if connection.state is ConnState.RESERVED and (held := self._held(connection)):
+            connection.issue_id = None
+            self._tasks.unreserve(held)
+        self._roster.move(connection, ConnStimulus.SHUTDOWN_SENT)
+        reason = "user_requested" if connection.retiring else self._parts.reason
+        self.say(connection, Shutdown(reason))
+
+    def cancel(self, held: Held, reason: str) -> bool:
+        """Take a running task away; False where its worker does not understand that."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is None or not connection.cancellable:
+            return False
+        held.cancelled = reason
+        self.say(connection, Cancel(held.job.issue_id, reason))
+        grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
+        self._timers.set_earlier(Overdue(connection.conn_id), self._desk.now + grace)
+        return True
+
+    def say(self, connection: Connection, message: ToWorker) -> None:
+        """Send under the id that we gave it."""
+        self._desk.ask(
+            Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
+        )
+
+    # --- deadlines ----------------------------------------------------------------------------
+
+    def hello_due(self, conn_id: ConnId) -> None:
+        """Nothing valid in its first ten seconds: no worker."""
+        connection = self._roster.get(conn_id)
+        if connection and connection.state is ConnState.NEW:
+            self._desk.ask(HangUp(conn_id, "said nothing valid"))
+
+    def hold_over(self, conn_id: ConnId) -> None:
+        """The source takes its time: WAIT."""
+        connection = self._roster.get(conn_id)
+        if connection and connection.state is ConnState.READY:
+            self.tell_to_wait(connection)
+
+    def overdue(self, conn_id: ConnId) -> None:
+        """A worker did not end its task in time: it is stuck, and ends itself now."""
+        connection = self._roster.get(conn_id)
+        held = self._held(connection) if connection else None
+        if connection is None or held is None:
+            return
+        held.overdue = not held.cancelled
+        self._desk.note("error", f"{connection.worker_id} did not end {held.job.issue_id} in time")
+        if connection.own:
+            self._parts.crew.kill(connection.pid)
+        self._desk.ask(HangUp(conn_id, "did not end its task in time"))
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _join(self, connection: Connection, message: FromWorker) -> None:
+        member = self._parts.crew.by_pid.get(connection.pid)
+        connection.own = member is not None
+        if member is not None:
+            connection.worker_id = member.worker_id
+            if member.unwanted:
+                self._roster.retire(connection)
+        else:
+            reserved = set(self._parts.crew.members)
+            connection.worker_id = self._roster.next_worker_id(reserved)
+        self._timers.cancel(HelloDue(connection.conn_id))
+        version = message.version if isinstance(message, Ready) else "1"
+        called = message.worker_id[:40]
+        self._desk.write(
+            WorkerJoined(connection.worker_id, connection.pid, called, connection.own, version[:10])
+        )
+
+    def _vouched(self, connection: Connection) -> None:
+        # A process that came back and says READY has let go of what it had before.
+        for held in self._tasks.loose() if self._tasks.count(JobState.LOOSE) else ():
+            came_later = held.lost_conn_id is not None and connection.conn_id > held.lost_conn_id
+            if held.holder_pid == connection.pid and came_later:
+                self.conclude_loose(held)
+
+    def _judge(self, connection: Connection, message: Done | Failed) -> None:
+        held = self._held(connection)
+        assert held is not None, "FINISHED is only said of the job that the connection has"
+        connection.issue_id = None
+        self._timers.cancel(Overdue(connection.conn_id))
+        for warning in message.warnings:
+            self._desk.note("warning", f"{connection.worker_id}: {warning}")
+        outcome = _outcome(message)
+        self._tasks.conclude(held, outcome, message.duration_ms)
+        if outcome.kind is OutcomeKind.CANCELLED and held.cancelled == RELEASED:
+            self._desk.write(Withheld(held.job.issue_id))
+            self._parts.ledger.withhold(held.job.issue_id)
+        if connection.own:
+            self._parts.crew.worked(connection.pid)
+
+    def _lose(self, connection: Connection, held: Held) -> None:
+        if connection.state is ConnState.ENDING:
+            held.cancelled = held.cancelled or "stopped"
+        self._tasks.lose(held, connection.pid)
+        if connection.own:
+            if connection.pid not in self._parts.crew.by_pid:
+                self.conclude_loose(held)  # It was reaped before its last words were read.
+        else:
+            self._desk.ask(WatchHolder(connection.pid))
+
+    def _deliver(self, connection: Connection, held: Held) -> None:
+        self._timers.cancel(HoldOver(connection.conn_id))
+        connection.issue_id = held.job.issue_id
+        if self._parts.literal and not connection.grouped:
+            self._roster.move(connection, ConnStimulus.RESERVED)
+            self._tasks.reserve(held, connection.conn_id, connection.worker_id)
+        else:
+            self._start(connection, held)
+
+    def _start(self, connection: Connection, held: Held) -> None:
+        self._tasks.begin(held, connection.conn_id, connection.worker_id)
+        self._roster.move(connection, ConnStimulus.TASK_SENT)
+        self.say(connection, self._task(held))
+        timeout = self._timeout(held.job)
+        if timeout is not None:
+            grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
+            self._timers.set(Overdue(connection.conn_id), self._desk.now + timeout + grace)
+
+    def _task(self, held: Held) -> Task:
+        job = held.job
+        payload: dict[str, object] = {"issue": dict(job.original)} if job.original else {}
+        if job.command is not None:
+            payload["command"] = list(job.command)
+        return Task(
+            job.issue_id,
+            job.priority,
+            job.title,
+            job.description,
+            job.issue_type,
+            job.labels,
+            held.attempt,
+            self._timeout(job),
+            payload,
+        )
+
+    def _timeout(self, job: Job) -> float | None:
+        if job.timeout_seconds is not None:
+            return job.timeout_seconds
+        return self._parts.settings.work.timeout_seconds
+
+    def _repeat_task(self, connection: Connection) -> None:
+        held = self._held(connection)
+        assert held is not None, "a busy connection has a job"
+        self._desk.note(
+            "error", f"{connection.worker_id} said READY while it has {held.job.issue_id}"
+        )
+        self.say(connection, self._task(held))
+
+    def _note_stray(self, connection: Connection, message: FromWorker) -> None:
+        if isinstance(message, Ready):
+            text = "said READY again before its reply"
+        else:
+            text = f"reported {message.issue_id[:80]!r}, which it does not have"
+        connection.bad_lines += 1
+        if connection.bad_lines <= limits.BAD_LINES_SHOWN:
+            self._desk.note("error", f"{connection.worker_id} {text}")
+
+    def _held(self, connection: Connection) -> Held | None:
+        if connection.issue_id is None:
+            return None
+        return self._tasks.held.get(connection.issue_id)
+
+    def _wait_seconds(self, connection: Connection) -> int:
+        if self._tasks.held or self._parts.ledger.any_cooling():
+            return limits.WAIT_SECONDS_BUSY
+        # With many who wait, somebody asks soon enough; each alone may sleep longer.
+        waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
+        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting // 3), limits.WAIT_SECONDS_IDLE_MAX)
+        return calm + round(calm * 0.2 * jitter(f"{connection.conn_id} {self._desk.now}"))
+
+
+RELEASED = "released"
+"""Why a task is cancelled when a person takes it away."""
+
+_LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
+
+
+def _stimulus(connection: Connection, message: FromWorker) -> ConnStimulus:
+    if isinstance(message, Ready):
+        return ConnStimulus.SAID_READY
+    has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
+    if has_task and message.issue_id == connection.issue_id:
+        return ConnStimulus.FINISHED
+    return ConnStimulus.STRAY
+
+
+def _outcome(message: Done | Failed) -> Outcome:
+    if isinstance(message, Done):
+        return Outcome(OutcomeKind.SUCCESS)
+    if message.error == "busy":
+        return Outcome(OutcomeKind.CANCELLED, message.error)
+    return Outcome(message.outcome, message.error, message.retry_after_seconds)

@@ -1,0 +1,165 @@
+"""When the source is asked, and for how much.
+
+Enough is claimed that a worker which finishes during one turn of the lane finds its next job
+here, and no more: minute-long agents hoard nothing, no-ops get large groups.
+"""
+
+from __future__ import annotations
+
+import math
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Turn
+from beads_workers.core.events import TurnEnded
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.lane import TAKE_AGAIN
+from beads_workers.core.parts import Parts
+from beads_workers.core.records import Listed
+from beads_workers.core.source import Taken
+from beads_workers.core.states import ConnState, JobState, RunState
+
+RENEW = "renew"
+"""Timer key: leases are at half their life."""
+
+_RATE_WINDOW_SECONDS = 5.0
+
+
+class Intake:
+    """Composes the turns of the lane."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._lane = parts.lane
+        self._tasks = parts.tasks
+        self._exhausted = False
+        self._idle_polls = 0
+        self._rate = 0.0
+        self._rate_at = parts.desk.now
+        self._listed = Listed()
+        self._asked_for = 0
+        self._renewal_due = False
+        self.found_nothing = False
+        """The last turn asked, and there was nothing that we may take."""
+
+    def completed(self) -> None:
+        """An attempt ended: the rate of completions decides how far ahead we claim."""
+        self._rate = self.rate() + 1.0 / _RATE_WINDOW_SECONDS
+        self._rate_at = self._desk.now
+
+    def rate(self) -> float:
+        """Completions a second, lately."""
+        age = self._desk.now - self._rate_at
+        return self._rate * math.exp(-age / _RATE_WINDOW_SECONDS)
+
+    def look_again(self) -> None:
+        """Something changed that may have made work ready."""
+        self._exhausted = False
+        self._idle_polls = 0
+
+    def poll(self) -> None:
+        """Time to ask again although nothing is known to have changed."""
+        self._exhausted = False
+
+    def renewal_due(self) -> None:
+        """Leases are at half their life."""
+        self._renewal_due = True
+
+    def coming(self) -> bool:
+        """Whether an answer is under way, or about to be, that may bring work."""
+        if self._parts.state is not RunState.RUNNING or self._lane.resting:
+            return False
+        return self._asked_for > 0 or self._want() > 0
+
+    def consider(self) -> None:
+        """Begin a turn if the lane is free and there is anything to do."""
+        lane = self._lane
+        off = (RunState.RECOVERING, RunState.ENDED)
+        if lane.busy or lane.resting or self._parts.state in off:
+            return
+        settlements = lane.payable() if lane.owed else ()
+        renew = self._to_renew() if self._renewal_due else ()
+        want = self._want()
+        take = want if want > 0 or self._listing_due() else None
+        if take is None and not settlements and not renew:
+            return
+        skip: frozenset[IssueId] = frozenset()
+        if take is not None:
+            skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.held.keys())
+        self._asked_for = take or 0
+        lane.begin(Turn(settlements, renew, take, skip))
+
+    def answered(self, turn: TurnEnded) -> None:
+        """Take in what a turn brought: claims go to the backlog."""
+        asked_for, self._asked_for = self._asked_for, 0
+        self.found_nothing = False
+        taken = turn.taken
+        if taken is None:
+            return
+        for job in taken.jobs:
+            self._tasks.claimed(job)
+        self._exhausted = len(taken.jobs) < asked_for or not asked_for
+        self.found_nothing = not taken.jobs and not taken.listed
+        self._note_listing(taken)
+        if self._exhausted:
+            self._ask_later(raced=bool(taken.listed) and asked_for > 0)
+        if taken.jobs:
+            self._idle_polls = 0
+            self._desk.timers.set_earlier(RENEW, self._desk.now + limits.RENEW_SECONDS)
+
+    def _ask_later(self, *, raced: bool) -> None:
+        poll = self._parts.settings.poll_seconds
+        delay = min(poll * 2.0 ** min(self._idle_polls, 4), max(poll, limits.POLL_MAX_SECONDS))
+        self._idle_polls += 1
+        # Rows without claims: somebody else was quicker, so look again soon.
+        self._desk.timers.set(TAKE_AGAIN, self._desk.now + (min(0.5, poll) if raced else delay))
+
+    def _want(self) -> int:
+        if self._parts.state is not RunState.RUNNING or self._exhausted:
+            return 0
+        unsent = self._tasks.count(JobState.CLAIMED)
+        free = self._free_slots()
+        ahead = self._ahead()
+        want = free + ahead - unsent
+        if (left := self._issues_left()) is not None:
+            want = min(want, left)
+        # Refill in one go when half is used up, not one by one; at once when somebody is idle.
+        idle = self._parts.roster.count(ConnState.READY) > unsent
+        return want if idle or free > unsent or unsent * 2 <= ahead else 0
+
+    def _free_slots(self) -> int:
+        connected = self._parts.roster.slots()
+        slots = max(connected, self._parts.crew.wanted())
+        return max(0, slots - self._tasks.running())
+
+    def _ahead(self) -> int:
+        expected = math.ceil(self.rate() * self._lane.turn_seconds)
+        return min(limits.CLAIM_AHEAD_MAX, expected)
+
+    def _issues_left(self) -> int | None:
+        limit = self._parts.settings.issues_max
+        if limit is None:
+            return None
+        return max(0, limit - self._tasks.ended - len(self._tasks.held))
+
+    def _listing_due(self) -> bool:
+        # With no slot at all, --until-empty still has to see that nothing is left.
+        idle = not self._tasks.held and not self._exhausted
+        return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
+
+    def _to_renew(self) -> tuple[IssueId, ...]:
+        self._renewal_due = False
+        old = self._desk.now - limits.RENEW_SECONDS / 2
+        due = tuple(i for i, h in self._tasks.held.items() if h.claimed_at <= old)
+        if self._tasks.held:
+            self._desk.timers.set(RENEW, self._desk.now + limits.RENEW_SECONDS)
+        return due
+
+    def _note_listing(self, taken: Taken) -> None:
+        counts = [0] * 5
+        for row in taken.listed:
+            counts[min(max(row.priority, 0), 4)] += 1
+        listed = Listed(tuple(counts), taken.more, taken.blocked or 0)
+        if listed != self._listed:
+            self._listed = listed
+            self._desk.write(listed)

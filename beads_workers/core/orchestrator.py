@@ -1,0 +1,235 @@
+"""The orchestrator, whole and pure: events and the time in, commands out.
+
+    commands = orchestrator.handle(event, now)
+    when = orchestrator.deadline()            # then call on_deadline(now)
+
+It ties the parts together: ``Floor`` (the conversation with workers), ``Crew`` (our processes),
+``Tasks`` (jobs in our hands), ``Lane`` and ``Intake`` (the source), ``Ledger`` (what is
+remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
+module; ``docs/ARCHITECTURE.md`` walks one issue through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import assert_never
+
+from beads_workers.core import events as ev
+from beads_workers.core import floor, intake
+from beads_workers.core.commands import Command
+from beads_workers.core.control import Control
+from beads_workers.core.crew import StartAgain
+from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, Ending
+from beads_workers.core.floor import Floor
+from beads_workers.core.intake import Intake
+from beads_workers.core.lane import TAKE_AGAIN, OwedAgain
+from beads_workers.core.ledger import DueAgain
+from beads_workers.core.parts import make_parts
+from beads_workers.core.records import Carried, SettledRecord
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Action, Result, Settled
+from beads_workers.core.states import ConnReaction, JobReaction, RunState, RunStimulus
+
+
+class Orchestrator:
+    """One run. Call ``start`` first; carry out the commands of every call in their order."""
+
+    def __init__(
+        self,
+        settings: FleetSettings,
+        run_id: str,
+        now: float,
+        *,
+        literal: bool,
+        carried: Iterable[Carried] = (),
+        epoch: float = 0.0,
+    ) -> None:
+        """``literal``: a plain v1 worker claims and closes by itself on this source.
+
+        ``carried``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
+        needed only for their ``not_before``.
+        """
+        self._parts = make_parts(settings, run_id, now, literal=literal)
+        self._desk = self._parts.desk
+        self._floor = Floor(self._parts)
+        self._intake = Intake(self._parts)
+        self._ending = Ending(self._parts, self._floor, self._intake)
+        self._control = Control(self._parts, self._floor, self._intake, self._ending)
+        for page in carried:
+            self._parts.ledger.carry_over(page, now, epoch)
+
+    @property
+    def state(self) -> RunState:
+        """The state of the run."""
+        return self._parts.state
+
+    def start(self, now: float) -> list[Command]:
+        """Begin: our workers start while the source settles what an earlier run left."""
+        self._desk.now = now
+        for number in range(1, self._parts.settings.workers + 1):
+            self._parts.crew.add(f"W{number}")
+        if (seconds := self._parts.settings.runtime_max_seconds) is not None:
+            self._desk.timers.set(RUN_OUT, now + seconds)
+        return self._desk.hand_in()
+
+    def handle(self, event: ev.Event, now: float) -> list[Command]:
+        """Something happened; returns what is to be done about it."""
+        self._desk.now = now
+        self._dispatch(event)
+        return self._conclude()
+
+    def deadline(self) -> float | None:
+        """When ``on_deadline`` is to be called at the latest; None: not before an event."""
+        return self._desk.timers.deadline()
+
+    def on_deadline(self, now: float) -> list[Command]:
+        """Some time has come; calling it too early does no harm."""
+        self._desk.now = now
+        for key in self._desk.timers.due(now):
+            self._due(key)
+        return self._conclude()
+
+    def _conclude(self) -> list[Command]:
+        self._intake.consider()
+        self._ending.consider()
+        # The end of a run owes its give-backs at once.
+        self._intake.consider()
+        return self._desk.hand_in()
+
+    def _dispatch(self, event: ev.Event) -> None:
+        match event:
+            case ev.Received():
+                self._received(event)
+            case ev.Connected():
+                self._floor.connected(event)
+            case ev.Misread():
+                self._floor.misread(event)
+            case ev.Disconnected():
+                self._floor.disconnected(event)
+            case ev.TurnEnded():
+                self._turn_ended(event)
+            case ev.WorkerSpawned(worker_id, pid):
+                self._spawned(worker_id, pid)
+            case ev.WorkerReaped(worker_id, pid, status):
+                self._parts.crew.reaped(worker_id, pid, status)
+                self._floor.holder_dead(pid)
+            case ev.HolderGone(pid):
+                self._floor.holder_dead(pid)
+            case ev.RecoveryEnded():
+                self._recovered(event)
+            case ev.StopAsked():
+                self._ending.stop(event)
+            case ev.FatalError(error):
+                self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
+            case ev.PauseAsked():
+                self._control.pause(event)
+            case ev.ResumeAsked():
+                self._control.resume(event)
+            case ev.ScaleAsked():
+                self._control.scale(event)
+            case ev.RetryAskedFor():
+                self._control.retry(event)
+            case ev.ReleaseAskedFor():
+                self._control.release(event)
+            case _:
+                assert_never(event)
+
+    def _received(self, event: ev.Received) -> None:
+        reaction = self._floor.received(event)
+        if reaction is ConnReaction.JUDGE:
+            self._intake.completed()
+        elif reaction is ConnReaction.SERVE:
+            connection = self._parts.roster.get(event.conn_id)
+            assert connection is not None, "it has just spoken"
+            self._floor.serve(connection, soon=self._coming())
+
+    def _coming(self) -> bool:
+        # Something owed to the tracker may make work ready as soon as it is written.
+        owed = self._parts.state is RunState.RUNNING and bool(self._parts.lane.owed)
+        return self._intake.coming() or (owed and not self._parts.lane.resting)
+
+    def _turn_ended(self, turn: ev.TurnEnded) -> None:
+        for settled in self._parts.lane.ended(turn):
+            self._settled(settled)
+        self._intake.answered(turn)
+        for issue_id in turn.lost:
+            held = self._parts.tasks.held.get(issue_id)
+            if held is not None and self._floor.cancel(held, "the claim was lost"):
+                self._desk.note("error", f"{issue_id}: the claim was lost; its attempt is ended")
+        if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
+            self._parts.tasks.give_back_unsent()
+        self._floor.serve_held(soon=self._coming())
+
+    def _settled(self, settled: Settled) -> None:
+        outcome = self._parts.tasks.settled(settled)
+        if settled.result is not Result.FAILED:
+            self._intake.look_again()
+        if outcome is None:
+            return
+        held, reaction = outcome
+        if reaction is JobReaction.DELIVER:
+            self._floor.handed_over(held)
+        elif reaction is JobReaction.SHELVE:
+            self._ending.set_aside()
+        elif settled.settlement.action is Action.HAND_OVER and reaction is not JobReaction.AGAIN:
+            self._floor.not_handed_over(held)
+        if reaction is JobReaction.LEAVE:
+            text = f"{held.job.issue_id} is not ours any more and was left alone"
+            self._desk.note("warning", f"{text}: {settled.error}" if settled.error else text)
+
+    def _spawned(self, worker_id: str, pid: int) -> None:
+        self._parts.crew.spawned(worker_id, pid)
+        if self._parts.state in (RunState.STOPPING, RunState.SETTLING):
+            self._parts.crew.kill(pid)
+
+    def _recovered(self, event: ev.RecoveryEnded) -> None:
+        for settled in event.settled:
+            issue_id = settled.settlement.issue_id
+            done = settled.result in (Result.APPLIED, Result.FOUND_CLOSED)
+            if done and settled.settlement.action is Action.CLOSE:
+                self._parts.ledger.done(issue_id)
+            self._desk.write(
+                SettledRecord(
+                    issue_id,
+                    settled.settlement.action.value,
+                    settled.result.value,
+                    settled.error,
+                )
+            )
+        self._ending.move(RunStimulus.RECOVERED)
+        self._floor.serve_held(soon=True)
+
+    def _due(self, key: Hashable) -> None:
+        match key:
+            case floor.HelloDue(conn_id):
+                self._floor.hello_due(conn_id)
+            case floor.HoldOver(conn_id):
+                self._floor.hold_over(conn_id)
+            case floor.Overdue(conn_id):
+                self._floor.overdue(conn_id)
+            case StartAgain(worker_id):
+                self._parts.crew.start_again(worker_id)
+            case DueAgain(issue_id):
+                self._parts.ledger.cooled_down(issue_id)
+                self._intake.look_again()
+            case OwedAgain():
+                pass  # ``consider`` finds it payable now.
+            case _:
+                self._due_by_name(key)
+
+    def _due_by_name(self, key: Hashable) -> None:
+        named: dict[Hashable, Callable[[], object]] = {
+            TAKE_AGAIN: self._take_again,
+            intake.RENEW: self._intake.renewal_due,
+            LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),
+            GIVE_UP: self._ending.give_up,
+            IDLE_OUT: self._ending.idle_out,
+            RUN_OUT: self._ending.run_out,
+        }
+        if key == LEAVE_BY and self._parts.state is not RunState.STOPPING:
+            return
+        named[key]()
+
+    def _take_again(self) -> None:
+        self._parts.lane.wake()
+        self._intake.poll()

@@ -1,0 +1,43 @@
+"""The parts of one orchestrator, made together and handed to whoever ties them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core.crew import Crew
+from beads_workers.core.desk import Desk
+from beads_workers.core.lane import Lane
+from beads_workers.core.ledger import Ledger
+from beads_workers.core.roster import Roster
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.states import RunState
+from beads_workers.core.tasks import Tasks
+
+
+@dataclass(slots=True)
+class Parts:
+    """``state``: of the run; changed only in ``endings``. ``reason``: of the coming SHUTDOWN.
+
+    ``literal``: on this source a plain v1 worker claims and closes by itself.
+    """
+
+    settings: FleetSettings
+    run_id: str
+    literal: bool
+    desk: Desk
+    roster: Roster
+    crew: Crew
+    lane: Lane
+    ledger: Ledger
+    tasks: Tasks
+    state: RunState = RunState.RECOVERING
+    reason: str = "user_requested"
+
+
+def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: bool) -> Parts:
+    """Everything new and empty."""
+    desk = Desk(now)
+    lane = Lane(desk)
+    ledger = Ledger(desk.timers)
+    tasks = Tasks(desk, lane, ledger, settings.policy, run_id)
+    return Parts(settings, run_id, literal, desk, Roster(), Crew(desk), lane, ledger, tasks)

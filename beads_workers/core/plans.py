@@ -1,0 +1,62 @@
+"""What a task comes down to on the worker's side: a sequence of programs to run.
+
+``executors`` make a plan, ``core.worker`` decides how far it is followed, ``edge.worker`` runs
+its steps. All values are ready for ``execve``: no NUL bytes, nothing left to replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from beads_workers.core.outcomes import OutcomeKind
+
+
+class StepKind(Enum):
+    """What a step is for; its name appears in logs and error texts."""
+
+    CLAIM = "claim"
+    """``bd update ID --status=in_progress``: only a worker that calls the tracker itself."""
+    RUN = "run"
+    VERIFY = "verify"
+    CLOSE = "close"
+    GIVE_BACK = "give back"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One program. ``environment`` is added to the worker's own.
+
+    ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
+    """
+
+    kind: StepKind
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stdin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of one task, each run only after the one before it has succeeded.
+
+    ``close`` and ``give_back`` are set only where the worker itself holds the claim: exactly one
+    of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
+    is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output.
+    """
+
+    steps: tuple[Step, ...]
+    issue_file: str
+    issue_text: str
+    log_file: str
+    close: Step | None = None
+    give_back: Step | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotRunnable:
+    """There is nothing that could be run for this task; ``error`` is one line for people."""
+
+    error: str
+    outcome: OutcomeKind = OutcomeKind.NOT_FOUND

@@ -1,0 +1,123 @@
+"""What a dead run left, told by its journal alone: a fold over its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from beads_workers.core import records as rec
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.records import Carried, Entry
+from beads_workers.core.source import Action, DeadRun, Result
+
+
+@dataclass(slots=True)
+class Remains:
+    """``pages``: unfinished issues with a past. ``last_call``: pid and start time of a tracker
+    process whose end was not recorded. ``whole``: the checkpoint was complete, so that older
+    runs add nothing to ``pages``.
+    """
+
+    run_id: str = ""
+    actor: str = ""
+    pages: dict[str, Carried] = field(default_factory=dict)
+    done_not_closed: dict[str, str] = field(default_factory=dict)
+    """Issue id -> the actor in whose name it is held."""
+    handed_over: set[str] = field(default_factory=set)
+    last_call: tuple[int, int] | None = None
+    whole: bool = False
+    ended: rec.RunEnded | None = None
+
+    def debts(self) -> list[DeadRun]:
+        """What is to be settled with the tracker, one per actor, this run's own last."""
+        by_actor: dict[str, list[IssueId]] = {self.actor: []}
+        for issue_id, actor in self.done_not_closed.items():
+            by_actor.setdefault(actor, []).append(IssueId(issue_id))
+        own = by_actor.pop(self.actor)
+        debts = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
+        handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
+        return [*debts, DeadRun(self.actor, tuple(own), handed_over)]
+
+    def checkpoint(self) -> list[Carried]:
+        """What the next run carries over."""
+        pages = dict(self.pages)
+        for issue_id, actor in self.done_not_closed.items():
+            page = pages.get(issue_id, Carried(issue_id))
+            pages[issue_id] = replace(page, held_by=actor)
+        return list(pages.values())
+
+
+def remains(entries: Iterable[Entry], before: Remains | None = None) -> Remains:
+    """Fold one journal; ``before`` is the fold of the run before it.
+
+    What ``before`` knows of issues counts only while this journal's own checkpoint is not whole:
+    a run that died while it wrote that must not lose what it was about to carry over.
+    """
+    left = Remains()
+    for entry in entries:
+        _apply(left, entry)
+    if before is not None and not left.whole:
+        left.pages = {**before.pages, **left.pages}
+        left.done_not_closed = {**before.done_not_closed, **left.done_not_closed}
+    return left
+
+
+def _apply(left: Remains, entry: Entry) -> None:
+    match entry.record:
+        case rec.RunStarted(run_id=run_id, actor=actor):
+            left.run_id, left.actor = run_id, actor
+        case rec.Carried() as page:
+            left.pages[page.issue_id] = replace(page, held_by="")
+            if page.held_by:
+                left.done_not_closed[page.issue_id] = page.held_by
+        case rec.CheckpointEnded():
+            left.whole = True
+        case rec.Claimed(issue_id=issue_id):
+            page = left.pages.get(issue_id)
+            if page is not None and page.set_aside:
+                del left.pages[issue_id]
+        case rec.HandingOver(issue_id=issue_id):
+            left.handed_over.add(issue_id)
+        case rec.Finished() as finished:
+            _finished(left, finished, entry.at)
+        case rec.SettledRecord() as settled:
+            _settled(left, settled)
+        case rec.RetryAsked(issue_id=issue_id):
+            left.pages.pop(issue_id, None)
+        case rec.CallStarted(pid=pid, start_time=start_time):
+            left.last_call = (pid, start_time)
+        case rec.CallEnded():
+            left.last_call = None
+        case rec.RunEnded() as ended:
+            left.ended = ended
+        case _:
+            pass
+
+
+def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
+    issue_id = finished.issue_id
+    if finished.verdict == "finish":
+        left.pages.pop(issue_id, None)
+        left.done_not_closed[issue_id] = left.actor
+        return
+    old = left.pages.get(issue_id)
+    left.pages[issue_id] = Carried(
+        issue_id,
+        title=old.title if old else "",
+        charged=finished.charged,
+        free_in_a_row=finished.free_in_a_row,
+        not_before=at + finished.delay_seconds,
+        set_aside=finished.verdict == "set_aside",
+        error=finished.error,
+    )
+
+
+def _settled(left: Remains, settled: rec.SettledRecord) -> None:
+    issue_id = settled.issue_id
+    closed = settled.action == Action.CLOSE.value and settled.result == Result.APPLIED.value
+    if settled.result in (Result.FOUND_CLOSED.value, Result.NOT_OURS.value) or closed:
+        left.pages.pop(issue_id, None)
+        left.done_not_closed.pop(issue_id, None)
+        left.handed_over.discard(issue_id)
+    elif settled.action == Action.RELEASE.value or settled.action == Action.SET_ASIDE.value:
+        left.handed_over.discard(issue_id)

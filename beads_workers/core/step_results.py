@@ -1,0 +1,82 @@
+"""What the end of a step means: exit statuses and output turned into an outcome.
+
+Source: docs/PROTOCOL.md, "Claim, close, failure". The exit status decides; output is only for
+people.
+"""
+
+from __future__ import annotations
+
+import re
+
+from beads_workers.core import limits
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.plans import Step, StepKind
+from beads_workers.core.worker_events import StepEnded, StepNotStarted
+
+EX_TEMPFAIL = 75
+"""sysexits.h: try again later, without fault of the task."""
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""What shells, and programs like ``env``, exit with when they could not run a command."""
+
+ERROR_TEXT_SHOWN = 300
+"""Characters of a quoted output line inside a longer error text."""
+
+
+def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
+    """The outcome of a step that did not succeed, for every kind of step."""
+    match step.kind:
+        case StepKind.CLAIM:
+            return Outcome(OutcomeKind.CANCELLED, _cap(f"claim failed: {_why(ended)}"))
+        case StepKind.VERIFY:
+            return Outcome(_kind(ended), _cap(f"verify failed: {_why(ended)}"))
+        case _:
+            return Outcome(_kind(ended), _cap(_run_error(step, ended)))
+
+
+def last_line(tail: str) -> str:
+    """The last line of ``tail`` that shows anything, without what would steer a terminal."""
+    for line in reversed(_LINE_END.split(_ESCAPE.sub("", tail))):
+        if shown := _CONTROL.sub("", line).strip():
+            return shown[: limits.ERROR_CHARS_MAX]
+    return ""
+
+
+def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
+    if isinstance(ended, StepEnded) and ended.status == EX_TEMPFAIL:
+        return OutcomeKind.RETRY
+    return OutcomeKind.ERROR
+
+
+def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
+    if isinstance(ended, StepNotStarted):
+        return f"Task execution failed: {ended.error}"
+    said = last_line(ended.tail)[:ERROR_TEXT_SHOWN]
+    if ended.status == NOT_FOUND:
+        return f"Task execution failed: command not found: {said or step.argv[0]}"
+    if ended.status == NOT_EXECUTABLE:
+        return f"Task execution failed: not executable: {said or step.argv[0]}"
+    return _why(ended)
+
+
+def _why(ended: StepEnded | StepNotStarted) -> str:
+    if isinstance(ended, StepNotStarted):
+        return ended.error
+    said = last_line(ended.tail)
+    if ended.status < 0:
+        killed = f"killed by signal {ended.signal or -ended.status}"
+        return f"{killed} ({said[:ERROR_TEXT_SHOWN]})" if said else killed
+    return said or f"exit status {ended.status}"
+
+
+def _cap(text: str) -> str:
+    return text[: limits.ERROR_CHARS_MAX]
+
+
+_LINE_END = re.compile(r"[\r\n\v\f\x85\u2028\u2029]")
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and other strings
+    r"|\x1b[ -/]*[0-~]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -1,0 +1,68 @@
+"""Text from issues and peers, made safe to show: it is untrusted until it went through here."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+_JOINERS = "\u200c\u200d"
+"""Not printable by themselves, but part of ordinary emoji and of several scripts."""
+
+_MARKS = {"\n": "⏎", "\u2028": "⏎", "\u2029": "⏎", "\t": "\\t", "\r": "\\r"}
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What ``json.dumps`` leaves as it is, although a terminal obeys it."""
+
+
+def printable(text: str, width: int | None = None) -> str:
+    """One line that no terminal obeys: control and bidi characters escaped, newlines marked.
+
+    With ``width`` it is cut to so many columns, the last of them an ellipsis where it was cut.
+    """
+    # What cannot fit is not looked at: a title may be megabytes long.
+    head = text if width is None else text[: 4 * width + 4]
+    safe = head if head.isprintable() else "".join(map(_safe, head))
+    return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal needs for ``text``; East Asian wide characters need two."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def json_line(value: Any) -> str:
+    """One line of JSON that is safe to show: what a terminal obeys travels as ``\\uXXXX``."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+
+
+def _safe(character: str) -> str:
+    if character.isprintable() or character in _JOINERS:
+        return character
+    if character in _MARKS:
+        return _MARKS[character]
+    if unicodedata.category(character) == "Zs":
+        return " "
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or character in _JOINERS:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _shortened(text: str, width: int, *, cut: bool) -> str:
+    if not cut and columns(text) <= width:
+        return text
+    used = 0
+    for at, character in enumerate(text):
+        used += _columns(character)
+        if used > width - 1:
+            return text[:at] + "…"
+    return text + "…"

@@ -1,0 +1,323 @@
+"""The worker's half of the conversation: events and the time in, commands out.
+
+Source: docs/PROTOCOL.md, "The worker's half". ``core.worker_states`` holds every move; here is
+what each reaction does. The edge carries out the commands in order, and comes back with
+``on_deadline`` when ``deadline()`` has passed. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.message_types import (
+    CANCEL,
+    GROUPED,
+    VERSION,
+    Cancel,
+    Done,
+    Failed,
+    Ready,
+    Shutdown,
+    Task,
+    Wait,
+)
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.settings import Work
+from beads_workers.core.states import step as look_up
+from beads_workers.core.step_results import failure
+from beads_workers.core.worker_events import (
+    Command,
+    Connect,
+    Connected,
+    ConnectFailed,
+    ConnectionLost,
+    EndStep,
+    Event,
+    Exit,
+    Interrupted,
+    Log,
+    Received,
+    RunStep,
+    Send,
+    StepEnded,
+    StepNotStarted,
+)
+from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
+
+TRACKER_STEP_SECONDS = 60.0
+"""A claim, close or give-back by the worker itself is ended after this: a stuck ``bd`` must not
+hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
+
+
+@dataclass(slots=True)
+class _Current:
+    """The task in hand. ``answer`` is known once its programs have ended."""
+
+    task: Task
+    plan: Plan
+    started: float
+    times_out_at: float | None
+    step: Step
+    position: int = 0
+    answer: Outcome | None = None
+
+
+@dataclass(slots=True)
+class WorkerHalf:
+    """One worker. ``make_plan`` is pure; ``connect_delays`` lie between the tries to connect."""
+
+    worker_id: str
+    work: Work
+    make_plan: Callable[[Task], Plan | NotRunnable]
+    connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
+    state: WorkerState = WorkerState.CONNECTING
+    _tries: int = 0
+    _deadline: float | None = None
+    _current: _Current | None = None
+    _planned: Plan | NotRunnable | None = None
+    _out: list[Command] = field(default_factory=list)
+
+    def start(self) -> list[Command]:
+        """The first commands; call once, before anything else."""
+        return [Connect()]
+
+    def deadline(self) -> float | None:
+        """When ``on_deadline`` is due; None: only an event can change anything."""
+        return self._deadline
+
+    def on_deadline(self, now: float) -> list[Command]:
+        """Call when ``deadline()`` has passed; harmless when it has not."""
+        if self._deadline is None or now < self._deadline:
+            return []
+        self._deadline = None
+        return self._move(WorkerStimulus.TIMER, None, now)
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Tell it what happened; carry out what it answers, in order."""
+        if self.state is WorkerState.GONE:
+            return []
+        return self._move(self._sort(event), event, now)
+
+    # --- events to stimuli --------------------------------------------------------------------
+
+    def _sort(self, event: Event) -> WorkerStimulus:
+        match event:
+            case Connected():
+                return WorkerStimulus.CONNECTED
+            case ConnectFailed():
+                left = self._tries < len(self.connect_delays)
+                return WorkerStimulus.CONNECT_FAILED if left else WorkerStimulus.OUT_OF_TRIES
+            case Received(message):
+                return self._sort_message(message)
+            case ConnectionLost():
+                return WorkerStimulus.LOST
+            case Interrupted():
+                return WorkerStimulus.SHUTDOWN
+            case StepEnded() | StepNotStarted():
+                return self._sort_end(event)
+            case _:
+                assert_never(event)
+
+    def _sort_message(self, message: Task | Wait | Shutdown | Cancel | object) -> WorkerStimulus:
+        ours = self._current.task.issue_id if self._current else None
+        match message:
+            case Task() if message.issue_id == ours:
+                return WorkerStimulus.REPEATED_TASK
+            case Task():
+                self._planned = self.make_plan(message)
+                refused = isinstance(self._planned, NotRunnable)
+                return WorkerStimulus.NOT_RUNNABLE if refused else WorkerStimulus.TASK
+            case Wait():
+                return WorkerStimulus.WAIT
+            case Shutdown():
+                return WorkerStimulus.SHUTDOWN
+            case Cancel() if message.issue_id == ours:
+                return WorkerStimulus.CANCEL
+            case _:
+                return WorkerStimulus.OTHER_CANCEL
+
+    def _sort_end(self, ended: StepEnded | StepNotStarted) -> WorkerStimulus:
+        current = self._busy()
+        passed = isinstance(ended, StepEnded) and ended.status == 0
+        owed: Step | None = None
+        match self.state:
+            case WorkerState.WORKING if passed and current.position + 1 < len(current.plan.steps):
+                return WorkerStimulus.STEP_PASSED
+            case WorkerState.WORKING if passed:
+                current.answer = Outcome(OutcomeKind.SUCCESS)
+                owed = current.plan.close
+            case WorkerState.WORKING:
+                current.answer = failure(current.step, ended)
+            case WorkerState.TIMING_OUT:
+                current.answer = self._timed_out(current)
+            case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
+                current.answer = Outcome(OutcomeKind.CANCELLED, _CANCELLED_BY[self.state])
+                owed = current.plan.give_back
+            case _:
+                self._note_settled(current, ended)
+        if owed is None:
+            return WorkerStimulus.TASK_OVER
+        current.step = owed
+        return WorkerStimulus.SETTLE_DUE
+
+    def _timed_out(self, current: _Current) -> Outcome:
+        if current.step.kind is StepKind.CLAIM:
+            return Outcome(OutcomeKind.CANCELLED, "claim failed: the tracker did not answer")
+        seconds = (current.times_out_at or current.started) - current.started
+        return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
+
+    def _note_settled(self, current: _Current, ended: StepEnded | StepNotStarted) -> None:
+        if isinstance(ended, StepEnded) and ended.status == 0:
+            return
+        # No failure of the task: whoever reads DONE or FAILED looks at the issue, and settles it.
+        why = failure(current.step, ended).error
+        self._log(f"{current.step.kind.value} of {current.task.issue_id} failed: {why}")
+
+    # --- stimuli to reactions -----------------------------------------------------------------
+
+    def _move(self, stimulus: WorkerStimulus, event: Event | None, now: float) -> list[Command]:
+        move = look_up(WORKER, self.state, stimulus)
+        before, self.state = self.state, move.to
+        self._react(move.reaction, before, event, now)
+        self._planned = None
+        commands, self._out = self._out, []
+        return commands
+
+    def _react(
+        self, reaction: WorkerReaction, before: WorkerState, event: Event | None, now: float
+    ) -> None:
+        match reaction:
+            case WorkerReaction.NONE:
+                pass
+            case WorkerReaction.NOTE:
+                self._log(f"ignored {_name(event)} ({before.name})")
+            case WorkerReaction.CONNECT:
+                self._out.append(Connect())
+            case WorkerReaction.BACK_OFF:
+                self._back_off(event, now)
+            case WorkerReaction.GIVE_UP:
+                self._log(f"cannot connect, giving up: {getattr(event, 'error', '')}")
+                self._exit(1)
+            case WorkerReaction.ASK:
+                self._ask()
+            case WorkerReaction.REST:
+                assert isinstance(event, Received) and isinstance(event.message, Wait)
+                self._deadline = now + event.message.wait_seconds
+            case WorkerReaction.START:
+                self._start(event, now)
+            case WorkerReaction.CONTINUE:
+                current = self._busy()
+                current.position += 1
+                self._run(current, current.plan.steps[current.position], now)
+            case WorkerReaction.REFUSE | WorkerReaction.REFUSE_ASK:
+                self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
+            case WorkerReaction.END:
+                self._deadline = now + self.work.term_grace_seconds
+                self._out.append(EndStep(hard=False))
+            case WorkerReaction.KILL:
+                self._out.append(EndStep(hard=True))
+            case WorkerReaction.SETTLE:
+                current = self._busy()
+                self._run(current, current.step, now)
+            case WorkerReaction.ANSWER_ASK:
+                self._answer(now)
+                self._ask()
+            case WorkerReaction.ANSWER_LEAVE:
+                self._answer(now)
+                self._exit(0)
+            case WorkerReaction.LEAVE:
+                self._exit(0)
+            case WorkerReaction.FAIL:
+                self._log("the orchestrator is gone")
+                self._exit(1)
+            case WorkerReaction.BUG:
+                raise AssertionError(f"{event} in {before}")
+            case _:
+                assert_never(reaction)
+
+    def _back_off(self, event: Event | None, now: float) -> None:
+        assert isinstance(event, ConnectFailed)
+        delay = self.connect_delays[self._tries]
+        self._tries += 1
+        self._deadline = now + delay
+        self._log(f"cannot connect, trying again in {delay:g} s: {event.error}")
+
+    def _ask(self) -> None:
+        self._deadline = None
+        features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
+        self._out.append(Send(Ready(self.worker_id, VERSION, frozenset(features))))
+
+    def _start(self, event: Event | None, now: float) -> None:
+        task, plan = _task(event), self._planned
+        assert isinstance(plan, Plan)
+        timeout = task.timeout_seconds or self.work.timeout_seconds
+        times_out_at = now + timeout if timeout else None
+        self._current = _Current(task, plan, now, times_out_at, plan.steps[0])
+        self._run(self._current, plan.steps[0], now)
+
+    def _run(self, current: _Current, step: Step, now: float) -> None:
+        current.step = step
+        if step.kind is StepKind.CLAIM:
+            limit = now + TRACKER_STEP_SECONDS
+            self._deadline = min(limit, current.times_out_at or limit)
+        elif step.kind in (StepKind.CLOSE, StepKind.GIVE_BACK):
+            self._deadline = now + TRACKER_STEP_SECONDS
+        else:
+            self._deadline = current.times_out_at
+        self._out.append(RunStep(current.plan, step))
+
+    def _refuse(self, event: Event | None, *, busy: bool) -> None:
+        task = _task(event)
+        if busy:
+            error, outcome = "busy", OutcomeKind.CANCELLED
+        else:
+            assert isinstance(self._planned, NotRunnable)
+            error, outcome = self._planned.error, self._planned.outcome
+        refusal = Failed(task.issue_id, self.worker_id, error, duration_ms=0, outcome=outcome)
+        self._out.append(Send(refusal))
+        if not busy:
+            self._ask()
+
+    def _answer(self, now: float) -> None:
+        current, self._current = self._busy(), None
+        answer = current.answer
+        assert answer is not None
+        issue_id, ms = current.task.issue_id, round((now - current.started) * 1000)
+        if answer.kind is OutcomeKind.SUCCESS:
+            self._out.append(Send(Done(issue_id, self.worker_id, ms)))
+            return
+        failed = Failed(issue_id, self.worker_id, answer.error, ms, answer.kind)
+        self._out.append(Send(failed))
+
+    def _exit(self, status: int) -> None:
+        self._deadline = None
+        self._out.append(Exit(status))
+
+    def _log(self, text: str) -> None:
+        self._out.append(Log(text))
+
+    def _busy(self) -> _Current:
+        assert self._current is not None, f"no task in {self.state}"
+        return self._current
+
+
+_CANCELLED_BY = {
+    WorkerState.CANCELLING: "cancelled",
+    WorkerState.STOPPING: "the worker was told to shut down",
+    WorkerState.ABANDONING: "the orchestrator is gone",
+}
+
+
+def _task(event: Event | None) -> Task:
+    assert isinstance(event, Received) and isinstance(event.message, Task)
+    return event.message
+
+
+def _name(event: Event | None) -> str:
+    if isinstance(event, Received):
+        return type(event.message).__name__.upper()
+    return type(event).__name__

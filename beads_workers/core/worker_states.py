@@ -1,0 +1,148 @@
+"""The worker's half of the conversation as one total table; ``core.worker`` runs on it.
+
+Source: docs/PROTOCOL.md, "The worker's half". A task is followed through three phases: its
+programs run (``WORKING``), they are being ended (``TIMING_OUT``, ``CANCELLING``, ``STOPPING``,
+``ABANDONING``), and, where the worker itself holds the claim, the tracker gets its one last write
+(``SETTLING`` and its two ends). What comes after the task - READY, exit 0, exit 1 - is part of
+the state, so that a SHUTDOWN or a lost connection at any moment only changes the state.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from beads_workers.core.states import Move, Table
+
+
+class WorkerState(Enum):
+    """The values are the explanations in ``docs/STATES.md``."""
+
+    CONNECTING = "a connection is being tried"
+    BACKING_OFF = "not connected, the next try has its time"
+    ASKING = "READY is sent, its reply is awaited"
+    WAITING = "told to wait; READY follows when the time is over"
+    WORKING = "a step of the task runs"
+    TIMING_OUT = "the task has outlived its timeout and is being ended; READY follows"
+    CANCELLING = "the task is being ended on CANCEL; READY follows"
+    STOPPING = "the task is being ended on SHUTDOWN; exit 0 follows"
+    ABANDONING = "the task is being ended because the connection is lost; exit 1 follows"
+    SETTLING = "its own claim is being closed or given back; READY follows"
+    SETTLING_TO_STOP = "its own claim is being closed or given back; exit 0 follows"
+    SETTLING_ALONE = "its own claim is being closed or given back; exit 1 follows"
+    GONE = "told to exit"
+
+
+class WorkerStimulus(Enum):
+    """What can happen to a worker, already sorted by what matters about it."""
+
+    CONNECTED = "the connection stands"
+    CONNECT_FAILED = "connecting failed, tries are left"
+    OUT_OF_TRIES = "connecting failed for the last time"
+    TASK = "TASK arrives"
+    REPEATED_TASK = "TASK arrives for the issue that it is busy with"
+    WAIT = "WAIT arrives"
+    SHUTDOWN = "SHUTDOWN arrives, or the worker is interrupted by a signal"
+    CANCEL = "CANCEL arrives for the issue that it is busy with"
+    OTHER_CANCEL = "CANCEL arrives for anything else"
+    NOT_RUNNABLE = "TASK arrives, and there is nothing that could be run for it"
+    STEP_PASSED = "a step succeeded and another one follows"
+    SETTLE_DUE = "the programs have ended, and the tracker is owed a write"
+    TASK_OVER = "the programs have ended, and nothing is owed"
+    TIMER = "its deadline has come"
+    LOST = "the connection is lost"
+
+
+class WorkerReaction(Enum):
+    """What a worker's move brings with it."""
+
+    NONE = "-"
+    CONNECT = "try to connect"
+    BACK_OFF = "set the time of the next try"
+    GIVE_UP = "log it, exit 1"
+    ASK = "send READY"
+    REST = "set the time of the next READY"
+    START = "make a plan, run its first step"
+    REFUSE = "send FAILED with outcome `cancelled` and the error `busy`"
+    REFUSE_ASK = "send FAILED that says why, send READY"
+    CONTINUE = "run the next step"
+    END = "TERM to the step's process group, set the time for KILL"
+    KILL = "KILL to the step's process group"
+    SETTLE = "close the issue, or give it back"
+    ANSWER_ASK = "send DONE or FAILED, send READY"
+    ANSWER_LEAVE = "send DONE or FAILED, exit 0"
+    LEAVE = "exit 0"
+    FAIL = "exit 1"
+    NOTE = "log it and ignore it"
+    BUG = "cannot happen: a bug of ours"
+
+
+def _worker_table() -> Table[WorkerState, WorkerStimulus, WorkerReaction]:
+    st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
+    table = {
+        (st.CONNECTING, sti.CONNECTED): Move(st.ASKING, re.ASK),
+        (st.CONNECTING, sti.CONNECT_FAILED): Move(st.BACKING_OFF, re.BACK_OFF),
+        (st.CONNECTING, sti.OUT_OF_TRIES): Move(st.GONE, re.GIVE_UP),
+        (st.CONNECTING, sti.SHUTDOWN): Move(st.GONE, re.LEAVE),
+        (st.BACKING_OFF, sti.TIMER): Move(st.CONNECTING, re.CONNECT),
+        (st.BACKING_OFF, sti.SHUTDOWN): Move(st.GONE, re.LEAVE),
+        (st.WAITING, sti.TIMER): Move(st.ASKING, re.ASK),
+        (st.WORKING, sti.STEP_PASSED): Move(st.WORKING, re.CONTINUE),
+        (st.WORKING, sti.TIMER): Move(st.TIMING_OUT, re.END),
+        (st.WORKING, sti.CANCEL): Move(st.CANCELLING, re.END),
+        (st.WORKING, sti.SHUTDOWN): Move(st.STOPPING, re.END),
+        (st.WORKING, sti.LOST): Move(st.ABANDONING, re.END),
+        # Already being ended: who asks again, or louder, changes only what comes afterwards.
+        (st.TIMING_OUT, sti.CANCEL): Move(st.CANCELLING, re.NONE),
+        (st.TIMING_OUT, sti.SHUTDOWN): Move(st.STOPPING, re.NONE),
+        (st.TIMING_OUT, sti.LOST): Move(st.ABANDONING, re.NONE),
+        (st.CANCELLING, sti.CANCEL): Move(st.CANCELLING, re.NONE),
+        (st.CANCELLING, sti.SHUTDOWN): Move(st.STOPPING, re.NONE),
+        (st.CANCELLING, sti.LOST): Move(st.ABANDONING, re.NONE),
+        # After SHUTDOWN the other side may leave first: that is no failure of ours.
+        (st.STOPPING, sti.LOST): Move(st.STOPPING, re.NONE),
+        (st.SETTLING_TO_STOP, sti.LOST): Move(st.SETTLING_TO_STOP, re.NONE),
+        # The last write is let finish: a close that is cut off leaves nobody knowing.
+        (st.SETTLING, sti.CANCEL): Move(st.SETTLING, re.NOTE),
+        (st.SETTLING, sti.SHUTDOWN): Move(st.SETTLING_TO_STOP, re.NONE),
+        (st.SETTLING, sti.LOST): Move(st.SETTLING_ALONE, re.NONE),
+    }
+    for state in (st.ASKING, st.WAITING):
+        # A TASK while waiting answers an earlier READY: a stray WAIT may have come between.
+        table[state, sti.TASK] = Move(st.WORKING, re.START)
+        table[state, sti.NOT_RUNNABLE] = Move(st.ASKING, re.REFUSE_ASK)
+        table[state, sti.WAIT] = Move(st.WAITING, re.REST)
+        table[state, sti.SHUTDOWN] = Move(st.GONE, re.LEAVE)
+        table[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)
+        table[state, sti.LOST] = Move(st.GONE, re.FAIL)
+    ending = (st.TIMING_OUT, st.CANCELLING, st.STOPPING, st.ABANDONING)
+    settling = (st.SETTLING, st.SETTLING_TO_STOP, st.SETTLING_ALONE)
+    for state in (*ending, *settling):
+        table[state, sti.TIMER] = Move(state, re.KILL)
+    for state in (st.CANCELLING, st.STOPPING, st.ABANDONING, st.WORKING):
+        after = {st.STOPPING: st.SETTLING_TO_STOP, st.ABANDONING: st.SETTLING_ALONE}
+        table[state, sti.SETTLE_DUE] = Move(after.get(state, st.SETTLING), re.SETTLE)
+    for state in (st.WORKING, st.TIMING_OUT, st.CANCELLING, st.SETTLING):
+        table[state, sti.TASK_OVER] = Move(st.ASKING, re.ANSWER_ASK)
+    for state in (st.STOPPING, st.SETTLING_TO_STOP):
+        table[state, sti.TASK_OVER] = Move(st.GONE, re.ANSWER_LEAVE)
+        table[state, sti.CANCEL] = Move(state, re.NONE)
+        table[state, sti.SHUTDOWN] = Move(state, re.NONE)
+    for state in (st.ABANDONING, st.SETTLING_ALONE):
+        table[state, sti.TASK_OVER] = Move(st.GONE, re.FAIL)
+        # Only a signal can still ask: the connection is gone.
+        table[state, sti.SHUTDOWN] = Move(state, re.NONE)
+    connected = (st.WORKING, *ending[:3], *settling[:2])
+    for state in connected:
+        table[state, sti.TASK] = Move(state, re.REFUSE)
+        table[state, sti.NOT_RUNNABLE] = Move(state, re.REFUSE)
+        table[state, sti.REPEATED_TASK] = Move(state, re.NOTE)
+        table[state, sti.WAIT] = Move(state, re.NOTE)
+        table[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)
+    return {
+        (state, stimulus): table.get((state, stimulus), Move(state, re.BUG))
+        for state in st
+        for stimulus in sti
+    }
+
+
+WORKER = _worker_table()
