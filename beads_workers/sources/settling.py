@@ -1,0 +1,123 @@
+"""What a settlement may do to an issue, given how the tracker shows it: one pure rule.
+
+It is the rule for trackers that are read and written in one transaction. Source:
+docs/PROTOCOL.md, "Claim, close, failure".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.source import Action, DeadRun, Result, Settlement
+
+OPEN = "open"
+IN_PROGRESS = "in_progress"
+BLOCKED = "blocked"
+CLOSED = "closed"
+TOMBSTONE = "tombstone"
+"""How beads keeps a deleted issue: it holds nothing back, and nobody works on it."""
+
+FINISHED = (CLOSED, TOMBSTONE)
+CONTAINERS = ("epic", "gate", "molecule")
+"""Types that group or gate issues: nothing to run, so left out unless asked for by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How the tracker shows an issue; ``assignee`` is empty where nobody holds it."""
+
+    status: str
+    assignee: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The answer, and what to write first; None writes nothing."""
+
+    result: Result
+    write: Holding | None = None
+    error: str = ""
+
+
+def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
+    """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
+    if found is None:
+        return Ruling(Result.NOT_OURS, error="no such issue")
+    if found.status in FINISHED:
+        # Also without read_first: an issue that is closed is closed, whoever did it.
+        return Ruling(Result.FOUND_CLOSED)
+    ours = _is_ours(found, actor) or (settlement.handed_over and _is_reserved(found))
+    match settlement.action:
+        case Action.CLOSE:
+            return _written(Holding(CLOSED, actor)) if ours else _left_alone(found)
+        case Action.RELEASE:
+            return _release(found, ours)
+        case Action.SET_ASIDE:
+            if found == Holding(BLOCKED, ""):
+                return Ruling(Result.APPLIED)
+            return _written(Holding(BLOCKED, "")) if ours else _left_alone(found)
+        case Action.HAND_OVER:
+            return _written(Holding(found.status, "")) if ours else _left_alone(found)
+        case Action.REOPEN:
+            return _reopen(found)
+        case _:
+            assert_never(settlement.action)
+
+
+def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What a dead run owes: its closes, then everything else that it held or handed over.
+
+    ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
+    """
+    done = list(dict.fromkeys(dead.done_not_closed))
+    back = dict.fromkeys([*held, *dead.handed_over])
+    handed_over = frozenset(dead.handed_over)
+    actions = [(Action.CLOSE, key) for key in done]
+    actions += [(Action.RELEASE, key) for key in back if key not in frozenset(done)]
+    return [
+        Settlement(action, key, read_first=True, handed_over=key in handed_over)
+        for action, key in actions
+    ]
+
+
+def is_held_by(assignee: str, actor: str) -> bool:
+    """The actor's own claims, and those of its workers (``<actor>/W3``) where they claim."""
+    return assignee == actor or assignee.startswith(f"{actor}/")
+
+
+def _is_ours(found: Holding, actor: str) -> bool:
+    return is_held_by(found.assignee, actor)
+
+
+def _is_reserved(found: Holding) -> bool:
+    """Handed over, and nobody claimed it since."""
+    return not found.assignee and found.status in (OPEN, IN_PROGRESS)
+
+
+def _written(holding: Holding) -> Ruling:
+    return Ruling(Result.APPLIED, holding)
+
+
+def _release(found: Holding, ours: bool) -> Ruling:
+    if found == Holding(OPEN, ""):
+        return Ruling(Result.APPLIED)
+    # A worker or an agent that marked its issue blocked or deferred meant it.
+    if ours and found.status in (OPEN, IN_PROGRESS):
+        return _written(Holding(OPEN, ""))
+    return _left_alone(found)
+
+
+def _reopen(found: Holding) -> Ruling:
+    if found == Holding(OPEN, ""):
+        return Ruling(Result.APPLIED)
+    if found == Holding(BLOCKED, ""):
+        return _written(Holding(OPEN, ""))
+    return _left_alone(found)
+
+
+def _left_alone(found: Holding) -> Ruling:
+    holder = f"held by {found.assignee}" if found.assignee else "held by nobody"
+    return Ruling(Result.NOT_OURS, error=f"its status is {found.status}, {holder}")

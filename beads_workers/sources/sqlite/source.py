@@ -1,0 +1,208 @@
+"""The embedded tracker as a source: one short transaction per group.
+
+``take`` selects and claims in one ``BEGIN IMMEDIATE``, so no two sources ever get one issue.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from beads_workers.core.jobs import Filters, IssueId, Listed
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Settled,
+    Settlement,
+    SourceError,
+    Taken,
+)
+from beads_workers.sources.issue import time_text, to_job
+from beads_workers.sources.settling import CLOSED, FINISHED, IN_PROGRESS, Holding, owed, rule
+from beads_workers.sources.sqlite.ready import SELECTABLE, conditions
+from beads_workers.sources.sqlite.schema import SCHEMA_VERSION, connect, transaction, translated
+from beads_workers.sources.sqlite.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    connection: sqlite3.Connection
+    store: Store
+    file: tuple[int, int]
+    """Device and inode: a tracker that was deleted under us must not swallow our closes."""
+
+
+class SqliteSource:
+    """See ``Source``. The file is opened at the first call, in the thread that makes it.
+
+    ``listed_max``: rows of a listing. ``clock``: seconds since 1970, only written down.
+    """
+
+    name = "sqlite"
+    literal = False
+
+    def __init__(
+        self,
+        database: Path,
+        *,
+        actor: str,
+        filters: Filters,
+        listed_max: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.actor = actor
+        self.calls = Calls()
+        self._database = database
+        self._filters = filters
+        self._listed_max = listed_max
+        self._clock = clock
+        self._opened: _Opened | None = None
+
+    def describe(self) -> str:
+        """Kind, version and place; raises ``SourceError`` where the file cannot be read."""
+        with self._call() as tracker:
+            tracker.connection.execute("SELECT count(*) FROM settings").fetchone()
+        return f"sqlite {sqlite3.sqlite_version}, schema {SCHEMA_VERSION}: {self._database}"
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
+        with self._call() as tracker:
+            if limit <= 0:
+                return self._selected(tracker, 0, skip)
+            with transaction(tracker.connection):
+                return self._selected(tracker, limit, skip)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Apply a group in one transaction: after ``SourceError`` none of it has happened."""
+        if not settlements:
+            return []
+        with self._call() as tracker, transaction(tracker.connection):
+            return self._settled(tracker, settlements, self.actor)
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
+        """There are no leases: a claim lasts until it is settled or recovered."""
+        return []
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """Close what the dead run had done, give back whatever else is in its name."""
+        with self._call() as tracker, transaction(tracker.connection):
+            held = tracker.connection.execute(
+                # The range holds the actor's own name and "<actor>/..." ("0" follows "/").
+                "SELECT id FROM issues WHERE (assignee = ?1 OR"
+                " (assignee > ?1 || '/' AND assignee < ?1 || '0'))"
+                " AND assignee <> '' AND status IN ('open', 'in_progress')"
+                " ORDER BY priority, created_us, id",
+                (dead.actor,),
+            ).fetchall()
+            return self._settled(tracker, owed(dead, [row[0] for row in held]), dead.actor)
+
+    def close(self) -> None:
+        """Close the file; a later call would open it again."""
+        if self._opened is not None:
+            self._opened.connection.close()
+            self._opened = None
+
+    def _selected(self, tracker: _Opened, limit: int, skip: Collection[IssueId]) -> Taken:
+        where, parameters = conditions(self._filters)
+        rows = tracker.connection.execute(
+            f"SELECT id, title, priority FROM issues WHERE {SELECTABLE} AND assignee IN ('', ?)"
+            f" AND id NOT IN (SELECT value FROM json_each(?)) AND {where}"
+            " ORDER BY priority, created_us, id LIMIT ?",
+            (self.actor, json.dumps(list(skip)), *parameters, limit + self._listed_max + 1),
+        ).fetchall()
+        claimed = [row[0] for row in rows[:limit]]
+        tracker.connection.executemany(
+            "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
+            [(IN_PROGRESS, self.actor, self._now(), key) for key in claimed],
+        )
+        others = rows[limit : limit + self._listed_max]
+        return Taken(
+            jobs=tuple(to_job(each, self.name) for each in tracker.store.issues(claimed)),
+            listed=tuple(Listed(IssueId(key), title, urgency) for key, title, urgency in others),
+            more=len(rows) > limit + self._listed_max,
+            blocked=self._blocked(tracker),
+        )
+
+    def _blocked(self, tracker: _Opened) -> int:
+        where, parameters = conditions(self._filters)
+        row = tracker.connection.execute(
+            f"SELECT count(*) FROM issues WHERE status = 'open' AND blocked = 1 AND {where}",
+            parameters,
+        ).fetchone()
+        return int(row[0])
+
+    def _settled(
+        self, tracker: _Opened, settlements: Sequence[Settlement], actor: str
+    ) -> list[Settled]:
+        answers = []
+        finished: set[str] = set()
+        for settlement in settlements:
+            ruling = rule(settlement, self._holding(tracker, settlement.issue_id), actor)
+            if ruling.write is not None:
+                self._write(tracker, settlement, ruling.write)
+                if ruling.write.status in FINISHED:
+                    finished.add(settlement.issue_id)
+            answers.append(Settled(settlement, ruling.result, ruling.error))
+        tracker.store.refresh(tracker.store.dependants(finished))
+        return answers
+
+    def _holding(self, tracker: _Opened, issue_id: IssueId) -> Holding | None:
+        row = tracker.connection.execute(
+            "SELECT status, assignee FROM issues WHERE id = ?", (_storable(issue_id),)
+        ).fetchone()
+        return None if row is None else Holding(row[0], row[1])
+
+    def _write(self, tracker: _Opened, settlement: Settlement, holding: Holding) -> None:
+        now, key, note = self._now(), settlement.issue_id, _storable(settlement.note)
+        tracker.connection.execute(
+            "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
+            (holding.status, holding.assignee, now, key),
+        )
+        if holding.status == CLOSED:
+            tracker.connection.execute(
+                "UPDATE issues SET closed_at = ?, close_reason = ? WHERE id = ?", (now, note, key)
+            )
+        elif settlement.action is Action.SET_ASIDE and note:
+            tracker.connection.execute(
+                "UPDATE issues SET notes = CASE notes WHEN '' THEN ?1"
+                " ELSE notes || char(10) || ?1 END WHERE id = ?2",
+                (note, key),
+            )
+
+    def _now(self) -> str:
+        return time_text(self._clock())
+
+    @contextmanager
+    def _call(self) -> Iterator[_Opened]:
+        """Count the call; after any failure the file is opened anew at the next one."""
+        began = time.monotonic()
+        try:
+            with translated(self._database):
+                yield self._tracker()
+        except SourceError:
+            self.close()
+            raise
+        finally:
+            self.calls.count += 1
+            self.calls.seconds += time.monotonic() - began
+
+    def _tracker(self) -> _Opened:
+        found = self._database.stat()
+        file = (found.st_dev, found.st_ino)
+        if self._opened is not None and self._opened.file != file:
+            self.close()
+        if self._opened is None:
+            connection = connect(self._database)
+            self._opened = _Opened(connection, Store(connection), file)
+        return self._opened
+
+
+def _storable(text: str) -> str:
+    """UTF-8 has no lone surrogates, and an error text may hold anything."""
+    return text.encode("utf-8", "replace").decode("utf-8")

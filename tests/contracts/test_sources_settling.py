@@ -1,0 +1,196 @@
+"""What every source promises when it settles and recovers: every tracker in ``TRACKERS``."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.source import Action, DeadRun, Result, Settlement, Source
+from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
+from tests.contracts.trackers import NOBODY, Tracker
+
+
+def test_an_empty_group_costs_nothing(source: Source) -> None:
+    before = source.calls.count
+    assert source.settle([]) == []
+    assert source.calls.count == before
+
+
+def test_a_close_closes_and_says_why(tracker: Tracker, source: Source, held: IssueId) -> None:
+    assert settled(source, Settlement(Action.CLOSE, held, "it is done")) == [Result.APPLIED]
+    assert tracker.read(held)[0] == "closed"
+    assert "it is done" in tracker.notes(held)
+
+
+def test_a_repeated_close_finds_it_closed(source: Source, held: IssueId) -> None:
+    close = Settlement(Action.CLOSE, held, read_first=True)
+    assert settled(source, close) == [Result.APPLIED]
+    assert settled(source, close) == [Result.FOUND_CLOSED]
+
+
+def test_a_release_opens_it_for_everybody(
+    tracker: Tracker, source_of: MakeSource, source: Source, held: IssueId
+) -> None:
+    release = Settlement(Action.RELEASE, held)
+    assert settled(source, release) == [Result.APPLIED]
+    assert tracker.read(held) == ("open", NOBODY)
+    assert settled(source, Settlement(Action.RELEASE, held, read_first=True)) == [Result.APPLIED]
+    assert taken(source_of(THEM)) == [held]
+
+
+def test_what_is_set_aside_stays_out_until_it_is_reopened(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    aside = Settlement(Action.SET_ASIDE, held, 'exit 1: "boom" $(touch x)')
+    assert settled(source, aside) == [Result.APPLIED]
+    assert tracker.read(held) == ("blocked", NOBODY)
+    assert 'exit 1: "boom" $(touch x)' in tracker.notes(held)
+    assert taken(source) == []
+    assert settled(source, Settlement(Action.REOPEN, held)) == [Result.APPLIED]
+    assert tracker.read(held) == ("open", NOBODY)
+    assert taken(source) == [held]
+
+
+def test_after_a_hand_over_the_issue_can_still_be_closed(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    assert settled(source, Settlement(Action.HAND_OVER, held)) == [Result.APPLIED]
+    forgotten = Settlement(Action.CLOSE, held, read_first=True, handed_over=True)
+    assert settled(source, forgotten) == [Result.APPLIED]
+    assert tracker.read(held)[0] == "closed"
+
+
+def test_after_a_hand_over_the_issue_can_still_be_given_back(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    settled(source, Settlement(Action.HAND_OVER, held))
+    tracker.put(held, "in_progress", f"{US}/W3")
+    back = Settlement(Action.RELEASE, held, read_first=True, handed_over=True)
+    assert settled(source, back) == [Result.APPLIED]
+    assert tracker.read(held) == ("open", NOBODY)
+
+
+@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.SET_ASIDE])
+def test_what_its_worker_closed_counts_as_done(
+    tracker: Tracker, source: Source, held: IssueId, action: Action
+) -> None:
+    tracker.put(held, "closed", US)
+    read = Settlement(action, held, "note", read_first=True)
+    assert settled(source, read) == [Result.FOUND_CLOSED]
+    assert tracker.read(held)[0] == "closed"
+
+
+@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.SET_ASIDE])
+@pytest.mark.parametrize("status", ["in_progress", "open"])
+def test_what_a_stranger_took_over_is_left_alone(
+    tracker: Tracker, source: Source, held: IssueId, action: Action, status: str
+) -> None:
+    tracker.put(held, status, STRANGER)
+    (answer,) = source.settle([Settlement(action, held, "note", read_first=True)])
+    assert answer.result is Result.NOT_OURS
+    assert answer.error and "\n" not in answer.error
+    assert tracker.read(held) == (status, STRANGER)
+
+
+def test_what_is_open_but_still_ours_is_cleared(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    tracker.put(held, "open", US)
+    assert settled(source, Settlement(Action.RELEASE, held, read_first=True)) == [Result.APPLIED]
+    assert tracker.read(held) == ("open", NOBODY)
+
+
+def test_a_close_that_the_worker_forgot_is_made_up_for(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    tracker.put(held, "open", US)
+    assert settled(source, Settlement(Action.CLOSE, held, read_first=True)) == [Result.APPLIED]
+    assert tracker.read(held)[0] == "closed"
+
+
+def test_one_bad_id_does_not_fail_the_others(tracker: Tracker, source: Source) -> None:
+    first, second = tracker.create("first"), tracker.create("second")
+    assert set(taken(source)) == {first, second}
+    tracker.put(first, "in_progress", STRANGER)
+    unknown = IssueId(f"{first}zzz")
+    results = settled(
+        source,
+        Settlement(Action.CLOSE, unknown, read_first=True),
+        Settlement(Action.CLOSE, first, read_first=True),
+        Settlement(Action.CLOSE, second),
+    )
+    assert results == [Result.NOT_OURS, Result.NOT_OURS, Result.APPLIED]
+    assert tracker.read(first) == ("in_progress", STRANGER)
+    assert tracker.read(second)[0] == "closed"
+
+
+def test_a_group_may_hold_every_action(tracker: Tracker, source: Source) -> None:
+    keys = [tracker.create(f"number {number}") for number in range(3)]
+    assert set(taken(source)) == set(keys)
+    results = settled(
+        source,
+        Settlement(Action.CLOSE, keys[0]),
+        Settlement(Action.RELEASE, keys[1]),
+        Settlement(Action.SET_ASIDE, keys[2], "broken"),
+    )
+    assert results == [Result.APPLIED] * 3
+    assert [tracker.read(key)[0] for key in keys] == ["closed", "open", "blocked"]
+
+
+def test_what_we_hold_needs_no_renewal(source: Source, held: IssueId) -> None:
+    assert source.renew([held]) == []
+
+
+def test_recovery_closes_what_was_done_and_gives_back_what_was_held(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    done, running, free = (tracker.create(title) for title in ("done", "running", "free"))
+    theirs = tracker.create("somebody else's")
+    tracker.put(theirs, "in_progress", STRANGER)
+    assert taken(source_of(US), 10, [free]) != []
+    living = source_of(THEM)
+    answers = living.recover(DeadRun(US, done_not_closed=(done,)))
+    said = {(a.settlement.issue_id, a.settlement.action, a.result) for a in answers}
+    assert said == {
+        (done, Action.CLOSE, Result.APPLIED),
+        (running, Action.RELEASE, Result.APPLIED),
+    }
+    assert tracker.read(done)[0] == "closed"
+    assert tracker.read(running) == tracker.read(free) == ("open", NOBODY)
+    assert tracker.read(theirs) == ("in_progress", STRANGER)
+
+
+def test_recovery_can_be_repeated(tracker: Tracker, source_of: MakeSource) -> None:
+    done, running = tracker.create("done"), tracker.create("running")
+    assert len(taken(source_of(US))) == 2
+    living = source_of(THEM)
+    dead = DeadRun(US, done_not_closed=(done,))
+    living.recover(dead)
+    before = (tracker.read(done), tracker.read(running))
+    again = living.recover(dead)
+    assert {(a.settlement.issue_id, a.result) for a in again} == {(done, Result.FOUND_CLOSED)}
+    assert (tracker.read(done), tracker.read(running)) == before
+
+
+def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
+    closed, begun = tracker.create("closed"), tracker.create("begun")
+    dead = source_of(US)
+    assert len(taken(dead)) == 2
+    settled(dead, Settlement(Action.HAND_OVER, closed), Settlement(Action.HAND_OVER, begun))
+    tracker.put(closed, "closed", f"{US}/W1")
+    tracker.put(begun, "in_progress", f"{US}/W2")
+    answers = source_of(THEM).recover(DeadRun(US, handed_over=(closed, begun)))
+    assert {(a.settlement.issue_id, a.result) for a in answers} == {
+        (closed, Result.FOUND_CLOSED),
+        (begun, Result.APPLIED),
+    }
+    assert tracker.read(begun) == ("open", NOBODY)
+
+
+def test_recovery_does_not_touch_a_run_with_a_longer_name(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    key = tracker.create("theirs")
+    assert taken(source_of(f"{US}0")) == [key]
+    assert source_of(THEM).recover(DeadRun(US)) == []
+    assert tracker.read(key) == ("in_progress", f"{US}0")

@@ -1,0 +1,160 @@
+"""The trackers that ``test_sources`` runs against: one class and one entry in ``TRACKERS`` each.
+
+To add a tracker, write a class of the shape ``Tracker`` whose constructor takes an empty folder,
+and name it in ``TRACKERS``. Every test uses a fresh one with a handful of issues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.core.source import Source
+from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
+from beads_workers.sources.memory import MemorySource, MemoryTracker
+from beads_workers.sources.sqlite import SqliteSource
+from beads_workers.sources.sqlite.exchange import write_issues
+from beads_workers.sources.sqlite.schema import connect, create, transaction
+from beads_workers.sources.sqlite.store import Store
+
+NOBODY = ""
+
+
+class Tracker(Protocol):
+    """A fresh tracker, and what a person or a stranger does to it behind the source's back."""
+
+    def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
+        """One more source on this tracker; the tests close it."""
+
+    def create(
+        self,
+        title: str,
+        *,
+        priority: int = 2,
+        issue_type: str = "task",
+        labels: Sequence[str] = (),
+        blocked_by: Sequence[IssueId] = (),
+        parent: IssueId | None = None,
+    ) -> IssueId:
+        """Create an open, unassigned issue."""
+
+    def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
+        """Set both as they are given; ``NOBODY`` clears the assignee."""
+
+    def read(self, issue_id: IssueId) -> tuple[str, str]:
+        """Its status and its assignee (``NOBODY`` without one), straight from the tracker."""
+
+    def notes(self, issue_id: IssueId) -> str:
+        """All that a person reads beside the description: notes, comments, the close's reason."""
+
+
+class InMemory:
+    """``MemorySource``: several sources share one ``MemoryTracker``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tracker = MemoryTracker()
+
+    def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
+        return MemorySource(
+            actor=actor, tracker=self._tracker, filters=filters, listed_max=listed_max
+        )
+
+    def create(
+        self,
+        title: str,
+        *,
+        priority: int = 2,
+        issue_type: str = "task",
+        labels: Sequence[str] = (),
+        blocked_by: Sequence[IssueId] = (),
+        parent: IssueId | None = None,
+    ) -> IssueId:
+        key = f"m-{len(self._tracker.issues) + 1}"
+        issue = _issue(key, title, priority, issue_type, labels, blocked_by, parent)
+        self._tracker.add(issue)
+        return IssueId(key)
+
+    def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
+        self._tracker.put(issue_id, status, assignee)
+
+    def read(self, issue_id: IssueId) -> tuple[str, str]:
+        issue = self._tracker.issues[issue_id]
+        return issue.status, issue.assignee
+
+    def notes(self, issue_id: IssueId) -> str:
+        issue = self._tracker.issues[issue_id]
+        return f"{issue.notes}\n{issue.close_reason}"
+
+
+class Embedded:
+    """``SqliteSource``: every source has a connection of its own to one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._database = folder / "tracker.db"
+        create(self._database, "t")
+        self._connection = connect(self._database)
+        self._store = Store(self._connection)
+
+    def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
+        return SqliteSource(self._database, actor=actor, filters=filters, listed_max=listed_max)
+
+    def create(
+        self,
+        title: str,
+        *,
+        priority: int = 2,
+        issue_type: str = "task",
+        labels: Sequence[str] = (),
+        blocked_by: Sequence[IssueId] = (),
+        parent: IssueId | None = None,
+    ) -> IssueId:
+        key = self._store.new_id()
+        issue = _issue(key, title, priority, issue_type, labels, blocked_by, parent)
+        with transaction(self._connection):
+            write_issues(self._store, [issue])
+        return IssueId(key)
+
+    def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
+        with transaction(self._connection):
+            self._connection.execute(
+                "UPDATE issues SET status = ?, assignee = ? WHERE id = ?",
+                (status, assignee, issue_id),
+            )
+            self._store.refresh(self._store.dependants([issue_id]))
+
+    def read(self, issue_id: IssueId) -> tuple[str, str]:
+        issue = self._store.issues([issue_id])[0]
+        return issue.status, issue.assignee
+
+    def notes(self, issue_id: IssueId) -> str:
+        issue = self._store.issues([issue_id])[0]
+        return f"{issue.notes}\n{issue.close_reason}"
+
+
+def _issue(
+    key: str,
+    title: str,
+    priority: int,
+    issue_type: str,
+    labels: Sequence[str],
+    blocked_by: Sequence[IssueId],
+    parent: IssueId | None,
+) -> Issue:
+    dependencies = [Dependency(other, BLOCKS) for other in blocked_by]
+    if parent is not None:
+        dependencies.append(Dependency(parent, PARENT_CHILD))
+    return Issue(
+        id=key,
+        title=title,
+        priority=priority,
+        issue_type=issue_type,
+        labels=tuple(labels),
+        created_at="2026-01-02T03:04:05Z",
+        updated_at="2026-01-02T03:04:05Z",
+        dependencies=tuple(dependencies),
+    )
+
+
+TRACKERS: dict[str, Callable[[Path], Tracker]] = {"memory": InMemory, "sqlite": Embedded}
