@@ -34,6 +34,13 @@ def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
             return Outcome(_kind(ended), _cap(_run_error(step, ended)))
 
 
+def timed_out(step: Step, seconds: float) -> Outcome:
+    """The outcome of a task that was ended after its timeout; no claim is no fault of it."""
+    if step.kind is StepKind.CLAIM:
+        return Outcome(OutcomeKind.CANCELLED, "claim failed: the tracker did not answer")
+    return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
+
+
 def last_line(tail: str) -> str:
     """The last line of ``tail`` that shows anything, without what would steer a terminal."""
     for line in reversed(_LINE_END.split(_ESCAPE.sub("", tail))):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from beads_workers.core import limits
+from beads_workers.core import worker_events as ev
 from beads_workers.core.message_types import (
     CANCEL,
     GROUPED,
@@ -28,24 +29,8 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import step as look_up
-from beads_workers.core.step_results import failure
-from beads_workers.core.worker_events import (
-    Command,
-    Connect,
-    Connected,
-    ConnectFailed,
-    ConnectionLost,
-    EndStep,
-    Event,
-    Exit,
-    Interrupted,
-    Log,
-    Received,
-    RunStep,
-    Send,
-    StepEnded,
-    StepNotStarted,
-)
+from beads_workers.core.step_results import failure, timed_out
+from beads_workers.core.worker_events import Command, Event
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
 TRACKER_STEP_SECONDS = 60.0
@@ -83,7 +68,7 @@ class WorkerHalf:
 
     def start(self) -> list[Command]:
         """The first commands; call once, before anything else."""
-        return [Connect()]
+        return [ev.Connect()]
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is due; None: only an event can change anything."""
@@ -106,18 +91,18 @@ class WorkerHalf:
 
     def _sort(self, event: Event) -> WorkerStimulus:
         match event:
-            case Connected():
+            case ev.Connected():
                 return WorkerStimulus.CONNECTED
-            case ConnectFailed():
+            case ev.ConnectFailed():
                 left = self._tries < len(self.connect_delays)
                 return WorkerStimulus.CONNECT_FAILED if left else WorkerStimulus.OUT_OF_TRIES
-            case Received(message):
+            case ev.Received(message):
                 return self._sort_message(message)
-            case ConnectionLost():
+            case ev.ConnectionLost():
                 return WorkerStimulus.LOST
-            case Interrupted():
+            case ev.Interrupted():
                 return WorkerStimulus.SHUTDOWN
-            case StepEnded() | StepNotStarted():
+            case ev.StepEnded() | ev.StepNotStarted():
                 return self._sort_end(event)
             case _:
                 assert_never(event)
@@ -140,9 +125,9 @@ class WorkerHalf:
             case _:
                 return WorkerStimulus.OTHER_CANCEL
 
-    def _sort_end(self, ended: StepEnded | StepNotStarted) -> WorkerStimulus:
+    def _sort_end(self, ended: ev.StepEnded | ev.StepNotStarted) -> WorkerStimulus:
         current = self._busy()
-        passed = isinstance(ended, StepEnded) and ended.status == 0
+        passed = isinstance(ended, ev.StepEnded) and ended.status == 0
         owed: Step | None = None
         match self.state:
             case WorkerState.WORKING if passed and current.position + 1 < len(current.plan.steps):
@@ -153,9 +138,11 @@ class WorkerHalf:
             case WorkerState.WORKING:
                 current.answer = failure(current.step, ended)
             case WorkerState.TIMING_OUT:
-                current.answer = self._timed_out(current)
+                seconds = (current.times_out_at or current.started) - current.started
+                current.answer = timed_out(current.step, seconds)
             case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
-                current.answer = Outcome(OutcomeKind.CANCELLED, _CANCELLED_BY[self.state])
+                why = "cancelled" if self.state is WorkerState.CANCELLING else "worker shut down"
+                current.answer = Outcome(OutcomeKind.CANCELLED, why)
                 owed = current.plan.give_back
             case _:
                 self._note_settled(current, ended)
@@ -164,14 +151,8 @@ class WorkerHalf:
         current.step = owed
         return WorkerStimulus.SETTLE_DUE
 
-    def _timed_out(self, current: _Current) -> Outcome:
-        if current.step.kind is StepKind.CLAIM:
-            return Outcome(OutcomeKind.CANCELLED, "claim failed: the tracker did not answer")
-        seconds = (current.times_out_at or current.started) - current.started
-        return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
-
-    def _note_settled(self, current: _Current, ended: StepEnded | StepNotStarted) -> None:
-        if isinstance(ended, StepEnded) and ended.status == 0:
+    def _note_settled(self, current: _Current, ended: ev.StepEnded | ev.StepNotStarted) -> None:
+        if isinstance(ended, ev.StepEnded) and ended.status == 0:
             return
         # No failure of the task: whoever reads DONE or FAILED looks at the issue, and settles it.
         why = failure(current.step, ended).error
@@ -196,7 +177,7 @@ class WorkerHalf:
             case WorkerReaction.NOTE:
                 self._log(f"ignored {_name(event)} ({before.name})")
             case WorkerReaction.CONNECT:
-                self._out.append(Connect())
+                self._out.append(ev.Connect())
             case WorkerReaction.BACK_OFF:
                 self._back_off(event, now)
             case WorkerReaction.GIVE_UP:
@@ -205,7 +186,7 @@ class WorkerHalf:
             case WorkerReaction.ASK:
                 self._ask()
             case WorkerReaction.REST:
-                assert isinstance(event, Received) and isinstance(event.message, Wait)
+                assert isinstance(event, ev.Received) and isinstance(event.message, Wait)
                 self._deadline = now + event.message.wait_seconds
             case WorkerReaction.START:
                 self._start(event, now)
@@ -217,9 +198,9 @@ class WorkerHalf:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
             case WorkerReaction.END:
                 self._deadline = now + self.work.term_grace_seconds
-                self._out.append(EndStep(hard=False))
+                self._out.append(ev.EndStep(hard=False))
             case WorkerReaction.KILL:
-                self._out.append(EndStep(hard=True))
+                self._out.append(ev.EndStep(hard=True))
             case WorkerReaction.SETTLE:
                 current = self._busy()
                 self._run(current, current.step, now)
@@ -240,7 +221,7 @@ class WorkerHalf:
                 assert_never(reaction)
 
     def _back_off(self, event: Event | None, now: float) -> None:
-        assert isinstance(event, ConnectFailed)
+        assert isinstance(event, ev.ConnectFailed)
         delay = self.connect_delays[self._tries]
         self._tries += 1
         self._deadline = now + delay
@@ -249,7 +230,7 @@ class WorkerHalf:
     def _ask(self) -> None:
         self._deadline = None
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        self._out.append(Send(Ready(self.worker_id, VERSION, frozenset(features))))
+        self._out.append(ev.Send(Ready(self.worker_id, VERSION, frozenset(features))))
 
     def _start(self, event: Event | None, now: float) -> None:
         task, plan = _task(event), self._planned
@@ -268,7 +249,7 @@ class WorkerHalf:
             self._deadline = now + TRACKER_STEP_SECONDS
         else:
             self._deadline = current.times_out_at
-        self._out.append(RunStep(current.plan, step))
+        self._out.append(ev.RunStep(current.plan, step))
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
         task = _task(event)
@@ -278,7 +259,7 @@ class WorkerHalf:
             assert isinstance(self._planned, NotRunnable)
             error, outcome = self._planned.error, self._planned.outcome
         refusal = Failed(task.issue_id, self.worker_id, error, duration_ms=0, outcome=outcome)
-        self._out.append(Send(refusal))
+        self._out.append(ev.Send(refusal))
         if not busy:
             self._ask()
 
@@ -288,36 +269,29 @@ class WorkerHalf:
         assert answer is not None
         issue_id, ms = current.task.issue_id, round((now - current.started) * 1000)
         if answer.kind is OutcomeKind.SUCCESS:
-            self._out.append(Send(Done(issue_id, self.worker_id, ms)))
+            self._out.append(ev.Send(Done(issue_id, self.worker_id, ms)))
             return
         failed = Failed(issue_id, self.worker_id, answer.error, ms, answer.kind)
-        self._out.append(Send(failed))
+        self._out.append(ev.Send(failed))
 
     def _exit(self, status: int) -> None:
         self._deadline = None
-        self._out.append(Exit(status))
+        self._out.append(ev.Exit(status))
 
     def _log(self, text: str) -> None:
-        self._out.append(Log(text))
+        self._out.append(ev.Log(text))
 
     def _busy(self) -> _Current:
         assert self._current is not None, f"no task in {self.state}"
         return self._current
 
 
-_CANCELLED_BY = {
-    WorkerState.CANCELLING: "cancelled",
-    WorkerState.STOPPING: "the worker was told to shut down",
-    WorkerState.ABANDONING: "the orchestrator is gone",
-}
-
-
 def _task(event: Event | None) -> Task:
-    assert isinstance(event, Received) and isinstance(event.message, Task)
+    assert isinstance(event, ev.Received) and isinstance(event.message, Task)
     return event.message
 
 
 def _name(event: Event | None) -> str:
-    if isinstance(event, Received):
+    if isinstance(event, ev.Received):
         return type(event.message).__name__.upper()
     return type(event).__name__

@@ -1,0 +1,135 @@
+"""Ending everything that belongs to a worker, and nothing else.
+
+Source: docs/PROTOCOL.md, "What ends with a worker". A worker leads a session; what its tasks
+start lies in that session, or carries the worker's token in its environment. Processes are
+identified by pid and start time, which is checked through a pidfd right before a signal, so that
+a reused pid is never hit. Nothing is ever found by name. Linux: reads /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+ROUNDS_MAX = 20
+"""Looks at /proc before giving up on something that forks faster than it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process for good: ``started`` is in clock ticks since boot, and goes with the pid."""
+
+    pid: int
+    started: int
+    session: int
+    zombie: bool
+
+
+def read_process(pid: int) -> Process | None:
+    """What /proc says about a pid; None when there is no such process (any more)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold any byte: fields count from the last one.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    return Process(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
+
+
+def start_time(pid: int) -> int | None:
+    """When it started, in clock ticks since boot; None for a pid that is gone or a zombie."""
+    process = read_process(pid)
+    return None if process is None or process.zombie else process.started
+
+
+def session_members(session: int) -> list[int]:
+    """The living processes of a session (its leader included)."""
+    return [p.pid for p in _processes() if p.session == session and not p.zombie]
+
+
+def kill_session(session: int) -> int:
+    """KILL every process of a session; returns how many were hit.
+
+    The caller knows that the session is its own: its leader is an unreaped child of the caller.
+    """
+    return kill_sessions({session}, "", ())
+
+
+def sweep(run_id: str, worker_id: str | None) -> int:
+    """KILL what carries the token of a worker (None: of any worker of that run)."""
+    return kill_sessions((), run_id, None if worker_id is None else {worker_id})
+
+
+def kill_sessions(
+    sessions: Collection[int], run_id: str, worker_ids: Collection[str] | None
+) -> int:
+    """KILL several sessions, and whatever carries a token, in as few looks as possible.
+
+    ``worker_ids``: whose token, within ``run_id``; None is anybody's. Looks again until a look
+    finds nothing new: what was being forked during one look is seen by the next.
+    """
+    hit: set[tuple[int, int]] = set()
+    for _ in range(ROUNDS_MAX):
+        found = False
+        for process in _ours(sessions, run_id, worker_ids):
+            if kill(process.pid, process.started, signal.SIGKILL):
+                found = found or (process.pid, process.started) not in hit
+                hit.add((process.pid, process.started))
+        if not found:
+            break
+    return len(hit)
+
+
+def kill(pid: int, started: int, number: int) -> bool:
+    """Send a signal to exactly this process; False when it is gone, or not ours to signal."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # The pidfd holds on to the process: what it is now, it stays until the signal.
+        process = read_process(pid)
+        if process is None or process.started != started or process.zombie:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def has_token(pid: int, run_id: str, worker_ids: Collection[str] | None) -> bool:
+    """Whether a process of this user was started with the token of such a worker."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():  # noqa: PTH116 - thousands of looks
+            return False
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read().split(b"\0")
+    except OSError:
+        return False
+    if b"BW_RUN_ID=" + os.fsencode(run_id) not in environment:
+        return False
+    if worker_ids is None:
+        return True
+    return any(b"BW_WORKER_ID=" + os.fsencode(name) in environment for name in worker_ids)
+
+
+def _ours(
+    sessions: Collection[int], run_id: str, worker_ids: Collection[str] | None
+) -> Iterator[Process]:
+    for process in _processes():
+        if process.zombie or process.pid == os.getpid():
+            continue
+        if process.session in sessions or (run_id and has_token(process.pid, run_id, worker_ids)):
+            yield process
+
+
+def _processes() -> Iterator[Process]:
+    names = [entry.name for entry in os.scandir("/proc")]
+    for name in names:
+        if name.isdigit() and (process := read_process(int(name))) is not None:
+            yield process

@@ -1,0 +1,179 @@
+"""One program of a task as a process: started, ended, and buried with all it has left.
+
+Source: docs/PROTOCOL.md, "What a command gets". A step leads a process group of its own. Its
+output goes straight into the attempt's log; it gets no descriptors besides 0, 1 and 2.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+from beads_workers.core.plans import Plan, Step
+from beads_workers.core.worker_events import StepEnded
+
+TAIL_BYTES = 4096
+"""How much of the end of a step's output is looked at for its last line."""
+
+_RESET = (
+    signal.SIGPIPE,  # Python ignores these two
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGCHLD,
+)
+
+
+class RunningStep:
+    """A started step. Watch ``pidfd`` for reading; then call ``finish`` once."""
+
+    def __init__(self, pid: int, log: int) -> None:
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.ended_by_us = False
+        self._log = log
+        self._log_start = os.fstat(log).st_size
+
+    def end(self, *, hard: bool) -> None:
+        """TERM, or KILL when ``hard``, to the whole process group."""
+        self.ended_by_us = True
+        # The leader is not reaped yet, so the group's number is still its own.
+        self._signal_group(signal.SIGKILL if hard else signal.SIGTERM)
+
+    def finish(self) -> StepEnded:
+        """Bury it: kill what is left of its group, then reap. Its process has ended."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._signal_group(signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        tail = self._tail()
+        os.close(self.pidfd)
+        os.close(self._log)
+        code = os.waitstatus_to_exitcode(status)
+        return StepEnded(code, tail, _signal_name(-code) if code < 0 else "")
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Not there yet, or under another user by its own doing (sudo): beyond our reach.
+            pass
+
+    def _tail(self) -> str:
+        size = os.fstat(self._log).st_size
+        offset = max(self._log_start, size - TAIL_BYTES)
+        return os.pread(self._log, TAIL_BYTES, offset).decode("utf-8", "replace")
+
+
+class CannotStart(Exception):
+    """A step's program could not be started; ``str()`` is one line."""
+
+
+def start_step(plan: Plan, step: Step) -> RunningStep:
+    """Start a step; raises ``CannotStart``. The current folder is the project's."""
+    try:
+        if step is plan.steps[0]:
+            _write_private(plan.issue_file, plan.issue_text)
+        log = os.open(plan.log_file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise CannotStart(f"cannot write {error.filename}: {error.strerror}") from None
+    try:
+        return RunningStep(_spawn(step, log), log)
+    except OSError as error:
+        os.close(log)
+        raise CannotStart(_explain(error, step.argv[0])) from None
+
+
+def _spawn(step: Step, log: int) -> int:
+    environment = {**os.environb, **_encoded(step.environment)}
+    argv = [_encode(argument) for argument in step.argv]
+    prompt = None if step.stdin is None else _prompt_file(step.stdin)
+    stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
+    if prompt is not None:
+        stdin = (os.POSIX_SPAWN_DUP2, prompt, 0)
+    actions = [stdin, (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+    try:
+        return _spawn_found(argv, environment, actions)
+    finally:
+        if prompt is not None:
+            os.close(prompt)
+
+
+def _spawn_found(
+    argv: list[bytes], environment: Mapping[bytes, bytes], actions: Sequence[tuple[int, ...]]
+) -> int:
+    try:
+        return _posix_spawn(argv, environment, actions)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script without a ``#!`` line: run it as a shell would.
+    return _posix_spawn([b"/bin/sh", _path_of(argv[0]), *argv[1:]], environment, actions)
+
+
+def _posix_spawn(
+    argv: list[bytes], environment: Mapping[bytes, bytes], actions: Sequence[tuple[int, ...]]
+) -> int:
+    return os.posix_spawnp(
+        argv[0],
+        argv,
+        environment,
+        file_actions=actions,
+        setpgroup=0,
+        setsigmask=(),
+        setsigdef=_RESET,
+    )
+
+
+def _path_of(program: bytes) -> bytes:
+    if b"/" in program:
+        return program
+    folders = os.environb.get(b"PATH", b"/bin:/usr/bin").split(b":")
+    candidates = [(folder or b".") + b"/" + program for folder in folders]
+    return next((path for path in candidates if os.access(path, os.X_OK)), program)
+
+
+def _prompt_file(prompt: str) -> int:
+    # A file in memory, of any size: the program reads it to its end, and nobody has to feed it.
+    descriptor = os.memfd_create("prompt")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(_encode(prompt))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _write_private(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(_encode(text))
+
+
+def _encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {_encode(name): _encode(value) for name, value in environment.items()}
+
+
+def _encode(text: str) -> bytes:
+    # What a person typed may hold bytes that are not UTF-8: they come back as they were.
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _explain(error: OSError, program: str) -> str:
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return f"command not found: {program}"
+        case errno.EACCES:
+            return f"not executable: {program}"
+        case errno.E2BIG:
+            return f"arguments and environment are too long for {program}"
+        case _:
+            return f"cannot start {program}: {error.strerror}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)

@@ -1,0 +1,289 @@
+"""The worker process: carries out what ``core.worker`` asks for, and decides nothing.
+
+One loop over the socket, the running step's pidfd, and signals. It stays small: the zygote forks
+it by the hundred, so nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
+from beads_workers.core.message_types import Cancel, FromWorker, Shutdown, Task, ToWorker, Wait
+from beads_workers.core.messages import ProtocolError, encode, parse, parse_object
+from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.worker_events import (
+    Command,
+    Connect,
+    Connected,
+    ConnectFailed,
+    ConnectionLost,
+    EndStep,
+    Event,
+    Exit,
+    Interrupted,
+    Log,
+    Received,
+    RunStep,
+    Send,
+    StepNotStarted,
+)
+from beads_workers.edge.sessions import sweep
+from beads_workers.edge.steps import CannotStart, RunningStep, start_step
+from beads_workers.executors.plans import plan
+
+CONNECT_SECONDS = 5.0
+"""A full queue of the listener blocks a connection; longer than this is a failed try."""
+
+FLUSH_SECONDS = 2.0
+"""How long a last message may take to leave; a reader that is this slow is not there."""
+
+_ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_worker(
+    settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
+) -> int:
+    """Be a worker until told to leave; returns the exit status.
+
+    0 after SHUTDOWN or a signal, 1 when the orchestrator could not be reached or was lost. The
+    process must be able to call this its own: it changes folder and signal handlers. It leaves
+    nothing running of what it started, save what left its process group unforced.
+    """
+    try:
+        for name in ("logs", "issues"):
+            os.makedirs(f"{settings.run_directory}/{name}", 0o700, exist_ok=True)  # noqa: PTH103
+        os.chdir(settings.project)
+    except OSError as error:
+        _log(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        return 1
+    _keep_from_tasks()
+    half = WorkerHalf(
+        settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
+    )
+    return _Process(settings, half).run()
+
+
+@dataclass(slots=True)
+class _Process:
+    settings: WorkerSettings
+    half: WorkerHalf
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    events: deque[Event] = field(default_factory=deque)
+    connection: socket.socket | None = None
+    reader: LineReader = field(default_factory=LineReader)
+    outbox: bytearray = field(default_factory=bytearray)
+    step: RunningStep | None = None
+    status: int | None = None
+    bad_lines: int = 0
+
+    def run(self) -> int:
+        wake = _wake_on_signals()
+        self.selector.register(wake, selectors.EVENT_READ)
+        self._carry_out(self.half.start())
+        self._drain()
+        while self.status is None:
+            # The step goes first: work that is done before SHUTDOWN is read is still DONE.
+            ready = {key.fd for key, _ in self.selector.select(self._patience())}
+            if self.step is not None and self.step.pidfd in ready:
+                self._bury()
+            if wake.fileno() in ready and wake.recv(64):
+                self._tell(Interrupted())
+            if self.connection is not None and self.connection.fileno() in ready:
+                self._receive(self.connection)
+            if self.status is None:
+                self._carry_out(self.half.on_deadline(time.monotonic()))
+                self._drain()
+                self._flush()
+        self._say_goodbye()
+        return self.status
+
+    def _patience(self) -> float | None:
+        deadline = self.half.deadline()
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    # --- events and commands ------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        self._drain()
+
+    def _drain(self) -> None:
+        while self.events and self.status is None:
+            self._carry_out(self.half.handle(self.events.popleft(), time.monotonic()))
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Connect():
+                    self.events.append(self._connect())
+                case Send(message):
+                    self._send(message)
+                case RunStep(of_plan, step):
+                    try:
+                        self.step = start_step(of_plan, step)
+                    except CannotStart as error:
+                        self.events.append(StepNotStarted(str(error)))
+                    else:
+                        self.selector.register(self.step.pidfd, selectors.EVENT_READ)
+                case EndStep(hard):
+                    if self.step is not None:
+                        self.step.end(hard=hard)
+                case Exit(status):
+                    self.status = status
+                case Log(text):
+                    _log(self.settings.worker_id, text)
+                case _:
+                    assert_never(command)
+
+    def _bury(self) -> None:
+        step, self.step = self.step, None
+        assert step is not None
+        self.selector.unregister(step.pidfd)
+        ended = step.finish()
+        if step.ended_by_us:
+            # The next holder of the issue must not meet a tool that the agent had detached.
+            sweep(self.settings.run_id, self.settings.worker_id)
+        self._tell(ended)
+
+    # --- the connection -----------------------------------------------------------------------
+
+    def _connect(self) -> Event:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(CONNECT_SECONDS)
+        try:
+            connection.connect(self.settings.socket_path)
+        except OSError as error:
+            connection.close()
+            return ConnectFailed(f"{self.settings.socket_path}: {error.strerror or error}")
+        connection.setblocking(False)
+        self.selector.register(connection, selectors.EVENT_READ)
+        self.connection = connection
+        return Connected()
+
+    def _receive(self, connection: socket.socket) -> None:
+        try:
+            received = connection.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        framed = self.reader.feed(received) if received else self.reader.end()
+        for item in framed:
+            if (message := self._read(item)) is not None and self.connection is not None:
+                self._tell(Received(message))
+        if not received:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self.connection is None:
+            return
+        self.selector.unregister(self.connection)
+        self.connection.close()
+        self.connection = None
+        self._tell(ConnectionLost())
+
+    def _read(self, framed: Framed) -> ToWorker | None:
+        match framed:
+            case TooLong(head) | Torn(head):
+                trouble, raw = "a line that is too long or torn", head
+            case Line(raw):
+                try:
+                    message = parse(raw)
+                except ProtocolError as error:
+                    trouble = str(error)
+                else:
+                    if isinstance(message, Task):
+                        return _with_payload(message)
+                    if isinstance(message, Wait | Shutdown | Cancel):
+                        return message
+                    trouble = "a message that only workers send"
+            case _:
+                assert_never(framed)
+        self.bad_lines += 1
+        if self.bad_lines <= limits.BAD_LINES_MAX:
+            shown = raw[: limits.LOGGED_BYTES_MAX]
+            _log(self.settings.worker_id, f"ignored {trouble}: {shown!r}")
+        return None
+
+    def _send(self, message: FromWorker) -> None:
+        if self.connection is not None:
+            self.outbox += encode(message, self.settings.worker_id, time.time(), v1=False)
+
+    def _flush(self) -> None:
+        if self.connection is None:
+            return
+        if self.outbox:
+            try:
+                del self.outbox[: self.connection.send(self.outbox)]
+            except BlockingIOError:
+                pass
+            except OSError:
+                # Whether it is over is for reading to find out: a SHUTDOWN may be waiting there.
+                self.outbox.clear()
+            if len(self.outbox) > limits.OUTBOX_BYTES_MAX:
+                self._hang_up()
+                return
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
+            self.selector.modify(self.connection, wanted)
+
+    def _say_goodbye(self) -> None:
+        if self.connection is None:
+            return
+        self.connection.settimeout(FLUSH_SECONDS)
+        try:
+            self.connection.sendall(self.outbox)
+        except OSError:
+            pass
+        self.connection.close()
+
+
+def _with_payload(task: Task) -> Task:
+    """Read a large payload from its file; one that cannot be read stays named in the task."""
+    if task.payload_file is None:
+        return task
+    try:
+        with open(task.payload_file, "rb") as file:
+            payload = parse_object(file.read())
+    except (OSError, ValueError, ProtocolError):
+        return task
+    return replace(task, payload=payload, payload_file=None)
+
+
+def _wake_on_signals() -> socket.socket:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    signal.set_wakeup_fd(theirs.detach(), warn_on_full_buffer=False)
+    for number in _ASK_TO_END:
+        signal.signal(number, lambda *_: None)
+    return ours
+
+
+def _keep_from_tasks() -> None:
+    """No descriptor but 0, 1, 2 reaches a task; the ``alive`` lock above all stays with us."""
+    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                pass  # the listing's own descriptor
+
+
+def _log(worker_id: str, text: str) -> None:
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    try:
+        os.write(2, f"{worker_id}: {shown}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass  # nobody listens any more

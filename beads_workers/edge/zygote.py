@@ -1,0 +1,152 @@
+"""A small process, forked before any thread exists, that forks the workers and buries them.
+
+Source: docs/ARCHITECTURE.md, "Processes". The orchestrator asks over a socket pair, in JSON
+lines. The zygote reports every worker's pid and exit status, ends whatever a dead worker left
+behind before it reports, and outlives the orchestrator just long enough to see its workers go.
+Signals are sent by the zygote, because only a parent knows that a pid still means its child.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.settings import WorkerSettings, to_json
+from beads_workers.edge.zygote_loop import run_zygote
+
+SEND_SECONDS = 5.0
+"""The zygote always reads; if it has not for this long it is gone or stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpawned:
+    """A worker process exists; it will connect by itself."""
+
+    worker_id: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """A worker is gone, and with it everything that it had started.
+
+    ``status``: its exit status, or minus the number of the signal that ended it.
+    """
+
+    worker_id: str
+    pid: int
+    status: int
+
+
+ZygoteEvent = WorkerSpawned | WorkerExited
+
+
+class Zygote:
+    """The orchestrator's end. When ``closed``, the zygote has died: start another one.
+
+    ``socket`` is to be watched for reading; then call ``read_events``. ``pid`` is to be reaped
+    by the caller (``reap``).
+    """
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.socket = connection
+        self.pid = pid
+        self.closed = False
+        self._reader = LineReader()
+        # Only sends wait, and never for long; reads are done when there is something to read.
+        connection.settimeout(SEND_SECONDS)
+
+    def spawn(self, settings: WorkerSettings) -> None:
+        """Ask for a worker; ``WorkerSpawned`` answers."""
+        self._send({"spawn": to_json(settings)})
+
+    def kill(self, pid: int, number: int) -> None:
+        """Send a signal to a worker, unless it has exited already (its pid is not reused)."""
+        self._send({"kill": pid, "signal": int(number)})
+
+    def read_events(self) -> list[ZygoteEvent]:
+        """What has happened; sets ``closed`` at the end. Never waits."""
+        try:
+            received = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            received = b""
+        if not received:
+            self.closed = True
+            return []
+        framed = self._reader.feed(received)
+        return [_event(json.loads(line.text)) for line in framed if isinstance(line, Line)]
+
+    def close(self) -> None:
+        """Let go: the zygote waits for its workers, ends those that stay, and exits."""
+        self.closed = True
+        self.socket.close()
+
+    def reap(self) -> bool:
+        """Collect the zygote's exit status, if it has exited; never waits."""
+        try:
+            pid, _ = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        return pid != 0
+
+    def _send(self, request: dict[str, Any]) -> None:
+        try:
+            self.socket.sendall(json.dumps(request).encode("ascii") + b"\n")
+        except OSError:
+            self.closed = True
+
+
+def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None) -> Zygote:
+    """Fork the zygote; call it before any thread is started.
+
+    ``keep_fds`` (besides 0, 1, 2) stay open in the zygote and its workers, never in a task;
+    everything else that is open here is closed there. ``nofile_soft``: the soft limit of open
+    files that workers and tasks are to have, where the caller has raised its own.
+    """
+    ours, theirs = socket.socketpair()
+    gc.collect()
+    # What exists now is shared with every worker as long as nobody writes to it.
+    gc.freeze()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            # A socket object that is never closed by the collector: the fork ends in _exit.
+            ours.close()
+            _close_all_but({0, 1, 2, theirs.fileno(), *keep_fds})
+            if nofile_soft is not None:
+                _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile_soft, hard))
+            status = run_zygote(theirs)
+        finally:
+            os._exit(status)
+    gc.unfreeze()
+    theirs.close()
+    return Zygote(ours, pid)
+
+
+def _close_all_but(keep: Collection[int]) -> None:
+    # The wake-up descriptor of the orchestrator must not be written to from here.
+    signal.set_wakeup_fd(-1)
+    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own descriptor
+
+
+def _event(fields: dict[str, Any]) -> ZygoteEvent:
+    if "exited" in fields:
+        return WorkerExited(fields["exited"], fields["pid"], fields["status"])
+    return WorkerSpawned(fields["spawned"], fields["pid"])

@@ -1,0 +1,46 @@
+"""Where a task's files are: the issue as JSON, and one log per attempt.
+
+Ids come from trackers and are untrusted; they become names here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+
+NAME_CHARS_MAX = 120
+"""With ``.999.log`` and a temporary suffix this stays far below the 255 bytes of a name."""
+
+
+def file_name(issue_id: str) -> str:
+    """A file name for an id: one per id, with no slash, no leading dot or dash, and bounded.
+
+    What is not a letter, digit, ``.``, ``_`` or ``-`` is percent-encoded (UTF-8); a name that
+    gets too long ends in a hash of the whole id.
+    """
+    name = _UNSAFE.sub(_percent, issue_id)
+    if name[:1] in (".", "-"):
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name) > NAME_CHARS_MAX:
+        # Imported here: loading it costs every worker, and such ids are rare.
+        from hashlib import sha256
+
+        whole = sha256(issue_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        name = f"{name[: NAME_CHARS_MAX - 33]}~{whole}"
+    return name
+
+
+def log_file(run_directory: str, issue_id: str, attempt: int) -> str:
+    """The path of an attempt's log; a free retry has the same number, and adds to it."""
+    return f"{run_directory}/logs/{file_name(issue_id)}.{attempt}.log"
+
+
+def issue_file(run_directory: str, issue_id: str) -> str:
+    """The path of the issue as JSON: ``BW_ISSUE_FILE``."""
+    return f"{run_directory}/issues/{file_name(issue_id)}.json"
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")

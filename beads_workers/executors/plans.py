@@ -1,0 +1,125 @@
+"""From a TASK to the programs that it means: pure, so that ``--dry-run`` shows the truth."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from beads_workers.core.message_types import Task
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.settings import WorkerSettings
+from beads_workers.executors.files import issue_file, log_file
+from beads_workers.executors.placeholders import (
+    SAFE_ID,
+    check_command,
+    plain,
+    replace,
+    scripts,
+    values,
+)
+
+NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
+
+
+def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
+    """What a worker runs for a task: ``[claim,] run [, verify]``, then ``close`` or a give-back.
+
+    The issue's own command goes first, then the fleet's, then the agent. Texts are made fit for
+    ``execve``; a payload that is still in a file is not runnable (the edge reads it first).
+    """
+    if task.payload_file is not None:
+        return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.ERROR)
+    chosen = _choose(task, settings)
+    if chosen is None:
+        return NotRunnable(NO_COMMAND)
+    argv, prompt = chosen
+    safe_id = SAFE_ID.fullmatch(task.issue_id) is not None
+    if trouble := check_command(argv) or _unsafe_id(argv, safe_id):
+        return NotRunnable(trouble)
+    if settings.work.bd_argv and not safe_id:
+        return NotRunnable("the issue's id could be taken for an option")
+    return _steps(task, settings, argv, prompt)
+
+
+def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
+    """What a task's programs find in their environment besides the worker's own."""
+    known = values(task, settings.worker_id)
+    added = {
+        "BW_ISSUE_ID": known["id"],
+        "BW_ISSUE_TITLE": known["title"],
+        "BW_ISSUE_PRIORITY": known["priority"],
+        "BW_ISSUE_FILE": issue_file(settings.run_directory, task.issue_id),
+        "BW_WORKER_ID": settings.worker_id,
+        "BW_ATTEMPT": known["attempt"],
+        "BW_RUN_ID": settings.run_id,
+        "BW_SOCKET": settings.socket_path,
+        "ORCHESTRATOR_PID": str(settings.orchestrator_pid),
+    }
+    if settings.actor:
+        # An agent's own ``bd close`` must come from the holder of the claim, or it is refused.
+        actor = settings.actor
+        if settings.work.bd_argv:
+            actor = f"{actor}/{settings.worker_id}"
+        added["BEADS_ACTOR"] = added["BD_ACTOR"] = actor
+    return added
+
+
+def issue_json(task: Task) -> str:
+    """The whole issue for ``BW_ISSUE_FILE``: as the tracker shows it, or what TASK said."""
+    issue = task.payload.get("issue")
+    if not isinstance(issue, dict):
+        issue = {
+            "id": task.issue_id,
+            "title": task.title,
+            "description": task.description,
+            "priority": task.priority,
+            "issue_type": task.issue_type,
+            "labels": list(task.labels),
+        }
+    return json.dumps(issue, indent=2) + "\n"
+
+
+def _choose(task: Task, settings: WorkerSettings) -> tuple[tuple[str, ...], str | None] | None:
+    work = settings.work
+    own = _own_command(task.payload.get("command"))
+    if own or work.command:
+        return own or work.command or (), None
+    return (work.agent.argv, work.agent.prompt) if work.agent else None
+
+
+def _own_command(command: Any) -> tuple[str, ...]:
+    if not isinstance(command, list | tuple) or not all(isinstance(x, str) for x in command):
+        return ()
+    return tuple(plain(argument) for argument in command)
+
+
+def _unsafe_id(argv: tuple[str, ...], safe_id: bool) -> str | None:
+    if safe_id or not any("{id}" in script for script in scripts(argv)):
+        return None
+    return 'the issue\'s id cannot stand in a script; use "$BW_ISSUE_ID" there instead'
+
+
+def _steps(task: Task, settings: WorkerSettings, argv: tuple[str, ...], prompt: str | None) -> Plan:
+    known, added = values(task, settings.worker_id), environment(task, settings)
+    stdin = None
+    if prompt is not None:
+        stdin = replace(prompt, known | {"description": plain(task.description)})
+    run = Step(StepKind.RUN, tuple(replace(argument, known) for argument in argv), added, stdin)
+    steps = [run]
+    if settings.work.verify is not None:
+        steps.append(Step(StepKind.VERIFY, ("sh", "-c", settings.work.verify), added))
+    close = give_back = None
+    if bd := settings.work.bd_argv:
+        update = (*bd, "update", task.issue_id)
+        steps.insert(0, Step(StepKind.CLAIM, (*update, "--status=in_progress"), added))
+        close = Step(StepKind.CLOSE, (*bd, "close", task.issue_id), added)
+        give_back = Step(StepKind.GIVE_BACK, (*update, "--status=open", "--assignee="), added)
+    return Plan(
+        steps=tuple(steps),
+        issue_file=added["BW_ISSUE_FILE"],
+        issue_text=issue_json(task),
+        log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
+        close=close,
+        give_back=give_back,
+    )
