@@ -58,7 +58,7 @@ print(sys.executable)' 2>/dev/null && return 0
 # Debian divides venv from Python: ensurepip is missing until python3-venv is installed.
 bw_need_venv() { # PYTHON
   local package=python3-venv version
-  "$1" -c 'import ensurepip, venv' 2>/dev/null && return 0
+  "$1" -c 'import venv; from ensurepip import bootstrap' 2>/dev/null && return 0
   version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   [[ $(/usr/bin/python3 -V 2>/dev/null) == "Python $version".* ]] || package=python$version-venv
   if ((EUID == 0)) && command -v apt-get >/dev/null; then
@@ -75,13 +75,16 @@ bw_venv_path() { # NAME: sets bw_venv, without starting a program but one
   bw_venv=$bw_cache/$1-${hash:0:16}
 }
 
+# Complete, and the Python that it was made with has not been removed meanwhile.
+bw_have_venv() { [[ -e $bw_venv/complete && -x $bw_venv/bin/python ]]; }
+
 bw_make_venv() { # NAME EXTRAS: EXTRAS is empty or like [dev]
   local python log
   mkdir -p "$bw_cache" || bw_die "cannot write to $bw_cache" 'set BW_CACHE to a folder of yours'
   # Whoever comes second waits here, and then finds it complete.
   exec {bw_lock}>"$bw_venv.lock"
   flock "$bw_lock"
-  [[ ! -e $bw_venv/complete ]] || return 0
+  ! bw_have_venv || return 0
   python=$(bw_find_python) ||
     bw_die 'no Python 3.11 or newer was found' 'sudo apt-get install python3 python3-venv'
   bw_need_venv "$python"
