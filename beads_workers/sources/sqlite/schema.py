@@ -64,7 +64,7 @@ CREATE TABLE dependencies (
 CREATE INDEX dependants ON dependencies (depends_on_id, type, issue_id);
 CREATE INDEX ready ON issues (priority, created_us, id, assignee, issue_type)
   WHERE status = 'open' AND blocked = 0;
-CREATE INDEX waiting ON issues (issue_type) WHERE status = 'open' AND blocked = 1;
+CREATE INDEX waiting ON issues (issue_type, priority, id) WHERE status = 'open' AND blocked = 1;
 CREATE INDEX held ON issues (assignee) WHERE assignee <> '';
 """
 
@@ -101,13 +101,11 @@ def create(path: Path, prefix: str) -> bool:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the file system raise into ``SourceError``."""
+    """Turn what SQLite raises into ``SourceError``."""
     try:
         yield
     except sqlite3.Error as error:
         raise SourceError(f"{path}: {error}", _hint(error)) from error
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -166,7 +164,7 @@ def _hint(error: sqlite3.Error) -> str:
     if "locked" in text:
         return "another program holds it; it is asked again"
     if "unable to open" in text:
-        return "run 'beads-workers init', or check the permissions"
+        return "check the permissions, or run 'beads-workers init'"
     if "malformed" in text or "not a database" in text:
         return "restore it from an export: 'beads-workers export' writes one"
     return ""

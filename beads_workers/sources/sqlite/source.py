@@ -193,7 +193,11 @@ class SqliteSource:
             self.calls.seconds += time.monotonic() - began
 
     def _tracker(self) -> _Opened:
-        found = self._database.stat()
+        try:
+            found = self._database.stat()
+        except OSError as error:
+            hint = "'beads-workers init' makes a new one"
+            raise SourceError(f"{self._database}: {error.strerror}", hint) from error
         file = (found.st_dev, found.st_ino)
         if self._opened is not None and self._opened.file != file:
             self.close()

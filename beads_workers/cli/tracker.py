@@ -1,0 +1,265 @@
+"""The embedded tracker's commands for issues: add, list, show, import, export, and init.
+
+SQLite is imported where a command needs it, so that the other commands start without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from typer.core import TyperCommand
+
+from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.tracker_place import Json, init, opened, warn
+from beads_workers.cli.tracker_text import issue_row, print_array, report, shown
+from beads_workers.core.jobs import (
+    PRIORITY_DEFAULT,
+    PRIORITY_LEAST_URGENT,
+    PRIORITY_MOST_URGENT,
+)
+from beads_workers.core.text import json_line, printable
+
+_AFTER_DASHES = "beads_workers.after_dashes"
+
+
+class CommandAfterDashes(TyperCommand):
+    """Remembers how many arguments stood after ``--``, which the parser forgets."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click; ``_split`` reads what is remembered here."""
+        if "--" in args:
+            ctx.meta[_AFTER_DASHES] = len(args) - args.index("--") - 1
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command("init", epilog="Example: beads-workers init")(init)
+    app.command(
+        "add",
+        cls=CommandAfterDashes,
+        epilog="Example: beads-workers add 'Say hello' -p 1 -- echo hello",
+    )(add)
+    app.command("list", epilog="Example: beads-workers list --all")(list_issues)
+    app.command("show", epilog="Example: beads-workers show proj-a1b")(show)
+    app.command("import", epilog="Example: beads-workers import .beads/issues.jsonl")(import_issues)
+    app.command("export", epilog="Example: beads-workers export > issues.jsonl")(export)
+
+
+def add(
+    ctx: typer.Context,
+    title: Annotated[str, typer.Argument(help="What is to be done.", show_default=False)],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND ARG...]", help="What a worker runs for it.", show_default=False
+        ),
+    ] = None,
+    priority: Annotated[
+        int,
+        typer.Option(
+            "-p",
+            "--priority",
+            min=PRIORITY_MOST_URGENT,
+            max=PRIORITY_LEAST_URGENT,
+            help="0 is the most urgent.",
+        ),
+    ] = PRIORITY_DEFAULT,
+    description: Annotated[str, typer.Option("-d", "--description", help="The long text.")] = "",
+    label: Annotated[
+        list[str] | None, typer.Option("-l", "--label", help="May be given several times.")
+    ] = None,
+    dep: Annotated[
+        list[str] | None, typer.Option("--dep", help="An issue that must be closed first.")
+    ] = None,
+    issue_type: Annotated[str, typer.Option("--type", help="task, bug, feature, ...")] = "task",
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", help="Seconds for one attempt.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add an issue, with a command of its own if one is given; prints its id."""
+    from beads_workers.sources.issue import BadIssue, from_object, time_text, to_object
+    from beads_workers.sources.sqlite.exchange import write_issues
+    from beads_workers.sources.sqlite.schema import transaction
+    from beads_workers.sources.sqlite.store import Store
+
+    title, own_command = _split(title, command or [], ctx.meta.get(_AFTER_DASHES, 0))
+    now = time_text(time.time())
+    needed = list(dict.fromkeys(dep or []))
+    fields = {
+        "id": "new",
+        "title": _text(title),
+        "description": _text(description),
+        "priority": priority,
+        "issue_type": _text(issue_type),
+        "labels": [_text(each) for each in label or []],
+        "created_at": now,
+        "updated_at": now,
+        "timeout_seconds": timeout,
+        "command": [_text(each) for each in own_command],
+        "dependencies": [{"depends_on_id": each, "created_at": now} for each in needed],
+    }
+    try:
+        issue = from_object(fields)
+    except BadIssue as error:
+        raise CommandError(f"this is no issue: {error}", exit_code=EXIT_USAGE) from None
+    with opened() as connection, transaction(connection):
+        store = Store(connection)
+        _refuse_unknown(needed, store.known(needed))
+        issue = replace(issue, id=store.new_id())
+        write_issues(store, [issue])
+    print(json_line(to_object(issue)) if json else issue.id)
+
+
+def list_issues(
+    closed_too: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
+    json: Json = False,
+) -> None:
+    """List issues, the most urgent first; without --all only what is not closed."""
+    from beads_workers.sources.issue import to_object
+    from beads_workers.sources.sqlite.store import Store
+
+    with opened() as connection:
+        store = Store(connection)
+        ids = store.ids(finished=closed_too)
+        if json:
+            print_array(json_line(to_object(issue)) for issue in store.in_batches(ids))
+            return
+        width = max(map(len, ids), default=0)
+        waits_for = store.waits_for(ids)
+        for issue in store.in_batches(ids):
+            print(issue_row(issue, width, waits_for.get(issue.id, [])))
+        if not ids:
+            warn("nothing to list: 'beads-workers add TITLE' adds an issue")
+
+
+def show(
+    issue_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Show one issue with everything that is known about it."""
+    from beads_workers.sources.issue import to_object
+    from beads_workers.sources.sqlite.store import Store
+
+    with opened() as connection:
+        found = Store(connection).issues([_text(issue_id)])
+    if not found:
+        _refuse_unknown([issue_id], set())
+    if json:
+        print(json_line(to_object(found[0])))
+        return
+    for name, value in to_object(found[0]).items():
+        print(f"{printable(name)}: {shown(name, value)}")
+
+
+def import_issues(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines; - reads stdin.")],
+    allow_commands: Annotated[
+        bool,
+        typer.Option("--allow-commands", help="Keep commands that come with issues: they run!"),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Read issues from beads' JSON Lines; all of them, or none where a line is wrong."""
+    from beads_workers.sources.issue import time_text
+    from beads_workers.sources.sqlite.exchange import (
+        DependencyCycle,
+        ImportRefused,
+        import_lines,
+    )
+
+    with _input(file) as lines, opened() as connection:
+        now = time_text(time.time())
+        try:
+            found = import_lines(connection, lines, now=now, allow_commands=allow_commands)
+        except ImportRefused as refused:
+            for problem in refused.problems:
+                warn(printable(problem, 200))
+            raise CommandError(
+                f"nothing was imported: {refused}", "correct them, or leave them out"
+            )
+        except DependencyCycle as cycle:
+            raise CommandError(
+                f"nothing was imported: these wait for each other: {printable(str(cycle), 400)}",
+                "take one of these dependencies away",
+            ) from None
+    report(found)
+    if json:
+        print(json_line(asdict(found)))
+        return
+    print(f"created {found.created}, updated {found.updated}, unchanged {found.unchanged}")
+
+
+def export(json: Json = False) -> None:
+    """Write every issue, closed ones too, as beads' JSON Lines; --json as one array."""
+    from beads_workers.sources.sqlite.exchange import export_lines
+
+    with opened() as connection:
+        lines = export_lines(connection)
+        if json:
+            print_array(lines)
+            return
+        for line in lines:
+            print(line)
+
+
+# --- what they share --------------------------------------------------------------------------
+
+
+def _split(title: str, command: list[str], after_dashes: int) -> tuple[str, list[str]]:
+    """The title, and the command, which must stand after ``--``.
+
+    A title that looks like an option stands after ``--`` itself; then a second one begins the
+    command: ``add -- --help -- echo hello``.
+    """
+    before = 1 + len(command) - after_dashes
+    if before > 1:
+        raise CommandError(
+            f"more than one title: {printable(title, 40)!r}, {printable(command[0], 40)!r}",
+            "put the title in quotes, and the command after --",
+            EXIT_USAGE,
+        )
+    if before == 1:
+        return title, command
+    if command and command[0] != "--":
+        raise CommandError(
+            "the title is missing", "beads-workers add TITLE -- COMMAND ARG...", EXIT_USAGE
+        )
+    return title, command[1:]
+
+
+def _refuse_unknown(ids: list[str], known: set[str]) -> None:
+    for each in ids:
+        if each not in known:
+            raise CommandError(
+                f"no such issue: {printable(each, 60)}",
+                "'beads-workers list --all' shows every issue",
+                EXIT_UNKNOWN,
+            )
+
+
+def _text(argument: str) -> str:
+    # An argument that is not UTF-8 arrives with lone surrogates, which no tracker can store.
+    return argument.encode("utf-8", "replace").decode("utf-8")
+
+
+@contextlib.contextmanager
+def _input(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            lines = stack.enter_context(Path(file).open("rb"))
+        except OSError as error:
+            message = f"{printable(file)}: {error.strerror}"
+            raise CommandError(message, exit_code=EXIT_USAGE) from error
+        yield lines

@@ -1,0 +1,130 @@
+"""Where the embedded tracker is: ``init`` makes it, and the other commands find it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.core.source import SourceError
+from beads_workers.core.text import json_line, printable
+from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE, find_tracker
+
+if TYPE_CHECKING:
+    import sqlite3
+
+CONFIG_FILE = "beads-workers.toml"
+
+_CONFIG = """\
+# Settings of `beads-workers start` in this project: long option names with underscores.
+# `beads-workers config show --origin` says which value won, and why.
+
+# workers = 8
+# command = ["make", "test"]    # or, for instance: ["sh", "-c", "echo \\"$BW_ISSUE_TITLE\\""]
+# agent = "claude"              # instead of a command: an AI agent
+# timeout = 1800                # seconds for one issue
+# max_attempts = 3
+"""
+
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+def init(
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="How issue ids begin; the folder's name unless given.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Make a tracker and a settings file in this folder; what is there already stays."""
+    from beads_workers.sources.sqlite.schema import create
+
+    here = Path.cwd()
+    prefix = _checked_prefix(prefix) if prefix else _prefix_of(here)
+    database = here / STATE_FOLDER / TRACKER_FILE
+    try:
+        _make_folder(database.parent)
+        config_made = _write_new(here / CONFIG_FILE, _CONFIG)
+    except OSError as error:
+        raise CommandError(f"{printable(str(error.filename))}: {error.strerror}") from error
+    with tracker_errors():
+        made = create(database, prefix)
+    if (here / ".beads").is_dir():
+        warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
+    if json:
+        print(json_line({"tracker": str(database), "created": made, "config_created": config_made}))
+        return
+    print(f"{'created' if made else 'already there'}: {printable(str(database))}")
+    if config_made:
+        print(f"created: {printable(str(here / CONFIG_FILE))}")
+    print("next: beads-workers add 'my first issue' -- echo hello")
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[sqlite3.Connection]:
+    """A connection to the nearest tracker on the way up; ``CommandError`` without one."""
+    from beads_workers.sources.sqlite.schema import connect, translated
+
+    database = find_tracker(Path.cwd())
+    if database is None:
+        raise CommandError(
+            "no tracker here", "run 'beads-workers init' here, or go to a folder below one"
+        )
+    with tracker_errors():
+        connection = connect(database)
+        try:
+            with translated(database):
+                yield connection
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def tracker_errors() -> Iterator[None]:
+    """A tracker in trouble ends the command with exit code 6."""
+    try:
+        yield
+    except SourceError as error:
+        raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from error
+
+
+def warn(text: str) -> None:
+    """One line on stderr; the command goes on."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def _make_folder(folder: Path) -> None:
+    """Only for the user's own eyes (logs land here), and out of everybody's git."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _write_new(folder / ".gitignore", "*\n")
+
+
+def _write_new(path: Path, text: str) -> bool:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _checked_prefix(prefix: str) -> str:
+    if not _PREFIX.fullmatch(prefix):
+        raise CommandError(
+            f"{printable(prefix, 40)!r} cannot begin an issue id",
+            "a prefix is made of letters, digits, - and _",
+            EXIT_USAGE,
+        )
+    return prefix
+
+
+def _prefix_of(folder: Path) -> str:
+    words = re.findall(r"[a-z0-9]+", folder.name.lower())
+    return "-".join(words)[:40].strip("-") or "bw"
