@@ -1,0 +1,90 @@
+"""What the running ``bd`` can do, asked of itself: its version and its help texts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from beads_workers.core.source import SourceError
+from beads_workers.sources.bd.answers import failed
+from beads_workers.sources.bd.calls import BdCalls, plain
+
+_VERSION = re.compile(r"(\d+\.\d+\.\d+\S*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """``compare_and_swap``: ``update --if-assignee --if-status``, and atomic claims with it.
+
+    ``batch``: one transaction for many closes. ``leases``: a claim expires unless it is renewed.
+    ``daemon``: a background process may hold the database. The rest are single options.
+    """
+
+    version: str
+    compare_and_swap: bool
+    batch: bool
+    leases: bool
+    daemon: bool
+    append_notes: bool
+    brief: bool
+    brief_list: bool
+    exclude_type: bool
+    exclude_label: bool
+    hidden: tuple[str, ...]
+    """Options of ``list`` without which some kinds of issues are left out."""
+
+
+def detect(calls: BdCalls) -> Abilities:
+    """Ask; raises ``SourceError`` when there is no ``bd``, or one that cannot claim."""
+    version = _version(calls)
+    update = _help(calls, "update")
+    if not _has(update, "--claim") or not _has(update, "--json"):
+        raise SourceError(
+            f"bd {version} is too old: it cannot claim an issue",
+            "install beads 0.44.0 or later",
+        )
+    overview = _help(calls)
+    ready = _help(calls, "ready")
+    listing = _help(calls, "list")
+    hidden = ("--include-gates", "--include-templates", "--include-infra")
+    return Abilities(
+        version=version,
+        compare_and_swap=_has(update, "--if-assignee") and _has(update, "--if-status"),
+        batch=_has_command(overview, "batch"),
+        leases=_has_command(overview, "heartbeat"),
+        daemon=_has(update, "--no-daemon"),
+        append_notes=_has(update, "--append-notes"),
+        brief=_has(ready, "--brief"),
+        brief_list=_has(listing, "--brief"),
+        exclude_type=_has(ready, "--exclude-type"),
+        exclude_label=_has(ready, "--exclude-label"),
+        hidden=tuple(option for option in hidden if _has(listing, option)),
+    )
+
+
+def _version(calls: BdCalls) -> str:
+    answer = calls.run(["--version"])
+    text = answer.stdout.decode("utf-8", "replace")
+    found = _VERSION.search(text)
+    if answer.status != 0:
+        raise failed(answer)
+    if found is None:
+        raise SourceError(
+            f"bd --version says no version: {plain(text)[:80]}", "is this bd really beads?"
+        )
+    return found[1]
+
+
+def _help(calls: BdCalls, *command: str) -> str:
+    answer = calls.run([*command, "--help"])
+    if answer.status != 0:
+        raise failed(answer)
+    return answer.stdout.decode("utf-8", "replace")
+
+
+def _has(text: str, option: str) -> bool:
+    return re.search(rf"(?m)^ .*{re.escape(option)}(?![\w-])", text) is not None
+
+
+def _has_command(overview: str, command: str) -> bool:
+    return re.search(rf"(?m)^  {command}\s", overview) is not None

@@ -1,0 +1,214 @@
+"""Running ``bd``: one process at a time, bounded in time and output, never killed by us.
+
+A ``bd`` that is killed in the middle of a group has done part of it, and one whose caller dies
+finishes all of it. So a call that outlives its limit is left to end by itself, and until it has
+nothing else is called (docs/PROTOCOL.md, "Calling bd").
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+from beads_workers.core.source import Calls, SourceError
+
+CALL_SECONDS = 60.0
+"""Far above any measured call: what takes longer is stuck on a lock or on the network."""
+CALL_SECONDS_PER_ID = 2.0
+"""Ten times the dearest write of one issue that was measured (0.2 s)."""
+OUTPUT_BYTES_MAX = 64 << 20
+"""A listing of 10,000 long issues is under 20 MB; more must not fill our memory."""
+STDERR_BYTES_MAX = 1 << 20
+MESSAGE_CHARS_MAX = 300
+
+
+class CallLog(Protocol):
+    """Told of every process, so that a later run can wait for what a dead one left running."""
+
+    def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
+        """``start_time``: clock ticks since boot, field 22 of ``/proc/PID/stat``; 0: unknown."""
+
+    def ended(self, pid: int) -> None:
+        """The process has ended and was reaped."""
+
+
+class NoAnswer(SourceError):
+    """The call may or may not have done its work: ask what holds before anything is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one call left: exit status, and both outputs (bytes, cut at their limits)."""
+
+    command: str
+    status: int
+    stdout: bytes
+    stderr: bytes
+    cut: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class BdCalls:
+    """Runs ``bd`` in ``folder`` as ``actor``; counts what it costs in ``calls``.
+
+    ``fixed`` holds the global options of every call; it grows when this ``bd`` turns out to
+    need more. ``call_seconds`` and ``call_seconds_per_id`` bound one call.
+    """
+
+    program: str
+    folder: Path
+    actor: str
+    calls: Calls
+    log: CallLog | None = None
+    environment: Mapping[str, str] | None = None
+    call_seconds: float = CALL_SECONDS
+    call_seconds_per_id: float = CALL_SECONDS_PER_ID
+    fixed: list[str] = field(default_factory=list)
+    _late: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
+    ) -> Answer:
+        """One call; raises ``SourceError`` when it cannot start, ``NoAnswer`` when it is late.
+
+        ``ids``: how many issues it names. ``text`` is what it reads on stdin (else nothing).
+        ``actor``: on whose behalf, where that is not this run. The exit status is the caller's
+        to judge.
+        """
+        self._await_late()
+        argv = [self.program, *self.fixed, *arguments]
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            began = time.monotonic()
+            process = self._start(argv, text, stdout, stderr, actor or self.actor)
+            limit = self.call_seconds + self.call_seconds_per_id * ids
+            ended = _wait(process, limit)
+            seconds = time.monotonic() - began
+            self.calls.count += 1
+            self.calls.seconds += seconds
+            if not ended:
+                self._late = process
+                raise NoAnswer(
+                    f"bd {arguments[0]} (pid {process.pid}) did not answer in {limit:g} s",
+                    "it is left to finish; see what holds it: a lock, the disk, the network",
+                )
+            self._told_end(process)
+            return _answer(arguments[0], process.returncode, stdout, stderr, seconds)
+
+    def _await_late(self) -> None:
+        if self._late is None:
+            return
+        if self._late.poll() is None:
+            raise NoAnswer(
+                f"bd (pid {self._late.pid}) is still running",
+                "nothing else is asked until it has ended",
+            )
+        self._told_end(self._late)
+        self._late = None
+
+    def _told_end(self, process: subprocess.Popen[bytes]) -> None:
+        if self.log is not None:
+            self.log.ended(process.pid)
+
+    def _start(
+        self, argv: list[str], text: str, stdout: IO[bytes], stderr: IO[bytes], actor: str
+    ) -> subprocess.Popen[bytes]:
+        # Files instead of pipes: nobody has to read them for bd to end, not even after our death.
+        with tempfile.TemporaryFile() if text else open(os.devnull, "rb") as stdin:
+            if text:
+                stdin.write(text.encode("utf-8", "replace"))
+                stdin.seek(0)
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    cwd=self.folder,
+                    env=self._environment(actor),
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    close_fds=True,
+                    process_group=0,
+                )
+            except (OSError, ValueError) as error:
+                raise _not_started(self.program, error) from error
+        if self.log is not None:
+            self.log.started(process.pid, start_time(process.pid), argv)
+        return process
+
+    def _environment(self, actor: str) -> dict[str, str]:
+        own = dict(os.environ if self.environment is None else self.environment)
+        own |= {
+            "BEADS_ACTOR": actor,
+            "BD_ACTOR": actor,
+            # Use the daemon where it runs; where it does not, a call must neither wait for one
+            # nor leave one behind.
+            "BEADS_AUTO_START_DAEMON": "false",
+            "BD_LAST_TOUCHED_FALLBACK": "0",
+            "NO_COLOR": "1",
+        }
+        return own
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks between boot and the start of ``pid``; 0 where it cannot be known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The name in parentheses may hold anything; field 3 follows the last one.
+    fields = stat.rpartition(b")")[2].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def plain(text: str) -> str:
+    """One line fit for a log or a screen: no control characters, bounded."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(line.split())[:MESSAGE_CHARS_MAX]
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait without polling where the kernel can say so; False when it still runs."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (OSError, AttributeError):
+        return _wait_polling(process, seconds)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        ended = bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+    if ended:
+        process.wait()
+    return ended
+
+
+def _wait_polling(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _answer(
+    command: str, status: int, stdout: IO[bytes], stderr: IO[bytes], seconds: float
+) -> Answer:
+    stdout.seek(0)
+    stderr.seek(0)
+    output = stdout.read(OUTPUT_BYTES_MAX + 1)
+    cut = len(output) > OUTPUT_BYTES_MAX
+    return Answer(command, status, output, stderr.read(STDERR_BYTES_MAX), cut, seconds)
+
+
+def _not_started(program: str, error: OSError | ValueError) -> SourceError:
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"{plain(program)} not found", "install beads, or put bd on PATH")
+    return SourceError(f"{plain(program)} cannot be run: {plain(str(error))}", "check bd --version")

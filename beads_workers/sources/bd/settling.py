@@ -1,0 +1,100 @@
+"""A group of settlements: look where needed, write, and see what became of what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.source import Result, Settled, Settlement, SourceError
+from beads_workers.sources.bd import writing
+from beads_workers.sources.bd.answers import Row
+from beads_workers.sources.bd.tracker import Tracker
+from beads_workers.sources.bd.verdicts import Write, decide, unseen
+
+
+@dataclass(slots=True)
+class Group:
+    """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end."""
+
+    tracker: Tracker
+    actor: str
+    settlements: Sequence[Settlement]
+    answers: dict[IssueId, Settled] = field(default_factory=dict)
+    _trouble: SourceError | None = None
+
+    def settle(
+        self, known: Iterable[IssueId], seen: Mapping[IssueId, Row] | None = None
+    ) -> list[Settled]:
+        """One answer each, in order; raises ``SourceError`` when nothing at all is known.
+
+        ``known`` need no look: they are in progress in our name. ``seen``: a look that was
+        just taken, at all of them.
+        """
+        sure = set(known)
+        writes = [unseen(s, self.actor) for s in self.settlements if s.issue_id in sure]
+        unsure = [s for s in self.settlements if s.issue_id not in sure]
+        writes += self._decide(unsure, seen)
+        errors = writing.apply(self.tracker, self.actor, writes)
+        self._applied(writes, errors)
+        if errors:
+            self._again([w.settlement for w in writes if w.settlement.issue_id in errors], errors)
+        answers = [self.answers[s.issue_id] for s in self.settlements]
+        if self._trouble and all(a.result is Result.FAILED for a in answers):
+            raise self._trouble
+        return answers
+
+    def _again(self, settlements: Sequence[Settlement], errors: writing.Errors) -> None:
+        """A group is refused for the sake of one, or one was lost: see what holds, then singly."""
+        writes = self._decide(settlements, None, errors)
+        errors = writing.apply(self.tracker, self.actor, writes, alone=True)
+        self._applied(writes, errors)
+        for write in writes:
+            error = errors.get(write.settlement.issue_id)
+            if error is not None:
+                self._answer(Settled(write.settlement, Result.FAILED, error))
+
+    def _decide(
+        self,
+        settlements: Sequence[Settlement],
+        seen: Mapping[IssueId, Row] | None,
+        errors: Mapping[IssueId, str] | None = None,
+    ) -> list[Write]:
+        if settlements and seen is None:
+            try:
+                seen = self.tracker.look([s.issue_id for s in settlements])
+            except SourceError as trouble:
+                self._trouble = trouble
+                for one in settlements:
+                    error = (errors or {}).get(one.issue_id, str(trouble))
+                    self._answer(Settled(one, Result.FAILED, error))
+                return []
+        writes = []
+        for one in settlements:
+            verdict = decide(one, (seen or {}).get(one.issue_id), self.actor)
+            if isinstance(verdict, Write):
+                writes.append(verdict)
+            else:
+                self._answer(verdict)
+        return writes
+
+    def _applied(self, writes: Iterable[Write], errors: writing.Errors) -> None:
+        for write in writes:
+            if write.settlement.issue_id not in errors:
+                self._answer(Settled(write.settlement, Result.APPLIED))
+
+    def _answer(self, settled: Settled) -> None:
+        self.answers[settled.settlement.issue_id] = settled
+
+
+def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
+    """Split so that each round names an issue once; later words about an issue come later."""
+    found: list[list[Settlement]] = []
+    for settlement in settlements:
+        for group in found:
+            if all(other.issue_id != settlement.issue_id for other in group):
+                group.append(settlement)
+                break
+        else:
+            found.append([settlement])
+    return found

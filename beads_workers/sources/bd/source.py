@@ -1,0 +1,286 @@
+"""The ``Source`` over ``bd``: what is claimed, what is sure about it, and what must be asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from beads_workers.core.jobs import Filters, IssueId, Job, Listed
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Result,
+    Settled,
+    Settlement,
+    SourceError,
+    Taken,
+)
+from beads_workers.sources.bd.answers import (
+    IN_PROGRESS,
+    Row,
+    is_safe_id,
+    refusals,
+    rows_of_group,
+)
+from beads_workers.sources.bd.calls import CALL_SECONDS, BdCalls, CallLog
+from beads_workers.sources.bd.listings import Listings
+from beads_workers.sources.bd.settling import Group, rounds
+from beads_workers.sources.bd.tracker import Tracker
+from beads_workers.sources.bd.verdicts import held_by
+
+RENEW_AFTER_SECONDS = 100.0
+"""A lease lasts 300 s; renewing a third of the way through survives two failures."""
+SURE_SECONDS = 240.0
+"""After a claim or a renewal nobody else can have the issue for as long as its lease lasts."""
+
+
+def open_bd(
+    folder: Path,
+    *,
+    actor: str,
+    filters: Filters,
+    listed_max: int,
+    program: str = "bd",
+    call_log: CallLog | None = None,
+) -> BdSource:
+    """A ``BdSource`` that has answered once; raises ``SourceError`` when ``bd`` cannot be used."""
+    source = BdSource(
+        folder,
+        actor=actor,
+        filters=filters,
+        listed_max=listed_max,
+        program=program,
+        call_log=call_log,
+    )
+    source.describe()
+    return source
+
+
+class BdSource:
+    """Takes issues from the ``.beads`` in ``folder`` and gives them back, through ``bd``.
+
+    ``actor`` must be unique to the run. ``listed_max`` bounds listings, in rows. ``environment``
+    replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
+    """
+
+    name = "bd"
+    literal = True
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        actor: str,
+        filters: Filters,
+        listed_max: int,
+        program: str = "bd",
+        call_log: CallLog | None = None,
+        environment: Mapping[str, str] | None = None,
+        call_seconds: float = CALL_SECONDS,
+    ) -> None:
+        self.actor = actor
+        self.calls = Calls()
+        runner = BdCalls(program, folder, actor, self.calls, call_log, environment, call_seconds)
+        self._tracker = Tracker(runner)
+        self._listings = Listings(self._tracker, filters, actor, listed_max)
+        self._listed_max = listed_max
+        self._sure_since: dict[IssueId, float] = {}
+        self._handed_over: set[IssueId] = set()
+        self._claims_unanswered: tuple[IssueId, ...] = ()
+        self._wrote = False
+
+    @property
+    def literal_argv(self) -> tuple[str, ...]:
+        """How a worker that claims and closes by itself must call ``bd``: for ``Work.bd_argv``."""
+        return self._tracker.literal_argv()
+
+    def describe(self) -> str:
+        """``bd 1.3.0, embedded, /path/.beads (prefix x)``."""
+        return f"bd {self._tracker.abilities.version}, {self._tracker.place()}"
+
+    # --- taking -------------------------------------------------------------------------------
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """One listing at most, and one claim for the group."""
+        self._settle_unanswered_claims()
+        listing = self._listings.ready(limit, skip)
+        found = [row for row in listing.rows if row.issue_id not in skip]
+        picked, rest = found[:limit], found[limit:]
+        jobs = self._claim(picked) if picked else ()
+        listing.rows = rest
+        return Taken(
+            jobs=jobs,
+            listed=tuple(Listed(r.issue_id, r.title, r.priority) for r in rest[: self._listed_max]),
+            more=listing.more or len(rest) > self._listed_max,
+        )
+
+    def _claim(self, picked: Sequence[Row]) -> tuple[Job, ...]:
+        ids = [row.issue_id for row in picked]
+        # Until bd has said what became of it, any of these may be ours.
+        self._claims_unanswered = tuple(ids)
+        self._wrote = True
+        won = self._claimed(picked)
+        if not self._tracker.abilities.compare_and_swap:
+            # This bd reads, then writes: of two that claim at once, the last writer has it.
+            seen = self._tracker.look([i for i in ids if i in won])
+            won = {i: row for i, row in seen.items() if self._is_claimed(row)}
+        self._claims_unanswered = ()
+        now = time.monotonic()
+        self._sure_since |= dict.fromkeys(won, now)
+        return tuple(_job(won[i]) for i in ids if i in won)
+
+    def _claimed(self, picked: Sequence[Row]) -> dict[IssueId, Row]:
+        ids = [row.issue_id for row in picked]
+        if not self._tracker.abilities.compare_and_swap:
+            self._unassign([row.issue_id for row in picked if row.assignee])
+        answer = self._tracker.ask(["update", "--json", "--claim", "--", *ids], ids=len(ids))
+        rows = rows_of_group(answer)
+        refused = refusals(answer)
+        if not rows and refused and not any(refusal.lost for refusal in refused):
+            raise SourceError(f"bd update --claim: {refused[0].error}", "see what bd doctor says")
+        return {r.issue_id: r for r in rows if r.issue_id in ids and self._is_claimed(r)}
+
+    def _unassign(self, issue_ids: Sequence[IssueId]) -> None:
+        """``bd`` 0.x refuses to claim what is assigned, even to us."""
+        if issue_ids:
+            arguments = ["update", "--json", "--assignee=", "--", *issue_ids]
+            rows_of_group(self._tracker.ask(arguments, ids=len(issue_ids)))
+
+    def _is_claimed(self, row: Row) -> bool:
+        return row.status == IN_PROGRESS and row.assignee == self.actor
+
+    def _settle_unanswered_claims(self) -> None:
+        """A claim that was never answered may have been done: what it won is given back."""
+        if not self._claims_unanswered:
+            return
+        seen = self._tracker.look(self._claims_unanswered)
+        ours = [i for i, row in seen.items() if held_by(row.assignee, self.actor)]
+        answers = self.settle([Settlement(Action.RELEASE, i, read_first=True) for i in ours])
+        left = [a.settlement.issue_id for a in answers if a.result is Result.FAILED]
+        self._claims_unanswered = tuple(left)
+
+    # --- settling -----------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See ``Source``; a look for what is not sure, one call for each kind of write."""
+        answers: dict[int, Settled] = {}
+        self._listings.forget()
+        for group in rounds(settlements):
+            for settled in self._settle_group(group):
+                answers[id(settled.settlement)] = settled
+        return [answers[id(settlement)] for settlement in settlements]
+
+    def _settle_group(self, group: Sequence[Settlement]) -> list[Settled]:
+        unsafe = [s for s in group if not is_safe_id(s.issue_id)]
+        safe = [s for s in group if is_safe_id(s.issue_id)]
+        answers = [Settled(s, Result.NOT_OURS, "not an id that bd would give") for s in unsafe]
+        if not safe:
+            return answers
+        self._wrote = True
+        sure = [s.issue_id for s in safe if self._is_sure(s)]
+        # Whatever happens now, only a new look makes these sure again.
+        for settlement in safe:
+            self._sure_since.pop(settlement.issue_id, None)
+        answers += Group(self._tracker, self.actor, safe).settle(sure)
+        for settled in answers:
+            self._remember(settled)
+        return answers
+
+    def _is_sure(self, settlement: Settlement) -> bool:
+        if not self._tracker.abilities.compare_and_swap:
+            return False
+        if settlement.read_first or settlement.handed_over:
+            return False
+        since = self._sure_since.get(settlement.issue_id)
+        return since is not None and time.monotonic() - since < SURE_SECONDS
+
+    def _remember(self, settled: Settled) -> None:
+        issue_id = settled.settlement.issue_id
+        if settled.result is Result.FAILED:
+            return
+        if settled.settlement.action is Action.HAND_OVER and settled.result is Result.APPLIED:
+            self._handed_over.add(issue_id)
+        else:
+            self._handed_over.discard(issue_id)
+
+    # --- leases and dead runs -----------------------------------------------------------------
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
+        """One call for each lease that is a third through; returns what is no longer ours."""
+        if not self._tracker.abilities.leases:
+            return []
+        refused = [i for i in issue_ids if self._is_due(i) and not self._heartbeat(i)]
+        if not refused:
+            return []
+        seen = self._tracker.look([i for i in refused if is_safe_id(i)])
+        return [i for i in refused if not self._still_ours(seen.get(i), i)]
+
+    def _is_due(self, issue_id: IssueId) -> bool:
+        since = self._sure_since.get(issue_id)
+        return since is None or time.monotonic() - since > RENEW_AFTER_SECONDS
+
+    def _heartbeat(self, issue_id: IssueId) -> bool:
+        if not is_safe_id(issue_id) or issue_id in self._handed_over:
+            return False
+        began = time.monotonic()
+        answer = self._tracker.ask(["heartbeat", "--json", "--", issue_id], ids=1)
+        if answer.status == 0:
+            self._sure_since[issue_id] = began
+        return answer.status == 0
+
+    def _still_ours(self, row: Row | None, issue_id: IssueId) -> bool:
+        if row is None or row.status != IN_PROGRESS:
+            return False
+        in_nobodys_name = row.assignee == "" and issue_id in self._handed_over
+        return held_by(row.assignee, self.actor) or in_nobodys_name
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """See ``Source``; acts as the dead run's actor, whose claims they are."""
+        self._listings.forget()
+        rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
+        named = {*dead.done_not_closed, *dead.handed_over}
+        missing = [i for i in named if i not in rows and is_safe_id(i)]
+        rows |= self._tracker.look(missing) if missing else {}
+        held = [i for i, row in rows.items() if held_by(row.assignee, dead.actor)]
+        owed = _owed(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
+        if not owed:
+            return []
+        self._wrote = True
+        return Group(self._tracker, dead.actor, owed).settle((), rows)
+
+    def close(self) -> None:
+        """Give back what an unanswered claim may have won; leave the JSON Lines complete."""
+        try:
+            self._settle_unanswered_claims()
+            if self._wrote:
+                self._tracker.flush()
+        except SourceError:
+            # The next start asks the tracker what this actor holds.
+            return
+
+
+def _owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What the tracker is owed for a dead run, each issue once."""
+    closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
+    releases = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
+    return [
+        Settlement(action, i, read_first=True, handed_over=i in dead.handed_over)
+        for action, ids in ((Action.CLOSE, closes), (Action.RELEASE, releases))
+        for i in ids
+        if action is Action.CLOSE or i not in closes
+    ]
+
+
+def _job(row: Row) -> Job:
+    return Job(
+        source=BdSource.name,
+        issue_id=row.issue_id,
+        title=row.title,
+        priority=row.priority,
+        issue_type=row.issue_type,
+        labels=row.labels,
+        description=row.description,
+        original=row.original,
+    )
