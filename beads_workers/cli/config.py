@@ -1,0 +1,261 @@
+"""``beads-workers.toml``: found walking up, checked key by key, and shown with its origin.
+
+What wins, key by key: the command line, the environment, the file, the default. Not imported by
+``status`` and its like, whose start-up time matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import COMMAND, ENVIRONMENT, KEYS, TEMPLATE, Options
+
+if TYPE_CHECKING:
+    import typer
+
+FILE_NAME = "beads-workers.toml"
+FILE_BYTES_MAX = 1 << 20
+"""A larger file is none of ours."""
+
+RESERVED_TABLES = ("worktree",)
+"""Named for later versions; refused until something reads them, so that nothing is ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTable:
+    """``[agents.NAME]``: how an agent is called; ``prompt`` is the template's text."""
+
+    argv: tuple[str, ...]
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What holds: every option with its default filled in, and where each came from.
+
+    ``origin``: ``command line``, the environment variable's name, the file's path or ``default``.
+    None is left only where an option has no default. Paths are absolute.
+    """
+
+    options: Options
+    origin: Mapping[str, str]
+    agents: Mapping[str, AgentTable]
+    file: Path | None = None
+
+
+def find_file(folder: Path) -> Path | None:
+    """The nearest ``beads-workers.toml`` in the folder or above it.
+
+    A file decides what is run: one above us that a stranger put there raises ``CommandError``.
+    """
+    folder = folder.absolute()
+    for above in (folder, *folder.parents):
+        path = above / FILE_NAME
+        if path.is_file():
+            if path.stat().st_uid not in _trusted(folder):
+                raise CommandError(
+                    f"{path} belongs to another user, so what it says is not run",
+                    f"remove it, or put a {FILE_NAME} of your own into {folder}",
+                    EXIT_USAGE,
+                )
+            return path
+    return None
+
+
+def _trusted(folder: Path) -> set[int]:
+    import os
+
+    # The owner of the folder too: in a container the user is often not who checked out.
+    return {0, os.geteuid(), folder.stat().st_uid}
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
+    """The checked values of one file, and its agents; raises ``CommandError``."""
+    import tomllib
+
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            raise ValueError("too large for a file of settings")
+        table = tomllib.loads(content.decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CommandError(
+            f"{path}: {error}", 'a line looks like: command = ["my-agent", "{id}"]', EXIT_USAGE
+        ) from None
+    agents = _agents(path, table.pop("agents", {}))
+    return {key: _checked(path, key, value) for key, value in table.items()}, agents
+
+
+def _checked(path: Path, key: str, value: Any) -> Any:
+    if key in RESERVED_TABLES:
+        raise CommandError(
+            f"{path}: [{key}] is reserved for a later version", "remove it for now", EXIT_USAGE
+        )
+    if key not in KEYS:
+        raise CommandError(
+            f"{path}: unknown key {key!r}", _nearest(key, [*KEYS, "agents"]), EXIT_USAGE
+        )
+    try:
+        return KEYS[key].read(value)
+    except ValueError as error:
+        raise _wrong(f"{path}: {key}", value, error) from None
+
+
+def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return CommandError(f"{what} cannot be {shown}", f"it must be {allowed}", EXIT_USAGE)
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(key.replace("-", "_").lower(), known, n=1)
+    return f"did you mean {found[0]}?" if found else f"known keys: {', '.join(known)}"
+
+
+def _agents(path: Path, tables: Any) -> dict[str, AgentTable]:
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise CommandError(
+            f"{path}: agents must be tables",
+            'write [agents.NAME] and argv = ["program"]',
+            EXIT_USAGE,
+        )
+    return {name: _agent(f"{path}: agents.{name}", table) for name, table in tables.items()}
+
+
+def _agent(where: str, table: dict[str, Any]) -> AgentTable:
+    readers = {"argv": COMMAND, "prompt": TEMPLATE}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in readers:
+            raise CommandError(
+                f"{where}: unknown key {key!r}", _nearest(key, [*readers]), EXIT_USAGE
+            )
+        try:
+            values[key] = readers[key](value)
+        except ValueError as error:
+            raise _wrong(f"{where}.{key}", value, error) from None
+    if "argv" not in values:
+        raise CommandError(
+            f"{where} has no argv", 'write argv = ["program", "argument"]', EXIT_USAGE
+        )
+    return AgentTable(**values)
+
+
+def resolve(cli: Options, folder: Path, environ: Mapping[str, str]) -> Resolved:
+    """Put everything together; raises ``CommandError`` that names what is wrong and allowed."""
+    file = find_file(folder)
+    in_file, agents = read_file(file) if file else ({}, {})
+    values: dict[str, Any] = {key: each.default for key, each in KEYS.items()}
+    origin = dict.fromkeys(KEYS, "default")
+    layers = [
+        (
+            (key, value, str(file), file.parent if file else folder)
+            for key, value in in_file.items()
+        ),
+        ((key, value, name, folder) for key, value, name in _from_environment(environ)),
+        ((key, value, "command line", folder) for key, value in _from_command_line(cli)),
+    ]
+    for layer in layers:
+        for key, value, said_by, base in layer:
+            values[key] = str(_absolute(value, base)) if KEYS[key].path else value
+            origin[key] = said_by
+    return Resolved(Options(**values), origin, agents, file)
+
+
+def _absolute(path: str, base: Path) -> Path:
+    return base.absolute() / Path(path).expanduser()
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
+    for name, (key, convert) in ENVIRONMENT.items():
+        if text := environ.get(name):
+            try:
+                yield key, KEYS[key].read(convert(text)), name
+            except ValueError as error:
+                raise _wrong(name, text, error) from None
+
+
+def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
+    for field in fields(cli):
+        value = getattr(cli, field.name)
+        # Typer gives an empty list for an option that may be repeated and was not given.
+        if value is None or value == () or value == []:
+            continue
+        try:
+            yield field.name, KEYS[field.name].read(value)
+        except ValueError as error:
+            raise _wrong(f"--{field.name.replace('_', '-')}", value, error) from None
+
+
+def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
+    """The settings as lines of a ``beads-workers.toml``; unset ones are left out."""
+    for key in KEYS:
+        value = getattr(resolved.options, key)
+        if value is None or value == ():
+            continue
+        line = f"{key} = {_toml(value)}"
+        yield f"{line:<44} # {resolved.origin[key]}" if origin else line
+    for name, agent in resolved.agents.items():
+        yield ""
+        yield f"[agents.{_toml(name)}]"
+        yield f"argv = {_toml(agent.argv)}"
+        if agent.prompt is not None:
+            yield f"prompt = {_toml(agent.prompt)}"
+
+
+def _toml(value: Any) -> str:
+    import json
+
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # JSON's texts, numbers and booleans are TOML's, but for a delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def to_json(resolved: Resolved) -> dict[str, Any]:
+    """``config show --json``: options, origins, agents and the file's path."""
+    from dataclasses import asdict
+
+    return {
+        "file": str(resolved.file) if resolved.file else None,
+        "options": asdict(resolved.options),
+        "origin": dict(resolved.origin),
+        "agents": {name: asdict(agent) for name, agent in resolved.agents.items()},
+    }
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``config show`` and ``config path``."""
+    import typer
+
+    group = typer.Typer(no_args_is_help=True, help="What beads-workers.toml and others settle.")
+    app.add_typer(group, name="config")
+    group.command("show", epilog="Example: beads-workers config show --origin")(_show)
+    group.command("path", epilog="Example: beads-workers config path")(_path)
+
+
+def _show(origin: bool = False, json: bool = False) -> None:
+    """Every setting that holds here, and with --origin who said so."""
+    import json as json_module
+    import os
+
+    resolved = resolve(Options(), Path.cwd(), os.environ)
+    if json:
+        print(json_module.dumps(to_json(resolved), indent=2))
+    else:
+        print("\n".join(render(resolved, origin=origin)))
+
+
+def _path() -> None:
+    """The beads-workers.toml that holds here; exit 1 where there is none."""
+    path = find_file(Path.cwd())
+    if path is None:
+        raise CommandError(f"no {FILE_NAME} here or above", "beads-workers init writes one")
+    print(path)

@@ -1,0 +1,193 @@
+"""The options of ``start`` as one table: names, types, ranges and defaults.
+
+The same table reads the command line's values, the environment and ``beads-workers.toml``, so an
+option cannot mean two things. Adding one is a field of ``Options`` and a line of ``KEYS``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.jobs import PRIORITY_LEAST_URGENT
+
+WORKERS_DEFAULT = 4
+WORKERS_MAX = limits.LISTEN_BACKLOG
+SECONDS_MAX = 366 * 86_400.0
+"""A year and a day: longer than any run, shorter than any overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Every option of ``start``; None is "not said". Durations in seconds, paths as text."""
+
+    workers: int | None = None
+    source: str | None = None
+    label: tuple[str, ...] | None = None
+    label_any: tuple[str, ...] | None = None
+    exclude_label: tuple[str, ...] | None = None
+    type: tuple[str, ...] | None = None
+    priority: tuple[int, ...] | None = None
+    parent: str | None = None
+    timeout: float | None = None
+    max_attempts: int | None = None
+    retry_delay: float | None = None
+    verify: str | None = None
+    bd_calls: str | None = None
+    agent: str | None = None
+    prompt: str | None = None
+    limit: int | None = None
+    max_runtime: float | None = None
+    idle_timeout: float | None = None
+    poll: float | None = None
+    state_dir: str | None = None
+    log_dir: str | None = None
+    until_empty: bool | None = None
+    command: tuple[str, ...] | None = None
+    term_grace: float | None = None
+    stop_timeout: float | None = None
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from ``90``, ``90s``, ``1.5m``, ``2h``; raises ``ValueError`` naming the forms."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip(), re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration: write 90, 90s, 5m or 2h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+Reader = Callable[[Any], Any]
+"""Takes a value as TOML or the command line has it; raises ``ValueError`` saying what may be."""
+
+
+def _integer(low: int, high: int) -> Reader:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return read
+
+
+def _duration(low: float) -> Reader:
+    allowed = f"a duration of {low:g} s or more: 90, 90s, 5m or 2h" if low else _FROM_NOUGHT
+
+    def read(value: Any) -> float:
+        try:
+            seconds = parse_duration(value) if isinstance(value, str) else value
+        except ValueError:
+            raise ValueError(allowed) from None
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise ValueError(allowed)
+        if not math.isfinite(seconds) or not low <= seconds <= SECONDS_MAX:
+            raise ValueError(allowed)
+        return float(seconds)
+
+    return read
+
+
+_FROM_NOUGHT = "a duration: 0, 90, 90s, 5m or 2h"
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("a text that is not empty")
+    return value
+
+
+def _choice(*names: str) -> Reader:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(" or ".join(f'"{name}"' for name in names))
+        return str(value)
+
+    return read
+
+
+def _source(value: Any) -> str:
+    if isinstance(value, str) and (value in ("bd", "sqlite") or "://" in value):
+        return value
+    raise ValueError('"bd", "sqlite" or a URL')
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _several(one: Reader, *, alone: bool = True) -> Reader:
+    """A list of what ``one`` reads; where ``alone``, a single value is a list of one."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        values = value if isinstance(value, list | tuple) else [value]
+        if not alone and not (isinstance(value, list | tuple) and value):
+            raise ValueError("a list of texts, the program first")
+        return tuple(one(each) for each in values)
+
+    return read
+
+
+def _argument(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("a list of texts, the program first")
+    return value
+
+
+COMMAND: Reader = _several(_argument, alone=False)
+"""Reads ``command`` and an agent's ``argv``."""
+
+TEMPLATE: Reader = _text
+"""Reads an agent's ``prompt``: the template itself, not a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One option: how it is read, and what holds when nobody says anything."""
+
+    read: Reader
+    default: Any = None
+    path: bool = False
+    """Relative to the file's folder in the file, to the current folder elsewhere."""
+
+
+KEYS: Mapping[str, Key] = {
+    "workers": Key(_integer(0, WORKERS_MAX), WORKERS_DEFAULT),
+    "source": Key(_source),
+    "label": Key(_several(_text), ()),
+    "label_any": Key(_several(_text), ()),
+    "exclude_label": Key(_several(_text), ()),
+    "type": Key(_several(_text), ()),
+    "priority": Key(_several(_integer(0, PRIORITY_LEAST_URGENT)), ()),
+    "parent": Key(_text),
+    "timeout": Key(_duration(0.001)),
+    "max_attempts": Key(_integer(1, 1000), limits.ATTEMPTS_MAX),
+    "retry_delay": Key(_duration(0), limits.RETRY_DELAY_SECONDS),
+    "verify": Key(_text),
+    "bd_calls": Key(_choice("grouped", "worker"), "grouped"),
+    "agent": Key(_text),
+    "prompt": Key(_text, path=True),
+    "limit": Key(_integer(1, 1_000_000_000)),
+    "max_runtime": Key(_duration(0.001)),
+    "idle_timeout": Key(_duration(0.001)),
+    "poll": Key(_duration(0.05), limits.POLL_SECONDS),
+    "state_dir": Key(_text, path=True),
+    "log_dir": Key(_text, path=True),
+    "until_empty": Key(_boolean, False),
+    "command": Key(COMMAND),
+    "term_grace": Key(_duration(0), limits.TERM_GRACE_SECONDS),
+    "stop_timeout": Key(_duration(0), limits.STOP_SECONDS),
+}
+"""Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
+
+ENVIRONMENT: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "BEADS_WORKERS_COUNT": ("workers", lambda text: int(text) if text.isdecimal() else text),
+    "BEADS_WORKERS_LOG_DIR": ("log_dir", str),
+}
+"""Variables that are honoured: the key that they set, and how their text is turned into it."""
