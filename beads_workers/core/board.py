@@ -62,7 +62,7 @@ class Board:
     withheld: set[str] = field(default_factory=set)
     closing: set[str] = field(default_factory=set)
     not_closed: dict[str, str] = field(default_factory=dict)
-    given_back: list[str] = field(default_factory=list)
+    given_back: dict[str, None] = field(default_factory=dict)
     totals: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
     )
@@ -82,6 +82,7 @@ class Board:
             case rec.Claimed(issue_id, title, _):
                 self.titles[issue_id] = title
                 self.unsent.add(issue_id)
+                self.given_back.pop(issue_id, None)
                 self.retrying.pop(issue_id, None)
                 self.set_aside.pop(issue_id, None)
                 self.withheld.discard(issue_id)
@@ -198,7 +199,7 @@ class Board:
         if settled.action == "close" or issue_id not in self._remembered():
             self.titles.pop(issue_id, None)
         if settled.action == "release" and settled.result == "applied":
-            self.given_back.append(issue_id)
+            self.given_back[issue_id] = None
 
     def _remembered(self) -> set[str]:
         return self.retrying.keys() | self.set_aside.keys() | self.withheld

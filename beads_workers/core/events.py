@@ -74,6 +74,15 @@ class HolderGone:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryFailed:
+    """The source could not be asked about earlier runs; the lane tries again by itself."""
+
+    error: str
+    hint: str
+    retry_in_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryEnded:
     """Earlier runs are settled: what was closed late, given back, and what could not be."""
 
@@ -168,6 +177,7 @@ Event = (
     | WorkerSpawned
     | WorkerReaped
     | HolderGone
+    | RecoveryFailed
     | RecoveryEnded
     | TurnEnded
     | StopAsked

@@ -320,7 +320,7 @@ class Floor:
         return Task(
             job.issue_id,
             job.priority,
-            job.title,
+            job.title[: limits.TITLE_CHARS_MAX],
             job.description,
             job.issue_type,
             job.labels,

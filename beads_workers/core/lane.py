@@ -89,24 +89,29 @@ class Lane:
             if turn.settle_error:
                 self._mark_failing()
         elif turn.taken is not None or turn.settled:
-            self._recovered()
+            self.recovered()
         return [s for s in turn.settled if self._checked_off(s)]
 
-    def _trouble(self, error: str, hint: str) -> None:
+    def troubled(self, error: str, hint: str, retry_in_seconds: float) -> None:
+        """The source could not be asked; whoever asked asks again by itself."""
         self._failures += 1
+        error = error[: limits.ERROR_CHARS_MAX]
+        self._desk.write(SourceTrouble(error, retry_in_seconds, hint, self._failures))
+
+    def recovered(self) -> None:
+        """The source answers, whatever was before."""
+        if self._failures:
+            self._failures = 0
+            self._desk.write(SourceRecovered())
+
+    def _trouble(self, error: str, hint: str) -> None:
         delay = min(
-            limits.SOURCE_RETRY_SECONDS * 2.0 ** min(self._failures - 1, 10),
+            limits.SOURCE_RETRY_SECONDS * 2.0 ** min(self._failures, 10),
             limits.SOURCE_RETRY_MAX_SECONDS,
         )
         self._resting = True
         self._desk.timers.set(TAKE_AGAIN, self._desk.now + delay)
-        error = error[: limits.ERROR_CHARS_MAX]
-        self._desk.write(SourceTrouble(error, delay, hint, self._failures))
-
-    def _recovered(self) -> None:
-        if self._failures:
-            self._failures = 0
-            self._desk.write(SourceRecovered())
+        self.troubled(error, hint, delay)
 
     def _mark_failing(self) -> None:
         for owed in self.owed.values():

@@ -10,6 +10,9 @@ LINE_BYTES_MAX = 1 << 20
 INLINE_BYTES_MAX = 256 << 10
 """Payloads and results above this travel as files, so that a line never nears its limit."""
 
+TITLE_CHARS_MAX = 64 << 10
+"""Escaped, it is at most six times as long: a plain v1 TASK must fit into a line."""
+
 OUTBOX_BYTES_MAX = 4 << 20
 """A peer that does not read is closed here: a TASK and a repeat of it always fit."""
 
@@ -99,6 +102,7 @@ RECENT_MAX = 50
 """Last outcomes and warnings kept for the dashboard."""
 
 assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
+assert TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS
 assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS

@@ -115,7 +115,10 @@ class Orchestrator:
                 self._floor.holder_dead(pid)
             case ev.HolderGone(pid):
                 self._floor.holder_dead(pid)
+            case ev.RecoveryFailed(error, hint, seconds):
+                self._parts.lane.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
+                self._parts.lane.recovered()
                 self._recovered(event)
             case ev.StopAsked():
                 self._ending.stop(event)

@@ -73,8 +73,8 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.CheckpointEnded():
             left.whole = True
         case rec.Claimed(issue_id=issue_id):
-            page = left.pages.get(issue_id)
-            if page is not None and page.set_aside:
+            known = left.pages.get(issue_id)
+            if known is not None and known.set_aside:
                 del left.pages[issue_id]
         case rec.HandingOver(issue_id=issue_id):
             left.handed_over.add(issue_id)

@@ -65,7 +65,8 @@ class FleetSettings:
 
     ``source``: ``bd`` or ``sqlite``; ``tracker``: the folder ``.beads`` or the database file.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
-    ``owned``: the end of the client's connection is a graceful stop.
+    ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
+    the attempts' logs go instead of the run's own folder.
     """
 
     workers: int
@@ -84,6 +85,7 @@ class FleetSettings:
     poll_seconds: float = limits.POLL_SECONDS
     stop_seconds: float = limits.STOP_SECONDS
     owned: bool = True
+    log_directory: str | None = None
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:

@@ -1,0 +1,165 @@
+"""The control socket: ``status``, ``stop`` and the rest, and the followers of the journal.
+
+Source: docs/PROTOCOL.md, "The control socket".
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import selectors
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.commands import Answer
+from beads_workers.core.events import Event, StopAsked, Ticket
+from beads_workers.core.framing import Line
+from beads_workers.core.json_fields import ProtocolError
+from beads_workers.edge import requests
+from beads_workers.edge.listener import Listener
+from beads_workers.edge.streams import Stream
+
+
+class ControlServer:
+    """``status`` gives the snapshot. The ``owner`` is the client that started the fleet."""
+
+    def __init__(
+        self,
+        path: Path,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        status: Callable[[], dict[str, Any]],
+        owner: socket.socket | None,
+    ) -> None:
+        self._listener = Listener(path)
+        self._selector = selector
+        self._tell = tell
+        self._status = status
+        self._streams: dict[int, Stream] = {}
+        self._followers: set[int] = set()
+        self._stoppers: set[int] = set()
+        self._tickets: dict[Ticket, int] = {}
+        self._last = 0
+        self._last_ticket = 0
+        self._owner: int | None = None
+        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        if owner is not None:
+            self._owner = self._add(owner)
+            self._followers.add(self._owner)
+
+    def publish(self, lines: bytes) -> None:
+        """New journal lines, for whoever follows."""
+        for number in list(self._followers):
+            self._queue(self._streams[number], lines)
+
+    def answer(self, answer: Answer) -> None:
+        """The core's answer to a request."""
+        number = self._tickets.pop(answer.ticket, None)
+        stream = self._streams.get(number) if number is not None else None
+        if stream is None:
+            return
+        reply: dict[str, Any] = {"text": answer.text}
+        if answer.error:
+            reply |= {"error": answer.error, "not_found": answer.not_found}
+        self._reply(stream, reply)
+
+    def close(self, farewell: dict[str, Any]) -> None:
+        """The run is over: tell whoever waits for that, and remove the socket."""
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for number, stream in list(self._streams.items()):
+            if number in self._followers | self._stoppers:
+                stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
+            # Whoever waits reads; whoever does not read within a second has had its chance.
+            stream.socket.settimeout(1.0)
+            try:
+                while stream.flush():
+                    pass
+            except OSError:
+                pass
+            self._selector.unregister(stream)
+            stream.socket.close()
+        self._streams.clear()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _accept(self, mask: int) -> None:
+        try:
+            while (accepted := self._listener.accept()) is not None:
+                self._add(accepted[0])
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+
+    def _add(self, sock: socket.socket) -> int:
+        self._last += 1
+        stream = Stream(sock, self._last)
+        self._streams[self._last] = stream
+        self._selector.register(stream, selectors.EVENT_READ, lambda mask: self._ready(stream))
+        return self._last
+
+    def _ready(self, stream: Stream) -> None:
+        for framed in stream.read():
+            if isinstance(framed, Line) and not stream.closed:
+                self._request(stream, framed.text)
+        self._pump(stream)
+
+    def _request(self, stream: Stream, line: bytes) -> None:
+        try:
+            name, data = requests.parse_request(line)
+            if name == requests.STATUS:
+                self._reply(stream, self._status())
+            elif name == requests.FOLLOW:
+                self._reply(stream, {"status": self._status()})
+                self._followers.add(stream.conn_id)
+            elif name == "bw.detach":
+                self._detach(stream)
+            else:
+                self._ask(stream, name, data)
+        except ProtocolError as error:
+            self._reply(stream, {"error": str(error)})
+
+    def _ask(self, stream: Stream, name: str, data: dict[str, Any]) -> None:
+        self._last_ticket += 1
+        ticket = Ticket(self._last_ticket)
+        event = requests.event_for(name, data, ticket)
+        if isinstance(event, StopAsked):
+            self._stoppers.add(stream.conn_id)
+        else:
+            self._tickets[ticket] = stream.conn_id
+        self._tell(event)
+
+    def _detach(self, stream: Stream) -> None:
+        if stream.conn_id == self._owner:
+            self._owner = None
+        self._reply(stream, {"text": "detached"})
+
+    def _reply(self, stream: Stream, reply: dict[str, Any]) -> None:
+        self._queue(stream, json.dumps(reply).encode("ascii") + b"\n")
+
+    def _queue(self, stream: Stream, data: bytes) -> None:
+        stream.queue(data)
+        self._pump(stream)
+
+    def _pump(self, stream: Stream) -> None:
+        left = stream.flush()
+        if stream.closed:
+            self._drop(stream)
+        elif stream.conn_id in self._streams:
+            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if left else 0)
+            self._selector.modify(stream, mask, lambda mask: self._ready(stream))
+
+    def _drop(self, stream: Stream) -> None:
+        number = stream.conn_id
+        if self._streams.pop(number, None) is None:
+            return
+        self._selector.unregister(stream)
+        stream.socket.close()
+        self._followers.discard(number)
+        self._stoppers.discard(number)
+        if number == self._owner:
+            # The client that started the fleet is gone: Ctrl-C, a closed terminal, kill -9.
+            self._owner = None
+            self._tell(StopAsked(why="the terminal that started this fleet is gone"))

@@ -1,0 +1,88 @@
+"""The journal's file: appended by the loop, synced by the lane.
+
+Source: docs/PROTOCOL.md, "The journal". ``append`` only gathers; ``flush`` writes what has
+gathered with one system call, before anything that depends on it is done; ``sync`` makes it
+survive a power cut, and runs in the lane's thread because it costs a tenth of a millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from beads_workers.core.records import Entry, Record, decode, encode
+
+
+class Journal:
+    """One run's journal, open for appending. ``append`` and ``flush`` belong to the loop."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._clock = clock
+        self._began = clock()
+        self._gathered: list[bytes] = []
+        self._written = 0
+        self._synced = 0
+
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return self._clock() - self._began
+
+    def append(self, record: Record) -> Entry:
+        """Gather a record; returns it with its times."""
+        entry = Entry(record, time.time(), self.elapsed())
+        self._gathered.append(encode(entry))
+        return entry
+
+    def flush(self) -> bytes:
+        """Write what has gathered; returns the bytes. Raises ``OSError`` (disk full...)."""
+        if not self._gathered:
+            return b""
+        data = b"".join(self._gathered)
+        self._gathered.clear()
+        self._write(data)
+        return data
+
+    def write_now(self, record: Record) -> None:
+        """Append one record at once, from any thread: a line is one write, and lines are whole."""
+        self._write(encode(Entry(record, time.time(), self.elapsed())))
+
+    def sync(self) -> None:
+        """Everything flushed so far is on disk when this returns. Called by the lane."""
+        written = self._written
+        if written != self._synced:
+            os.fdatasync(self._fd)
+            self._synced = written
+
+    def is_gone(self) -> bool:
+        """Whether the file was deleted, or its folder: then the run has lost its memory."""
+        try:
+            return self.path.stat().st_ino != os.fstat(self._fd).st_ino
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Sync and close."""
+        self.sync()
+        os.close(self._fd)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        self._written += len(data)
+
+
+def read_journal(path: Path) -> Iterator[Entry]:
+    """Every readable entry of a journal; a torn or foreign line is passed over."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            if line.endswith(b"\n") and (entry := decode(line)) is not None:
+                yield entry

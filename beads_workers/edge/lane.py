@@ -1,0 +1,100 @@
+"""The lane's thread: the only one that talks to the source, one turn at a time.
+
+It recovers first (what earlier runs left), then carries out each ``Turn`` that the core begins.
+Before it writes anything to the tracker it syncs the journal: nothing outside is told before it
+is on disk.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from beads_workers.core.commands import Turn
+from beads_workers.core.events import RecoveryEnded, TurnEnded
+from beads_workers.core.source import Source, SourceError
+from beads_workers.edge.journal import Journal
+
+Answer = RecoveryEnded | TurnEnded
+
+
+class LaneThread:
+    """``post`` is called in the lane's thread with each answer, and must be quick and safe."""
+
+    def __init__(
+        self,
+        source: Source,
+        journal: Journal,
+        recover: Callable[[], RecoveryEnded],
+        post: Callable[[Answer | BaseException], None],
+    ) -> None:
+        self._source = source
+        self._journal = journal
+        self._recover = recover
+        self._post = post
+        self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
+
+    def start(self) -> None:
+        """Begin with the recovery."""
+        self._thread.start()
+
+    def begin(self, turn: Turn) -> None:
+        """Hand it a turn; the core sees to it that there is only one at a time."""
+        self._turns.put(turn)
+
+    def stop(self, seconds: float) -> None:
+        """Let it finish what it does, for so long, and close the source."""
+        self._turns.put(None)
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._post(self._recover())
+            while (turn := self._turns.get()) is not None:
+                self._post(self._carry_out(turn))
+            self._source.close()
+        except BaseException as error:  # A bug must end the process, not only this thread.
+            self._post(error)
+
+    def _carry_out(self, turn: Turn) -> TurnEnded:
+        began = time.monotonic()
+        ended = self._take(turn, self._settle(turn))
+        calls = self._source.calls
+        return replace(
+            ended,
+            seconds=time.monotonic() - began,
+            calls=calls.count,
+            call_seconds=calls.seconds,
+        )
+
+    def _settle(self, turn: Turn) -> TurnEnded:
+        if not turn.settlements:
+            return TurnEnded(0.0)
+        self._journal.sync()
+        try:
+            settled = tuple(self._source.settle(turn.settlements))
+        except SourceError as error:
+            return TurnEnded(0.0, settle_error=_reason(error), hint=error.hint)
+        assert len(settled) == len(turn.settlements), "one answer for each settlement"
+        return TurnEnded(0.0, settled=settled)
+
+    def _take(self, turn: Turn, ended: TurnEnded) -> TurnEnded:
+        if ended.settle_error:
+            return ended  # A tracker that failed just now is not asked again at once.
+        try:
+            if turn.renew:
+                ended = replace(ended, lost=tuple(self._source.renew(turn.renew)))
+            if turn.take is not None:
+                self._journal.sync()
+                ended = replace(ended, taken=self._source.take(turn.take, turn.skip))
+        except SourceError as error:
+            ended = replace(ended, take_error=_reason(error), hint=error.hint)
+        return ended
+
+
+def _reason(error: SourceError) -> str:
+    return str(error) or "no reason given"

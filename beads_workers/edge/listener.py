@@ -1,0 +1,77 @@
+"""A listening Unix socket that is ours alone, from its birth to its removal.
+
+Source: docs/PROTOCOL.md, "The socket".
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+from beads_workers.core import limits
+from beads_workers.edge.streams import peer_of
+
+
+class Listener:
+    """0600 before anybody can connect; peers of other users are turned away."""
+
+    def __init__(self, path: Path) -> None:
+        """Bind and listen. Raises ``OSError`` where something that is not ours is in the way."""
+        _clear(path)
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)
+        try:
+            self.socket.bind(os.fspath(path))
+        finally:
+            os.umask(mask)
+        self.socket.listen(limits.LISTEN_BACKLOG)
+        self.socket.setblocking(False)
+        self._inode = path.lstat().st_ino
+
+    def fileno(self) -> int:
+        """For the selector."""
+        return self.socket.fileno()
+
+    def accept(self) -> tuple[socket.socket, int] | None:
+        """The next peer and its pid; None when nobody waits. Raises ``OSError`` (EMFILE...)."""
+        while True:
+            try:
+                sock, _ = self.socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return None
+            pid, uid = peer_of(sock)
+            if uid == os.getuid():
+                return sock, pid
+            sock.close()
+
+    def close(self) -> None:
+        """Close, and remove the file if it is still ours."""
+        self.socket.close()
+        try:
+            if self.path.lstat().st_ino == self._inode:
+                self.path.unlink()
+        except FileNotFoundError:
+            pass
+
+
+def _clear(path: Path) -> None:
+    """Remove a dead socket of ours; refuse anything else."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.getuid():
+        raise FileExistsError(errno.EEXIST, "something that is not ours is in the way", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except FileNotFoundError:
+            return
+    raise FileExistsError(errno.EADDRINUSE, "somebody listens there", str(path))

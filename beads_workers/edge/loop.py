@@ -1,0 +1,229 @@
+"""The one loop of the orchestrator: waits, tells the core, and carries out what it asks.
+
+Each turn handles all that is ready, writes the journal once, and only then acts: lane, workers,
+processes, answers. It decides nothing and never blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+from beads_workers.core.board import Board, status
+from beads_workers.core.commands import (
+    Answer,
+    Command,
+    End,
+    HangUp,
+    KillWorker,
+    Send,
+    Spawn,
+    Turn,
+    WatchHolder,
+    Write,
+)
+from beads_workers.core.events import Event, FatalError, HolderGone, StopAsked
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.edge.control_server import ControlServer
+from beads_workers.edge.journal import Journal
+from beads_workers.edge.lane import LaneThread
+from beads_workers.edge.nursery import Nursery
+from beads_workers.edge.worker_server import WorkerServer
+
+DISK_RETRY_SECONDS = 0.5
+
+
+class Mailbox:
+    """Events from other threads and signal handlers; wakes the loop's selector."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._read, self._write = socket.socketpair()
+        self._read.setblocking(False)
+        self._write.setblocking(False)
+        self._posted: deque[Event | BaseException] = deque()
+        selector.register(self._read, selectors.EVENT_READ, lambda mask: self._drain())
+        signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+
+    def post(self, event: Event | BaseException) -> None:
+        """Hand an event to the loop, from any thread."""
+        self._posted.append(event)
+        try:
+            self._write.send(b"\0")
+        except BlockingIOError:
+            pass  # It is full: the loop is about to wake anyway.
+
+    def collect(self) -> list[Event]:
+        """What has been posted; a bug in another thread surfaces here."""
+        events: list[Event] = []
+        while self._posted:
+            event = self._posted.popleft()
+            if isinstance(event, BaseException):
+                raise event
+            events.append(event)
+        return events
+
+    def _drain(self) -> None:
+        try:
+            self._read.recv(4096)
+        except BlockingIOError:
+            pass
+
+
+class Loop:
+    """Made by ``edge.main`` with everything it needs; ``run`` returns the exit code."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        mailbox: Mailbox,
+        core: Orchestrator,
+        journal: Journal,
+        board: Board,
+        nursery: Nursery,
+    ) -> None:
+        self._selector = selector
+        self._mailbox = mailbox
+        self._core = core
+        self._journal = journal
+        self._board = board
+        self._nursery = nursery
+        self._outside: list[Command] = []
+        self._events: deque[Event] = deque()
+        self._exit_code: int | None = None
+        self._memory_lost = False
+        self.workers: WorkerServer
+        self.control: ControlServer
+        self.lane: LaneThread
+
+    def tell(self, event: Event) -> None:
+        """Queue an event for the core; it is handled before the loop waits again."""
+        self._events.append(event)
+
+    def snapshot(self) -> dict[str, object]:
+        """``status`` as it is now."""
+        return status(self._board, self._journal.elapsed())
+
+    def run(self) -> int:
+        """Until the core says ``End``."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._perform(self._core.start(time.monotonic()))
+        self.lane.start()
+        while self._exit_code is None:
+            self._turn()
+            if self._exit_code is None:
+                self._wait()
+        self._write_journal()
+        return self._exit_code
+
+    # --- one turn -----------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._events.extend(self._mailbox.collect())
+        while self._events or self._outside:
+            while self._events:
+                self._perform(self._core.handle(self._events.popleft(), time.monotonic()))
+            self._act()
+        self.workers.flush()
+
+    def _wait(self) -> None:
+        deadline = self._core.deadline()
+        if self._events:
+            timeout: float | None = 0.0
+        else:
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        for key, mask in self._selector.select(timeout):
+            key.data(mask)
+        if deadline is not None and (now := time.monotonic()) >= deadline:
+            self._perform(self._core.on_deadline(now))
+
+    def _perform(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Write):
+                self._board.apply(self._journal.append(command.record))
+            else:
+                self._outside.append(command)
+
+    def _act(self) -> None:
+        """The journal first, then whatever depends on it."""
+        self._write_journal()
+        outside, self._outside = self._outside, []
+        for command in outside:
+            self._carry_out(command)
+
+    def _write_journal(self) -> None:
+        lines = b""
+        while True:
+            try:
+                lines += self._journal.flush()
+                break
+            except OSError as error:
+                # Nothing may be done before the journal has it: all waits, nothing is thrown away.
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                print(f"the journal cannot be written: {error}", file=sys.stderr, flush=True)
+                time.sleep(DISK_RETRY_SECONDS)
+        if lines:
+            self.control.publish(lines)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Send():
+                self.workers.send(command)
+            case Turn():
+                self._check_memory()
+                self.lane.begin(command)
+            case HangUp(conn_id, reason):
+                self.workers.hang_up(conn_id, reason)
+            case Spawn(worker_id):
+                self._nursery.spawn(worker_id)
+            case KillWorker(_, pid):
+                self._nursery.kill(pid)
+            case WatchHolder(pid):
+                self._watch_holder(pid)
+            case Answer():
+                self.control.answer(command)
+            case End(exit_code):
+                self._exit_code = exit_code
+            case Write():
+                raise AssertionError("records are written before")
+            case _:
+                assert_never(command)
+
+    # --- odds and ends ------------------------------------------------------------------------
+
+    def _check_memory(self) -> None:
+        if not self._memory_lost and self._journal.is_gone():
+            self._memory_lost = True
+            self.tell(FatalError("the state directory was deleted under the running fleet"))
+
+    def _watch_holder(self, pid: int) -> None:
+        watch_exit(self._selector, pid, lambda: self.tell(HolderGone(pid)))
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._mailbox.post(StopAsked(exit_code=128 + number, why=f"signal {number}"))
+
+
+def watch_exit(selector: selectors.BaseSelector, pid: int, gone: Callable[[], None]) -> None:
+    """Call ``gone`` once, when the process has ended; at once if it has already."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (ProcessLookupError, ValueError):
+        gone()
+        return
+
+    def ended(mask: int) -> None:
+        selector.unregister(fd)
+        os.close(fd)
+        gone()
+
+    selector.register(fd, selectors.EVENT_READ, ended)

@@ -1,0 +1,294 @@
+"""The orchestrator's process: ``python -m beads_workers.edge.main FD``.
+
+``FD`` is a connected socket to the client that starts it: the client sends the settings as one
+JSON line, and gets ``{"started": {...}}`` or ``{"failed": {...}}``, then the journal's lines, and
+at last ``{"ended": {...}}``. Nothing is printed: what goes wrong inside goes to the run's log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from beads_workers import __version__
+from beads_workers.core.board import Board
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
+from beads_workers.core.recovery import Remains
+from beads_workers.core.settings import FleetSettings, WorkerSettings, fleet_from_json
+from beads_workers.core.source import Source, SourceError
+from beads_workers.edge import sessions
+from beads_workers.edge.control_server import ControlServer
+from beads_workers.edge.journal import Journal
+from beads_workers.edge.lane import LaneThread
+from beads_workers.edge.loop import Loop, Mailbox
+from beads_workers.edge.nursery import Nursery
+from beads_workers.edge.opening import open_source
+from beads_workers.edge.recovering import Recovery
+from beads_workers.edge.run_directory import (
+    AlreadyRunning,
+    RunDirectory,
+    RunInfo,
+    host_name,
+    lock_tracker,
+)
+from beads_workers.edge.worker_server import WorkerServer
+from beads_workers.edge.zygote import start_zygote
+
+OPEN_FILES_MAX = 65_536
+LANE_STOP_SECONDS = 130.0
+"""A tracker call under way may take its 60 seconds and more; it is not abandoned half-way."""
+
+
+class Refused(Exception):
+    """The fleet cannot start; ``exit_code`` as in docs/CLI.md."""
+
+    def __init__(self, error: str, hint: str, exit_code: int) -> None:
+        super().__init__(error)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+class JournalCalls:
+    """Notes every tracker process in the journal, so that the next start can wait for it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
+        """A process of the tracker runs."""
+        self._journal.write_now(CallStarted(pid, start_time, tuple(argv[:4])))
+
+    def ended(self, pid: int) -> None:
+        """It has ended."""
+        self._journal.write_now(CallEnded(pid))
+
+
+class Fleet:
+    """One run, from its locks to its last word."""
+
+    def __init__(self, settings: FleetSettings, client: socket.socket) -> None:
+        self._settings = settings
+        self._client = client
+        self._directory = RunDirectory(Path(settings.state_directory))
+
+    def run(self) -> int:
+        """Start, run, end; returns the exit code. Raises ``Refused`` before anything is done."""
+        self._directory.create()
+        locks = self._lock()
+        unsettled, last = self._directory.left_over()
+        self._run_id, alive = self._directory.create_run()
+        self._folder = self._directory.run(self._run_id)
+        self._actor = f"beads-workers/{host_name()}/{self._run_id}"
+        self._redirect_output()
+        soft = _raise_file_limit()
+        # Forked now: there is no thread yet, and nothing that a worker should not share.
+        nursery = Nursery(lambda: start_zygote(keep_fds=(alive,), nofile_soft=soft))
+        self._journal = Journal(self._folder / "journal.jsonl")
+        self._source = open_source(self._settings, self._actor, JournalCalls(self._journal))
+        try:
+            description = self._source.describe()
+        except SourceError as error:
+            self._directory.mark_settled(self._run_id)
+            raise Refused(str(error), error.hint, 6) from error
+        code = self._work(nursery, unsettled, last, description)
+        for lock in locks:
+            os.close(lock)
+        return code
+
+    def _lock(self) -> list[int]:
+        try:
+            return [self._directory.lock(), lock_tracker(Path(self._settings.tracker))]
+        except AlreadyRunning as error:
+            hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
+            raise Refused(str(error), hint, 5) from None
+
+    def _work(
+        self, nursery: Nursery, unsettled: list[Remains], last: Remains, description: str
+    ) -> int:
+        selector = selectors.DefaultSelector()
+        mailbox = Mailbox(selector)
+        board = Board()
+        core = Orchestrator(
+            self._settings,
+            self._run_id,
+            time.monotonic(),
+            literal=self._source.literal,
+            carried=last.checkpoint(),
+            epoch=time.time(),
+        )
+        loop = Loop(selector, mailbox, core, self._journal, board, nursery)
+        info = self._info(description)
+        self._begin_journal(board, info, last)
+        nursery.attach(selector, loop.tell, self._settings_for)
+        loop.workers = WorkerServer(
+            Path(info.socket), selector, loop.tell, nursery.read, self._folder / "issues"
+        )
+        try:
+            self._directory.write_info(info)
+            self._say({"started": vars_of(info) | {"tracker": description}})
+            loop.control = ControlServer(
+                Path(info.control_socket),
+                selector,
+                loop.tell,
+                loop.snapshot,
+                self._client if self._settings.owned else None,
+            )
+            recovery = Recovery(self._directory, self._source, unsettled, mailbox.post)
+            loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
+            code = loop.run()
+            recovery.abandon()
+        finally:
+            loop.workers.close()
+        return self._end(loop, nursery, board, code)
+
+    def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
+        began = RunStarted(
+            run_id=self._run_id,
+            pid=info.pid,
+            actor=self._actor,
+            source=self._settings.source,
+            project=self._settings.project,
+            socket=info.socket,
+            control_socket=info.control_socket,
+            workers=self._settings.workers,
+            version=__version__,
+        )
+        for record in (began, *last.checkpoint(), CheckpointEnded()):
+            board.apply(self._journal.append(record))
+        self._journal.flush()
+        self._journal.sync()
+
+    def _end(self, loop: Loop, nursery: Nursery, board: Board, code: int) -> int:
+        loop.lane.stop(LANE_STOP_SECONDS)
+        nursery.close()
+        owed = bool(board.not_closed or board.closing or board.unsent or board.running)
+        if not owed:
+            self._directory.mark_settled(self._run_id)
+        self._journal.close()
+        farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
+        farewell["given_back"] = list(board.given_back)
+        loop.control.close(farewell)
+        return code
+
+    def _info(self, description: str) -> RunInfo:
+        pid = os.getpid()
+        return RunInfo(
+            pid=pid,
+            start_time=sessions.start_time(pid) or 0,
+            run_id=self._run_id,
+            socket=f"/tmp/beads-workers-{pid}.sock",
+            control_socket=str(self._directory.control_socket),
+            project=self._settings.project,
+            source=self._settings.source,
+        )
+
+    def _settings_for(self, worker_id: str) -> WorkerSettings:
+        work = self._settings.work
+        if self._settings.bd_calls == "worker":
+            work = replace(work, bd_argv=literal_argv(self._source))
+        return WorkerSettings(
+            worker_id=worker_id,
+            socket_path=f"/tmp/beads-workers-{os.getpid()}.sock",
+            orchestrator_pid=os.getpid(),
+            project=self._settings.project,
+            run_id=self._run_id,
+            run_directory=str(self._folder),
+            actor=self._actor,
+            work=work,
+        )
+
+    def _redirect_output(self) -> None:
+        if self._settings.log_directory:
+            elsewhere = Path(self._settings.log_directory) / self._run_id
+            elsewhere.mkdir(parents=True)
+            (self._folder / "logs").rmdir()
+            (self._folder / "logs").symlink_to(elsewhere.resolve())
+        log = os.open(
+            self._folder / "orchestrator.log",
+            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
+        )
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(null)
+        os.close(log)
+
+    def _say(self, message: dict[str, Any]) -> None:
+        say(self._client, message)
+
+
+def vars_of(info: RunInfo) -> dict[str, Any]:
+    """run.json as a client is shown it."""
+    return {
+        "pid": info.pid,
+        "run_id": info.run_id,
+        "socket": info.socket,
+        "control_socket": info.control_socket,
+        "project": info.project,
+        "source": info.source,
+    }
+
+
+def literal_argv(source: Source) -> tuple[str, ...]:
+    """How a worker that claims and closes by itself calls the tracker."""
+    argv = getattr(source, "literal_argv", None)
+    assert argv is not None, "checked by the command line: only bd has such workers"
+    return tuple(argv)
+
+
+def say(client: socket.socket, message: dict[str, Any]) -> None:
+    """One line to the client, which may be gone."""
+    try:
+        client.sendall(json.dumps(message).encode("ascii") + b"\n")
+    except OSError:
+        pass
+
+
+def read_settings(client: socket.socket) -> FleetSettings:
+    """The client's one line."""
+    line = b""
+    while not line.endswith(b"\n"):
+        data = client.recv(1 << 16)
+        if not data:
+            raise EOFError("the client left before it said what to do")
+        line += data
+    return fleet_from_json(json.loads(line))
+
+
+def _raise_file_limit() -> int:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    return soft
+
+
+def main(argv: list[str]) -> int:
+    """See the module text."""
+    # The lane's thread gets its turns quickly, and never holds up the loop for long.
+    sys.setswitchinterval(0.0005)
+    client = socket.socket(fileno=int(argv[0]))
+    client.set_inheritable(False)
+    settings = read_settings(client)
+    os.chdir(settings.project)
+    try:
+        return Fleet(settings, client).run()
+    except Refused as refused:
+        failed = {"error": str(refused), "hint": refused.hint, "exit_code": refused.exit_code}
+        say(client, {"failed": failed})
+        return refused.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""Which source a fleet works on: the one table that a new source is entered in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from beads_workers.core import limits
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Source
+
+
+class CallLog(Protocol):
+    """Told of every process that a source starts (``sources.bd.calls.CallLog``)."""
+
+    def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
+        """A process of the tracker runs."""
+
+    def ended(self, pid: int) -> None:
+        """It has ended."""
+
+
+def _bd(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:
+    from beads_workers.sources.bd import BdSource
+
+    return BdSource(
+        Path(settings.tracker).parent,
+        actor=actor,
+        filters=settings.filters,
+        listed_max=_listed_max(settings),
+        call_log=call_log,
+    )
+
+
+def _sqlite(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:
+    from beads_workers.sources.sqlite import SqliteSource
+
+    return SqliteSource(
+        Path(settings.tracker),
+        actor=actor,
+        filters=settings.filters,
+        listed_max=_listed_max(settings),
+    )
+
+
+SOURCES: dict[str, Callable[[FleetSettings, str, CallLog | None], Source]] = {
+    "bd": _bd,
+    "sqlite": _sqlite,
+}
+
+
+def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = None) -> Source:
+    """The source that ``settings.source`` names; it has not been asked anything yet."""
+    return SOURCES[settings.source](settings, actor, call_log)
+
+
+def _listed_max(settings: FleetSettings) -> int:
+    return max(limits.LISTED_MIN, limits.LISTED_PER_SLOT * settings.workers)

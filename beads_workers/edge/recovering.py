@@ -1,0 +1,85 @@
+"""Settling what dead runs left, before anything is taken: runs in the lane's thread.
+
+Source: docs/PROTOCOL.md, "What the next start does". First everything of the dead run must be
+gone: its workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is
+asked what it still holds, run by run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from beads_workers.core import limits
+from beads_workers.core.events import RecoveryEnded, RecoveryFailed
+from beads_workers.core.recovery import Remains
+from beads_workers.core.source import Result, Settled, Source, SourceError
+from beads_workers.edge import sessions
+from beads_workers.edge.run_directory import RunDirectory
+
+GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
+"""Workers leave within their grace; what is there after this is stuck, and carries our token."""
+
+LOOK_SECONDS = 0.05
+
+
+class Recovery:
+    """``run`` is what the lane does first; ``abandon`` lets a stop overtake it."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        source: Source,
+        unsettled: Sequence[Remains],
+        post: Callable[[RecoveryFailed], None],
+    ) -> None:
+        self._directory = directory
+        self._source = source
+        self._unsettled = unsettled
+        self._post = post
+        self._abandoned = threading.Event()
+
+    def abandon(self) -> None:
+        """The run ends: what is not settled stays for the next start."""
+        self._abandoned.set()
+
+    def run(self) -> RecoveryEnded:
+        """Settle run after run; a tracker in trouble is asked again until it answers."""
+        settled: list[Settled] = []
+        for left in self._unsettled:
+            self._wait_until_gone(left)
+            settled += self._settle(left)
+        return RecoveryEnded(tuple(settled))
+
+    def _settle(self, left: Remains) -> list[Settled]:
+        failures = 0
+        while not self._abandoned.is_set():
+            try:
+                settled = [s for debt in left.debts() for s in self._source.recover(debt)]
+            except SourceError as error:
+                delay = min(
+                    limits.SOURCE_RETRY_SECONDS * 2.0**failures, limits.SOURCE_RETRY_MAX_SECONDS
+                )
+                failures = min(failures + 1, 10)
+                self._post(RecoveryFailed(str(error), error.hint, delay))
+                self._abandoned.wait(delay)
+                continue
+            if all(s.result is not Result.FAILED for s in settled):
+                self._directory.mark_settled(left.run_id)
+            return settled
+        return []
+
+    def _wait_until_gone(self, left: Remains) -> None:
+        deadline = time.monotonic() + GONE_SECONDS
+        while self._directory.is_alive(left.run_id) and not self._abandoned.is_set():
+            if time.monotonic() > deadline:
+                sessions.sweep(left.run_id, None)
+                deadline = time.monotonic() + GONE_SECONDS
+            self._abandoned.wait(LOOK_SECONDS)
+        if left.last_call is None:
+            return
+        pid, start_time = left.last_call
+        # A tracker process finishes its work although its caller died; it has its own limit.
+        while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+            self._abandoned.wait(LOOK_SECONDS)

@@ -1,0 +1,72 @@
+"""The control socket's language: one JSON object a line, and what each asks of the core.
+
+Source: docs/PROTOCOL.md, "The control socket". ``{"control": "bw.status", "control_data": {...}}``
+is answered by one JSON object, or, for ``bw.follow``, by the journal's lines as they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from beads_workers.core import events as ev
+from beads_workers.core.events import Event, Ticket
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.json_fields import ProtocolError, as_number, parse_object
+
+STATUS = "bw.status"
+FOLLOW = "bw.follow"
+STOP = "bw.stop"
+WORKERS_MAX = 1000
+
+
+def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
+    """The control's name and its data; raises ``ProtocolError``."""
+    fields = parse_object(line)
+    name = fields.get("control")
+    data = fields.get("control_data")
+    if not isinstance(name, str):
+        raise ProtocolError("no control")
+    return name, data if isinstance(data, dict) else {}
+
+
+def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:
+    """The event that a request stands for; raises ``ProtocolError`` with a reason."""
+    maker = _EVENTS.get(name)
+    if maker is None:
+        raise ProtocolError(f"No control method {name[:60]}")
+    return maker(data, ticket)
+
+
+def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
+    seconds = as_number(data.get("seconds"))
+    if seconds is not None and seconds < 0:
+        raise ProtocolError("seconds must not be negative")
+    code = as_number(data.get("exit_code"))
+    return ev.StopAsked(
+        drain=data.get("drain") is True, seconds=seconds, exit_code=int(code) if code else 0
+    )
+
+
+def _scale(data: dict[str, Any], ticket: Ticket) -> Event:
+    workers = as_number(data.get("workers"))
+    if workers is None or not 0 <= workers <= WORKERS_MAX or workers != int(workers):
+        raise ProtocolError(f"workers must be a whole number from 0 to {WORKERS_MAX}")
+    return ev.ScaleAsked(ticket, int(workers))
+
+
+def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
+    ids = data.get("issue_ids")
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and i for i in ids):
+        raise ProtocolError("issue_ids must be a list of ids")
+    return tuple(IssueId(i) for i in ids)
+
+
+_EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
+    STOP: _stop,
+    "bw.pause": lambda data, ticket: ev.PauseAsked(ticket),
+    "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket),
+    "bw.scale": _scale,
+    "bw.retry": lambda data, ticket: ev.RetryAskedFor(ticket, _issue_ids(data)),
+    "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),
+}

@@ -1,0 +1,202 @@
+"""The run directory ``.beads-workers``: locks, run.json, and one folder per run.
+
+    .beads-workers/
+      .gitignore     keeps all of this out of git
+      lock           held (flock) while an orchestrator lives: proof of life
+      run.json       who that is: pid, start time, sockets, run id
+      control.sock   the control socket
+      runs/<run id>/ journal.jsonl, logs/, issues/, alive, and settled when nothing is owed
+
+Source: docs/PROTOCOL.md, "The run directory". Locks prove life, never pids: a pid can be
+somebody else's by now.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from beads_workers.core.recovery import Remains, remains
+from beads_workers.edge.journal import read_journal
+
+SOCKET_PATH_MAX = 107
+"""The kernel's limit for the path of a Unix socket, without the closing zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """run.json: enough to find and to name the running orchestrator."""
+
+    pid: int
+    start_time: int
+    run_id: str
+    socket: str
+    control_socket: str
+    project: str
+    source: str
+    argv: tuple[str, ...] = ()
+
+
+class AlreadyRunning(Exception):
+    """Somebody holds the lock. ``str()`` says who."""
+
+
+class RunDirectory:
+    """Paths, and what can be said of the runs from the files alone."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs."""
+        return self.root / "runs"
+
+    @property
+    def control_socket(self) -> Path:
+        """In the run directory, or under the runtime directory where its path is too long."""
+        path = self.root / "control.sock"
+        if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+            return path
+        name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return runtime_directory() / f"control-{name}.sock"
+
+    def create(self) -> None:
+        """Make it, for us alone, and out of git."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+        ignore = self.root / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+
+    def lock(self) -> int:
+        """Take the lock for the life of this process; raises ``AlreadyRunning``."""
+        fd = try_lock(self.root / "lock")
+        if fd is None:
+            info = self.read_info()
+            who = f" (pid {info.pid}, run {info.run_id})" if info else ""
+            raise AlreadyRunning(f"an orchestrator is already running here{who}")
+        return fd
+
+    def is_locked(self) -> bool:
+        """Whether an orchestrator lives here."""
+        return _is_locked(self.root / "lock")
+
+    def read_info(self) -> RunInfo | None:
+        """Who runs here, or ran last; None where nobody ever did."""
+        try:
+            fields = json.loads((self.root / "run.json").read_bytes())
+            return RunInfo(**{**fields, "argv": tuple(fields["argv"])})
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write_info(self, info: RunInfo) -> None:
+        """Replace run.json in one step."""
+        fresh = self.root / "run.json.new"
+        fresh.write_text(json.dumps(asdict(info)) + "\n")
+        fresh.replace(self.root / "run.json")
+
+    def run(self, run_id: str) -> Path:
+        """One run's folder."""
+        return self.runs / run_id
+
+    def create_run(self) -> tuple[str, int]:
+        """A new run: its id, and the descriptor of its ``alive`` lock, which children inherit."""
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        run_id = f"{stamp}-{secrets.token_hex(3)}"
+        folder = self.run(run_id)
+        for name in ("logs", "issues"):
+            (folder / name).mkdir(parents=True)
+        fd = try_lock(folder / "alive")
+        assert fd is not None, "a new file cannot be locked by anybody else"
+        return run_id, fd
+
+    def run_ids(self) -> list[str]:
+        """All runs, oldest first."""
+        try:
+            return sorted(p.name for p in self.runs.iterdir() if p.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def is_alive(self, run_id: str) -> bool:
+        """Whether any process of that run, workers included, still lives."""
+        return _is_locked(self.run(run_id) / "alive")
+
+    def is_settled(self, run_id: str) -> bool:
+        """Whether the tracker is owed nothing from that run."""
+        return (self.run(run_id) / "settled").exists()
+
+    def mark_settled(self, run_id: str) -> None:
+        """The tracker is owed nothing from that run."""
+        (self.run(run_id) / "settled").touch()
+
+    def left_over(self) -> tuple[list[Remains], Remains]:
+        """What unsettled runs are owed, and the fold over all: what the next run carries over."""
+        unsettled: list[Remains] = []
+        last = Remains()
+        for run_id in self.run_ids():
+            left = remains(read_journal(self.run(run_id) / "journal.jsonl"), last)
+            if not left.run_id:
+                continue  # It died before it had written anything.
+            if not self.is_settled(run_id):
+                unsettled.append(left)
+            last = left
+        return unsettled, last
+
+
+def try_lock(path: Path) -> int | None:
+    """Lock a file for as long as the descriptor, or a copy of it, is open; None if it is held."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def lock_tracker(tracker: Path) -> int:
+    """One orchestrator per tracker on this machine, whatever its state directory."""
+    name = hashlib.sha256(os.fsencode(tracker.resolve())).hexdigest()[:16]
+    fd = try_lock(runtime_directory() / f"tracker-{name}.lock")
+    if fd is None:
+        raise AlreadyRunning(f"another orchestrator on this machine works on {tracker}")
+    return fd
+
+
+def runtime_directory() -> Path:
+    """A folder for us alone: $XDG_RUNTIME_DIR/beads-workers, else one under /tmp."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    uid = os.getuid()
+    folder = Path(base) / "beads-workers" if base else Path(f"/tmp/beads-workers-{uid}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != uid or status.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not ours alone")
+    return folder
+
+
+def host_name() -> str:
+    """This machine, as it stands in the actor of a claim."""
+    return socket.gethostname() or "localhost"
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -1,0 +1,173 @@
+"""The worker socket: connections become events, messages become bytes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits, messages
+from beads_workers.core.commands import Send
+from beads_workers.core.events import ConnId, Event
+from beads_workers.core.framing import Framed, Line, TooLong
+from beads_workers.core.json_fields import ProtocolError
+from beads_workers.core.message_types import Done, Failed, Ready, Task
+from beads_workers.core.text import printable
+from beads_workers.edge.listener import Listener
+from beads_workers.edge.streams import Stream
+
+
+class WorkerServer:
+    """``tell`` takes every event. ``before_accept`` brings word of new workers of our own."""
+
+    def __init__(
+        self,
+        path: Path,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        before_accept: Callable[[], None],
+        payload_directory: Path,
+    ) -> None:
+        self._listener = Listener(path)
+        self._selector = selector
+        self._tell = tell
+        self._before_accept = before_accept
+        self._payloads = payload_directory
+        self._streams: dict[ConnId, Stream] = {}
+        self._unsent: set[ConnId] = set()
+        self._last = 0
+        self._full = False
+        self._listen()
+
+    def send(self, command: Send) -> None:
+        """Queue a message; ``flush`` sends it."""
+        stream = self._streams.get(command.conn_id)
+        if stream is None:
+            return
+        stream.queue(self._encode(command))
+        self._unsent.add(command.conn_id)
+
+    def hang_up(self, conn_id: ConnId, reason: str) -> None:
+        """Close a connection from our side."""
+        stream = self._streams.get(conn_id)
+        if stream is not None:
+            stream.hang_up(reason)
+            self._drop(stream)
+
+    def flush(self) -> None:
+        """One write per connection and turn; what does not fit waits for the selector."""
+        for conn_id in list(self._unsent):
+            stream = self._streams.get(conn_id)
+            if stream is None:
+                self._unsent.discard(conn_id)
+                continue
+            left = stream.flush()
+            if stream.closed:
+                self._drop(stream)
+            elif left:
+                self._watch(stream, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            else:
+                self._unsent.discard(conn_id)
+
+    def close(self) -> None:
+        """No more workers: the socket file goes too."""
+        for stream in list(self._streams.values()):
+            self._selector.unregister(stream)
+            stream.socket.close()
+        self._streams.clear()
+        if not self._full:
+            self._selector.unregister(self._listener)
+        self._listener.close()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def _accept(self, mask: int) -> None:
+        self._before_accept()
+        try:
+            while (accepted := self._listener.accept()) is not None:
+                self._add(*accepted)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # No descriptor left: the queue waits until a connection ends.
+            self._selector.unregister(self._listener)
+            self._full = True
+
+    def _add(self, sock: object, pid: int) -> None:
+        self._last += 1
+        stream = Stream(sock, self._last)  # type: ignore[arg-type]
+        conn_id = ConnId(self._last)
+        self._streams[conn_id] = stream
+        self._watch(stream, selectors.EVENT_READ, new=True)
+        self._tell(ev.Connected(conn_id, pid))
+
+    def _watch(self, stream: Stream, mask: int, *, new: bool = False) -> None:
+        def ready(mask: int) -> None:
+            self._ready(stream, mask)
+
+        if new:
+            self._selector.register(stream, mask, ready)
+        else:
+            self._selector.modify(stream, mask, ready)
+
+    def _ready(self, stream: Stream, mask: int) -> None:
+        conn_id = ConnId(stream.conn_id)
+        if mask & selectors.EVENT_WRITE and not stream.flush():
+            self._unsent.discard(conn_id)
+            self._watch(stream, selectors.EVENT_READ)
+        if mask & selectors.EVENT_READ:
+            for framed in stream.read():
+                self._tell(_event(conn_id, framed))
+        if stream.closed:
+            self._drop(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        conn_id = ConnId(stream.conn_id)
+        if self._streams.pop(conn_id, None) is None:
+            return
+        self._unsent.discard(conn_id)
+        self._selector.unregister(stream)
+        stream.socket.close()
+        if self._full:
+            self._full = False
+            self._listen()
+        self._tell(ev.Disconnected(conn_id, stream.reason))
+
+    def _encode(self, command: Send) -> bytes:
+        message, now = command.message, time.time()
+        line = messages.encode(message, command.worker_id, now, v1=command.v1)
+        if len(line) <= limits.INLINE_BYTES_MAX or not isinstance(message, Task) or command.v1:
+            return line
+        file = self._payloads / f"{command.conn_id}-{self._last}.payload.json"
+        payload = {**message.payload, "description": message.description}
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as out:
+            json.dump(payload, out)
+        short = replace(message, description="", payload={}, payload_file=str(file))
+        return messages.encode(short, command.worker_id, now, v1=False)
+
+
+def _event(conn_id: ConnId, framed: Framed) -> Event:
+    if not isinstance(framed, Line):
+        reason = "line too long" if isinstance(framed, TooLong) else "line without an end"
+        return ev.Misread(conn_id, reason, _shown(framed.head))
+    try:
+        message = messages.parse(framed.text)
+    except ProtocolError as error:
+        return ev.Misread(conn_id, str(error), _shown(framed.text))
+    if isinstance(message, Ready | Done | Failed):
+        return ev.Received(conn_id, message)
+    return ev.Misread(conn_id, "not a worker's message", _shown(framed.text))
+
+
+def _shown(raw: bytes) -> str:
+    return printable(raw[: limits.LOGGED_BYTES_MAX].decode("utf-8", "backslashreplace"))
