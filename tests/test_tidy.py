@@ -1,0 +1,323 @@
+"""The rules of the code as a test: what may import what, sizes, docstrings, and what is banned."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "beads_workers"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+FILE_LINES_MAX = 300
+TEST_LINES_MAX = 400
+"""Tests may be longer: a table of cases is one thing, however long."""
+FUNCTION_LINES_MAX = 60
+
+ALLOWED: dict[tuple[str, str], str] = {
+    ("edge/zygote_loop.py", "os._exit"): "a forked child must not run its parent's exit handlers",
+}
+"""Exceptions from a rule: (file, what) and the reason. Nothing else is excepted."""
+
+PURE = ("core", "protocols")
+LAYERS: dict[str, tuple[str, ...]] = {
+    "core": PURE,
+    "protocols": PURE,
+    "sources": (*PURE, "sources"),
+    "executors": (*PURE, "executors"),
+    "dashboard": (*PURE, "dashboard"),
+    "edge": (*PURE, "sources", "executors", "dashboard", "edge"),
+    "cli": (*PURE, "sources", "executors", "dashboard", "edge", "cli"),
+}
+"""Which parts of the package each part may import."""
+
+# fmt: off
+IMPURE = frozenset({
+    "asyncio", "concurrent", "ctypes", "fcntl", "getpass", "glob", "http", "logging", "mmap",
+    "multiprocessing", "os", "pathlib", "platform", "random", "resource", "secrets", "select",
+    "selectors", "shutil", "signal", "socket", "socketserver", "sqlite3", "ssl", "subprocess",
+    "tempfile", "termios", "threading", "time", "urllib", "uuid",
+})
+# fmt: on
+"""No socket, file, process, clock or randomness in the pure parts: they are told."""
+
+IMPURE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "compile", "__import__"})
+IMPURE_NAMES = frozenset({"datetime.now", "datetime.utcnow", "datetime.today", "date.today"})
+
+
+def place(path: Path) -> str:
+    """The file as the reader of a failure wants it."""
+    return str(path.relative_to(ROOT))
+
+
+def part(path: Path) -> str:
+    """The part of the package that a module is in; empty for the package's own modules."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def tree(path: Path) -> ast.Module:
+    """The module's syntax tree."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(module: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every module imported anywhere in it, inside of functions too, with its line."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ".", node.lineno
+            # ``from beads_workers import cli`` imports the part ``cli``.
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def dotted(node: ast.AST) -> str:
+    """``a.b.c`` for such an expression, else an empty text."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else ""
+    return ""
+
+
+def layer_faults(where: str, module: ast.AST) -> list[str]:
+    """Imports of parts of the package that this part may not know."""
+    faults = []
+    for name, line in imports(module):
+        pieces = name.split(".")
+        if pieces[0] == "." or (pieces[0] == "beads_workers" and len(pieces) == 1):
+            continue
+        if pieces[0] == "beads_workers" and pieces[1] in LAYERS and pieces[1] not in LAYERS[where]:
+            faults.append(f"{line}: {where} may not import {name}")
+    return faults
+
+
+def impurities(module: ast.AST) -> list[str]:
+    """What a pure part may not touch."""
+    faults = [
+        f"{line}: imports {name}" for name, line in imports(module) if name.split(".")[0] in IMPURE
+    ]
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            name = dotted(node.func)
+            tail = ".".join(name.split(".")[-2:])
+            if name in IMPURE_CALLS or tail in IMPURE_NAMES:
+                faults.append(f"{node.lineno}: calls {name}")
+    return faults
+
+
+EXITS = frozenset({"print", "exit", "quit", "sys.exit", "os._exit", "os.abort"})
+
+
+def talk_and_exits(module: ast.AST) -> list[tuple[str, str]]:
+    """(what, line) of everything that prints or ends the process."""
+    found = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and dotted(node.func) in EXITS:
+            found.append((dotted(node.func), str(node.lineno)))
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            if dotted(raised) == "SystemExit":
+                found.append(("SystemExit", str(node.lineno)))
+    return found
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def is_main_guard(node: ast.AST) -> bool:
+    """``if __name__ == "__main__":``"""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def undocumented(module: ast.Module) -> list[str]:
+    """Public modules, classes, functions and methods without a docstring."""
+    missing = [] if ast.get_docstring(module) or not module.body else ["1: the module"]
+
+    def look(body: list[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, Definition) and not node.name.startswith("_"):
+                if not ast.get_docstring(node):
+                    missing.append(f"{node.lineno}: {node.name}")
+                if isinstance(node, ast.ClassDef):
+                    look(node.body)
+
+    look(module.body)
+    return missing
+
+
+def broad_excepts(module: ast.AST, lines: list[str]) -> list[str]:
+    """Handlers for everything that have no comment beside them saying why."""
+    faults = []
+    for node in ast.walk(module):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        names = ["bare"] if node.type is None else [dotted(n) for n in ast.walk(node.type)]
+        around = lines[node.lineno - 2 : node.lineno + 1]
+        if {"bare", "Exception", "BaseException"} & set(names) and not any(
+            "# " in line for line in around
+        ):
+            faults.append(f"{node.lineno}: except without a type or a reason")
+    return faults
+
+
+def each_module() -> list[object]:
+    """One parameter per module of the package."""
+    return [pytest.param(path, id=place(path)) for path in MODULES]
+
+
+@pytest.mark.parametrize("path", each_module())
+def test_a_module_imports_only_what_its_layer_may_know(path: Path) -> None:
+    where = part(path)
+    if where:
+        assert where in LAYERS, f"{where} is a new part: give it a place in LAYERS"
+        assert layer_faults(where, tree(path)) == []
+    if where in PURE:
+        assert [f for f in impurities(tree(path)) if not is_main_call(path, f)] == []
+
+
+def is_main_call(path: Path, fault: str) -> bool:
+    """What a module does as a program of its own (``python -m``): under its main guard only."""
+    guards = [node for node in tree(path).body if is_main_guard(node)]
+    line = int(fault.split(":")[0])
+    return any(node.lineno <= line <= (node.end_lineno or 0) for node in guards)
+
+
+@pytest.mark.parametrize("path", each_module())
+def test_only_the_command_line_prints_or_exits(path: Path) -> None:
+    if part(path) == "cli" or path.name == "__main__.py":
+        return
+    file = str(path.relative_to(PACKAGE))
+    faults = [
+        f"{line}: {what}"
+        for what, line in talk_and_exits(tree(path))
+        if (file, what) not in ALLOWED and not is_main_call(path, f"{line}:")
+    ]
+    assert faults == []
+
+
+@pytest.mark.parametrize("path", each_module())
+def test_everything_public_has_a_docstring(path: Path) -> None:
+    assert undocumented(tree(path)) == []
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=place)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    most = FILE_LINES_MAX if path in MODULES else TEST_LINES_MAX
+    count = len(path.read_text(encoding="utf-8").splitlines())
+    assert count <= most, f"{count} lines want to be two files"
+    functions = [n for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef)]
+    long = [
+        f"{node.name}: {length} lines"
+        for node in functions
+        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=place)
+def test_nothing_is_left_for_later_and_no_exception_is_swallowed_unexplained(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    marks = re.compile("#.*\\b(TO" + "DO|FIX" + "ME|X" + "XX)\\b")
+    assert [n for n, line in enumerate(lines, 1) if marks.search(line)] == []
+    assert broad_excepts(tree(path), lines) == []
+
+
+def test_every_exception_from_a_rule_has_its_reason() -> None:
+    assert all(reason.strip() for reason in ALLOWED.values())
+
+
+# --- each checker catches a planted fault -----------------------------------------------------
+
+
+def planted(source: str) -> ast.Module:
+    """A module with something wrong in it."""
+    return ast.parse(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from beads_workers.edge import loop",
+        "from beads_workers import cli",
+        "def f():\n    import beads_workers.sources.bd",
+    ],
+)
+def test_the_layer_checker_catches_a_forbidden_import(source: str) -> None:
+    assert layer_faults("core", planted(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import os", "from time import monotonic", "import os.path", "datetime.datetime.now()",
+     "print(1)", "open('x')", "def f():\n    import random"],
+)  # fmt: skip
+def test_the_purity_checker_catches_the_world(source: str) -> None:
+    assert impurities(planted(source))
+
+
+@pytest.mark.parametrize("source", ["print()", "sys.exit(1)", "raise SystemExit", "os._exit(0)"])
+def test_the_exit_checker_catches_talk_and_exits(source: str) -> None:
+    assert talk_and_exits(planted(source))
+
+
+@pytest.mark.parametrize("source", ["x = 1", '"""m"""\ndef f(): ...', '"""m"""\nclass A: ...'])
+def test_the_docstring_checker_catches_what_is_undocumented(source: str) -> None:
+    assert undocumented(planted(source))
+
+
+@pytest.mark.parametrize(
+    "handler", ["except:", "except Exception:", "except (OSError, Exception):"]
+)
+def test_the_except_checker_catches_a_broad_handler(handler: str) -> None:
+    source = f"try:\n    f()\n{handler}\n    pass\n"
+    assert broad_excepts(planted(source), source.splitlines())
+
+
+# --- start-up: what a process has loaded ------------------------------------------------------
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a fresh process has after this code."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+HEAVY = {"rich", "redis", "psycopg", "asyncio", "pydantic"}
+
+
+@pytest.mark.skipif(not (PACKAGE / "edge/worker.py").exists(), reason="not written yet")
+def test_a_worker_process_loads_nothing_that_it_does_not_need() -> None:
+    """A hundred workers pay for every module; fork and memory stay cheap without these."""
+    modules = loaded("import beads_workers.edge.worker")
+    assert not modules & (HEAVY | {"typer", "click", "sqlite3", "tomllib", "logging", "email"})
+
+
+@pytest.mark.skipif(not (PACKAGE / "cli/app.py").exists(), reason="not written yet")
+def test_the_version_is_told_without_anything_heavy() -> None:
+    code = """
+sys.argv = ["beads-workers", "--version"]
+try:
+    from beads_workers.cli.app import main
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+"""
+    assert not loaded(code) & (HEAVY | {"sqlite3", "tomllib", "beads_workers.cli.config"})
