@@ -18,6 +18,7 @@ from beads_workers.sources.sqlite import SqliteSource
 from beads_workers.sources.sqlite.exchange import write_issues
 from beads_workers.sources.sqlite.schema import connect, create, transaction
 from beads_workers.sources.sqlite.store import Store
+from tests.support.bd import new_project, old_project
 
 NOBODY = ""
 
@@ -157,4 +158,9 @@ def _issue(
     )
 
 
-TRACKERS: dict[str, Callable[[Path], Tracker]] = {"memory": InMemory, "sqlite": Embedded}
+TRACKERS: dict[str, Callable[[Path], Tracker]] = {
+    "memory": InMemory,
+    "sqlite": Embedded,
+    "bd-0.44.0": old_project,
+    "bd-1.3.0": new_project,
+}

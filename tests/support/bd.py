@@ -1,1 +1,282 @@
-"""Real ``bd`` for tests."""
+"""Real ``bd`` for tests: both generations, each test in a fresh project of its own.
+
+``scripts/setup-bd`` builds the programs; without them tests fail rather than skip.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.sources.bd import BdSource, CallLog
+
+OLD, NEW = "0.44.0", "1.3.0"
+VERSIONS = (OLD, NEW)
+PREFIX = "bw"
+CALL_SECONDS = 60
+
+
+def bd_program(version: str) -> Path:
+    """The built ``bd`` of that version; raises ``RuntimeError`` when it is missing."""
+    cache = os.environ.get("BW_CACHE") or str(Path(_home(), ".cache", "beads-workers"))
+    program = Path(cache, f"bd-{version}", "bd")
+    if not program.is_file():
+        raise RuntimeError(f"{program} is missing: run scripts/setup-bd")
+    return program
+
+
+def bd_environment(version: str, actor: str = "tester") -> dict[str, str]:
+    """An environment in which ``bd`` is that version, is at nobody's home, and sends nothing."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("BEADS_", "BD_", "GIT_"))}
+    return kept | {
+        "HOME": str(_empty_home()),
+        "PATH": f"{bd_program(version).parent}:{os.environ['PATH']}",
+        "BEADS_ACTOR": actor,
+        "BD_ACTOR": actor,
+        "BEADS_AUTO_START_DAEMON": "false",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "NO_COLOR": "1",
+    }
+
+
+class BdProject:
+    """A project with a ``.beads`` of its own, and what people do to it with ``bd``.
+
+    It has the shape of ``tests.contracts.trackers.Tracker``.
+    """
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self.folder = folder / "project"
+        self.version = version
+        self.directory = bd_program(version).parent
+        """To be put in front of PATH: it holds a ``bd``."""
+        self.environment = bd_environment(version)
+        if version == NEW:
+            shutil.copytree(_template(), self.folder)
+        else:
+            # Its database is tied to its folder: no copying here.
+            _initialise(self.folder, version)
+
+    def bd(self, *arguments: str, actor: str = "", check: bool = True) -> str:
+        """Run ``bd`` as a person (or ``actor``) would, and return what it printed."""
+        extra = {"BEADS_ACTOR": actor, "BD_ACTOR": actor} if actor else {}
+        return _run(arguments, self.folder, self.version, extra, check)
+
+    def source(
+        self,
+        actor: str,
+        filters: Filters | None = None,
+        listed_max: int = 200,
+        program: str | None = None,
+        call_log: CallLog | None = None,
+        call_seconds: float = CALL_SECONDS,
+        environment: Mapping[str, str] | None = None,
+    ) -> BdSource:
+        """One more source on this project."""
+        return BdSource(
+            self.folder,
+            actor=actor,
+            filters=filters or Filters(),
+            listed_max=listed_max,
+            program=program or str(self.directory / "bd"),
+            call_log=call_log,
+            environment={**self.environment, **(environment or {})},
+            call_seconds=call_seconds,
+        )
+
+    def create(
+        self,
+        title: str,
+        *,
+        priority: int = 2,
+        issue_type: str = "task",
+        labels: Sequence[str] = (),
+        blocked_by: Sequence[IssueId] = (),
+        parent: IssueId | None = None,
+        description: str = "",
+    ) -> IssueId:
+        """Create an open, unassigned issue; ``create_many`` is far faster for several."""
+        arguments = ["create", "--json", f"--title={title}", f"--priority={priority}"]
+        arguments += [f"--type={issue_type}", *(f"--labels={label}" for label in labels)]
+        if description:
+            arguments.append(f"--description={description}")
+        if parent is not None:
+            arguments.append(f"--parent={parent}")
+        issue_id = IssueId(json.loads(self.bd(*arguments))["id"])
+        for other in blocked_by:
+            self.bd("dep", "add", issue_id, other)
+        return issue_id
+
+    def create_many(self, issues: Sequence[Mapping[str, Any]]) -> list[IssueId]:
+        """Import issues in the shape of ``issues.jsonl`` in one call; ``id`` is given here."""
+        date = "2026-01-02T03:04:05Z"
+        rows = []
+        for number, issue in enumerate(issues, 1):
+            row: dict[str, Any] = {"id": f"{PREFIX}-{number}", "title": f"number {number}"}
+            row |= {"priority": 2, "status": "open", "issue_type": "task"}
+            row |= {"created_at": date, "updated_at": date}
+            rows.append(row | dict(issue))
+        file = self.folder / "import.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.bd("import", *(["-i"] if self.version == OLD else []), str(file))
+        file.unlink()
+        return [IssueId(row["id"]) for row in rows]
+
+    def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
+        """Set both, whoever holds it."""
+        force = ["--force"] if self.version == NEW else []
+        self.bd("update", *force, f"--status={status}", f"--assignee={assignee}", issue_id)
+
+    def show(self, issue_id: IssueId) -> dict[str, Any]:
+        """The whole issue."""
+        (issue,) = json.loads(self.bd("show", "--json", issue_id))
+        assert isinstance(issue, dict)
+        return issue
+
+    def read(self, issue_id: IssueId) -> tuple[str, str]:
+        """Its status and its assignee (empty without one)."""
+        issue = self.show(issue_id)
+        return issue["status"], issue.get("assignee", "")
+
+    def read_all(self) -> dict[IssueId, tuple[str, str]]:
+        """Status and assignee of every issue, closed ones too, in one call."""
+        issues = json.loads(self.bd("list", "--all", "--json", "--limit=0"))
+        return {IssueId(i["id"]): (i["status"], i.get("assignee", "")) for i in issues}
+
+    def notes(self, issue_id: IssueId) -> str:
+        """Its notes and the reason of its close."""
+        issue = self.show(issue_id)
+        return f"{issue.get('notes', '')}\n{issue.get('close_reason', '')}"
+
+
+def old_project(folder: Path) -> BdProject:
+    """A fresh project under ``bd`` 0.44.0."""
+    return BdProject(folder, OLD)
+
+
+def new_project(folder: Path) -> BdProject:
+    """A fresh project under ``bd`` 1.3.0."""
+    return BdProject(folder, NEW)
+
+
+@pytest.fixture(params=VERSIONS)
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> BdProject:
+    """A fresh project, under each generation in turn."""
+    return BdProject(tmp_path, request.param)
+
+
+@pytest.fixture
+def project_old(tmp_path: Path) -> BdProject:
+    """A fresh project under ``bd`` 0.44.0."""
+    return old_project(tmp_path)
+
+
+@pytest.fixture
+def project_new(tmp_path: Path) -> BdProject:
+    """A fresh project under ``bd`` 1.3.0."""
+    return new_project(tmp_path)
+
+
+@pytest.fixture
+def daemon(project_old: BdProject) -> Iterator[int]:
+    """The pid of a running ``bd`` 0.44.0 daemon on ``project_old``; ended afterwards."""
+    project_old.bd("daemon", "--start", "--local")
+    file = project_old.folder / ".beads" / "daemon.pid"
+    _until(lambda: file.exists() and (project_old.folder / ".beads" / "bd.sock").exists())
+    pid = int(file.read_text())
+    yield pid
+    if _is_bd(pid):
+        os.kill(pid, signal.SIGTERM)
+        _until(lambda: not _is_bd(pid))
+
+
+def _is_bd(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    return name == "bd" and not rest.startswith(" Z")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def _run(
+    arguments: Sequence[str],
+    folder: Path,
+    version: str,
+    extra: Mapping[str, str],
+    check: bool = True,
+) -> str:
+    done = subprocess.run(
+        [bd_program(version), *arguments],
+        cwd=folder,
+        env=bd_environment(version) | dict(extra),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=CALL_SECONDS,
+        check=False,
+    )
+    assert not check or done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def _initialise(folder: Path, version: str) -> None:
+    folder.mkdir(parents=True)
+    subprocess.run(
+        ["git", "init", "--quiet", "."], cwd=folder, env=bd_environment(version), check=True
+    )
+    options = ["--skip-hooks", "--skip-agents", "--non-interactive"] if version == NEW else []
+    _run(["init", f"--prefix={PREFIX}", "--quiet", *options], folder, version, {})
+
+
+@functools.cache
+def _template() -> Path:
+    """An initialised project of ``bd`` 1.3.0, made once a session: it takes seconds."""
+    folder = _temporary() / "template"
+    _initialise(folder, NEW)
+    return folder
+
+
+@functools.cache
+def _empty_home() -> Path:
+    home = _temporary() / "home"
+    home.mkdir()
+    environment = {**os.environ, "HOME": str(home)}
+    subprocess.run(
+        [bd_program(NEW), "metrics", "off"], env=environment, capture_output=True, check=True
+    )
+    return home
+
+
+@functools.cache
+def _temporary() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="beads-workers-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _home() -> str:
+    # Read once, at first use: end-to-end tests give their children a HOME of their own.
+    return str(Path.home())

@@ -1,4 +1,4 @@
-"""Listing what is ready: bounded, wide enough to find what is wanted, used twice where it may be."""
+"""What is ready: listed bounded, but wide enough to find what is wanted; used twice where safe."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from beads_workers.sources.bd.tracker import Tracker
 
 REUSE_SECONDS = 2.0
 """A listing this young may serve several claims, where a claim refuses what is gone by then."""
-WIDEN = 4
 WIDER_MAX = 4
-"""A listing full of rows that are not wanted is asked for again, wider, this many times."""
+"""A listing full of rows that are not wanted is asked for wider so often, then for all rows."""
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class Listings:
         self._actor = actor
         self._rows_max = rows_max
         self._last: Listing | None = None
-        self._wider = 1
+        self._slack = 0
 
     def forget(self) -> None:
         """Something was settled: what is ready may have changed."""
@@ -52,16 +51,16 @@ class Listings:
 
     def _new(self, limit: int, skip: Collection[IssueId]) -> Listing:
         made = time.monotonic()
-        enough = max(limit, 1)
+        needed = self._rows_max + limit
         for _ in range(WIDER_MAX):
-            rows_max = (max(self._rows_max, limit) + len(skip) + 1) * self._wider
+            rows_max = needed + len(skip) + 1 + self._slack
             shown = self._tracker.ready(self._filters, rows_max)
             rows = candidates(shown, self._filters, self._actor, skip)
             full = len(shown) >= rows_max
-            if not full or len(rows) >= enough:
+            if not full or len(rows) > needed:
                 return Listing(rows, full, made)
-            self._wider *= WIDEN
-        # The last resort: all of them, rather than none of those that are wanted.
+            # Unwanted rows may hide wanted ones; next time, ask for as many more at once.
+            self._slack = 2 * (self._slack + len(shown) - len(rows))
         shown = self._tracker.ready(self._filters, 0)
         return Listing(candidates(shown, self._filters, self._actor, skip), False, made)
 
