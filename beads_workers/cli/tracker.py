@@ -185,7 +185,7 @@ def import_issues(
                 warn(printable(problem, 200))
             raise CommandError(
                 f"nothing was imported: {refused}", "correct them, or leave them out"
-            )
+            ) from None
         except DependencyCycle as cycle:
             raise CommandError(
                 f"nothing was imported: these wait for each other: {printable(str(cycle), 400)}",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TITLE_COLUMNS = 100
 _WAITS_SHOWN = 5
+_DROPPED = "dropped: it came with the file, and would run; --allow-commands keeps it"
 
 
 def issue_row(issue: Issue, width: int, waits_for: list[str]) -> str:
@@ -57,16 +58,13 @@ def print_array(lines: Iterable[str]) -> None:
 
 def report(found: Imported) -> None:
     """Say on stderr what the three counts do not."""
-    said = {
-        f"{found.commands_dropped} commands were dropped: they come from the file, and would run;"
-        " --allow-commands keeps them": found.commands_dropped,
-        f"{found.older} were left as they are: the tracker's are newer": found.older,
-        f"{found.held} are being worked on: who holds them stayed": found.held,
-        f"{found.skipped} lines are no issues, and were skipped": found.skipped,
-        f"{found.dangling} dependencies name issues that are not here, and hold nothing back": (
-            found.dangling
-        ),
-    }
-    for text, count in said.items():
+    said = (
+        (found.commands_dropped, "command was", "commands were", _DROPPED),
+        (found.older, "issue was", "issues were", "left alone: the tracker's is newer"),
+        (found.held, "issue is", "issues are", "being worked on: who holds it stayed"),
+        (found.skipped, "line is", "lines are", "no issue, and skipped"),
+        (found.dangling, "issue is", "issues are", "named as a dependency, but not here"),
+    )
+    for count, one, many, what in said:
         if count:
-            warn(text)
+            warn(f"{count} {one if count == 1 else many} {what}")

@@ -1,0 +1,56 @@
+"""Untrusted text on a screen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core.text import columns, json_line, printable
+
+OBEYED = "\x1b\x07\x7f\x9b\u202e\u2066\u200f\r"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("two\nlines", "two⏎lines"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\u202eb", "a\\u202eb"),
+        ("tab\tcr\r", "tab\\tcr\\r"),
+        ("\ud800", "\\ud800"),
+        ("no\u00a0break", "no break"),
+        ("\U000e0041", "\\U000e0041"),
+        ("👩\u200d🔬 é ü 漢", "👩\u200d🔬 é ü 漢"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text(), st.none() | st.integers(1, 30))
+def test_nothing_obeyed_gets_through_and_it_fits(text: str, width: int | None) -> None:
+    shown = printable(text, width)
+    assert not set(shown) & {*OBEYED, "\n"}
+    assert shown.encode("utf-8").decode("utf-8") == shown
+    assert width is None or columns(shown) <= width
+
+
+def test_what_is_cut_ends_in_an_ellipsis() -> None:
+    assert printable("abcdef", 4) == "abc…"
+    assert printable("abcd", 4) == "abcd"
+    assert printable("漢漢漢", 4) == "漢…"
+    assert printable("x" * 10_000_000, 5) == "xxxx…"
+
+
+@given(
+    st.dictionaries(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
+)
+def test_json_is_safe_to_show_and_means_the_same(value: dict[str, str]) -> None:
+    line = json_line({**value, "key": OBEYED})
+    assert json.loads(line) == {**value, "key": OBEYED}
+    assert not set(line) & set(OBEYED)
