@@ -70,6 +70,17 @@ def test_after_a_hand_over_the_issue_can_still_be_given_back(
     assert tracker.read(held) == ("open", NOBODY)
 
 
+def test_what_a_stranger_claimed_after_a_hand_over_is_left_alone(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    settled(source, Settlement(Action.HAND_OVER, held))
+    tracker.put(held, "in_progress", STRANGER)
+    for action in (Action.CLOSE, Action.RELEASE, Action.SET_ASIDE):
+        read = Settlement(action, held, "note", read_first=True, handed_over=True)
+        assert settled(source, read) == [Result.NOT_OURS]
+    assert tracker.read(held) == ("in_progress", STRANGER)
+
+
 @pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.SET_ASIDE])
 def test_what_its_worker_closed_counts_as_done(
     tracker: Tracker, source: Source, held: IssueId, action: Action
@@ -187,10 +198,11 @@ def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSo
     assert tracker.read(begun) == ("open", NOBODY)
 
 
+@pytest.mark.parametrize("suffix", ["0", "-2"])
 def test_recovery_does_not_touch_a_run_with_a_longer_name(
-    tracker: Tracker, source_of: MakeSource
+    tracker: Tracker, source_of: MakeSource, suffix: str
 ) -> None:
     key = tracker.create("theirs")
-    assert taken(source_of(f"{US}0")) == [key]
+    tracker.put(key, "in_progress", f"{US}{suffix}")
     assert source_of(THEM).recover(DeadRun(US)) == []
-    assert tracker.read(key) == ("in_progress", f"{US}0")
+    assert tracker.read(key) == ("in_progress", f"{US}{suffix}")
