@@ -1,0 +1,32 @@
+"""``scripts/test --quick``: leaves out what needs a built ``bd`` or a whole fleet.
+
+A plugin (``pytest -p tests.support.quick``), so that no test has to know about it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+REAL_BD = frozenset({"project", "project_old", "project_new", "daemon"})
+"""Fixtures of ``tests.support.bd``."""
+
+
+def needs_much(item: pytest.Item) -> bool:
+    """Whether a test runs a real ``bd`` or everything together."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    parameters = item.name.partition("[")[2]
+    return (
+        item.nodeid.startswith("tests/end_to_end/")
+        or bool(fixtures & REAL_BD)
+        or re.search(r"\bbd\b", parameters) is not None
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect them, so that the summary says how many were left out."""
+    left_out = [item for item in items if needs_much(item)]
+    items[:] = [item for item in items if item not in set(left_out)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
