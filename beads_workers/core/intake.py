@@ -67,6 +67,8 @@ class Intake:
 
     def coming(self) -> bool:
         """Whether an answer is under way, or about to be, that may bring work."""
+        if self._parts.state is RunState.RECOVERING:
+            return True
         if self._parts.state is not RunState.RUNNING or self._lane.resting:
             return False
         return self._asked_for > 0 or self._want() > 0

@@ -330,7 +330,14 @@ def encode(entry: Entry) -> bytes:
 def decode(line: bytes) -> Entry | None:
     """Read one line; None for a torn one, or a kind that a newer version wrote."""
     try:
-        values = json.loads(line)
+        return from_json(json.loads(line))
+    except ValueError:
+        return None
+
+
+def from_json(values: Any) -> Entry | None:
+    """Read one entry that is parsed already; None where it is none that we know."""
+    try:
         kind = KINDS[values["e"]]
         known = {name: values[name] for name, _ in _FIELDS[kind] if name in values}
         for name, value in known.items():

@@ -66,7 +66,8 @@ class FleetSettings:
     ``source``: ``bd`` or ``sqlite``; ``tracker``: the folder ``.beads`` or the database file.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
-    the attempts' logs go instead of the run's own folder.
+    the attempts' logs go instead of the run's own folder. ``argv`` and ``folder``: what was typed
+    after ``beads-workers``, and where, so that ``restart`` can do it again.
     """
 
     workers: int
@@ -86,6 +87,8 @@ class FleetSettings:
     stop_seconds: float = limits.STOP_SECONDS
     owned: bool = True
     log_directory: str | None = None
+    argv: tuple[str, ...] = ()
+    folder: str = ""
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
@@ -114,6 +117,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
     return FleetSettings(
         **{
             **fields,
+            "argv": tuple(fields["argv"]),
             "work": work_from_json(fields["work"]),
             "filters": Filters(**filters),
             "policy": Policy(**fields["policy"]),

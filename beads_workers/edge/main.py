@@ -190,6 +190,8 @@ class Fleet:
             control_socket=str(self._directory.control_socket),
             project=self._settings.project,
             source=self._settings.source,
+            argv=self._settings.argv,
+            folder=self._settings.folder,
         )
 
     def _settings_for(self, worker_id: str) -> WorkerSettings:

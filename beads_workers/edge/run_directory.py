@@ -42,6 +42,7 @@ class RunInfo:
     project: str
     source: str
     argv: tuple[str, ...] = ()
+    folder: str = ""
 
 
 class AlreadyRunning(Exception):

@@ -31,12 +31,12 @@ _RESET = (
 class RunningStep:
     """A started step. Watch ``pidfd`` for reading; then call ``finish`` once."""
 
-    def __init__(self, pid: int, log: int) -> None:
+    def __init__(self, pid: int, log: int, log_start: int) -> None:
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.ended_by_us = False
         self._log = log
-        self._log_start = os.fstat(log).st_size
+        self._log_start = log_start
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to the whole process group."""
@@ -72,8 +72,12 @@ class CannotStart(Exception):
     """A step's program could not be started; ``str()`` is one line."""
 
 
-def start_step(plan: Plan, step: Step) -> RunningStep:
-    """Start a step; raises ``CannotStart``. The current folder is the project's."""
+def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
+    """Start a step in the current folder; raises ``CannotStart``.
+
+    ``inherited``: the environment that the step's own is laid over (a plain dict: reading
+    ``os.environb`` costs as much as a fork).
+    """
     try:
         if step is plan.steps[0]:
             _write_private(plan.issue_file, plan.issue_text)
@@ -81,14 +85,16 @@ def start_step(plan: Plan, step: Step) -> RunningStep:
     except OSError as error:
         raise CannotStart(f"cannot write {error.filename}: {error.strerror}") from None
     try:
-        return RunningStep(_spawn(step, log), log)
+        # Measured before the start: the log may hold earlier steps, and this one is quick.
+        log_start = os.fstat(log).st_size
+        return RunningStep(_spawn(step, log, inherited), log, log_start)
     except OSError as error:
         os.close(log)
         raise CannotStart(_explain(error, step.argv[0])) from None
 
 
-def _spawn(step: Step, log: int) -> int:
-    environment = {**os.environb, **_encoded(step.environment)}
+def _spawn(step: Step, log: int, inherited: Mapping[bytes, bytes]) -> int:
+    environment = {**inherited, **_encoded(step.environment)}
     argv = [_encode(argument) for argument in step.argv]
     prompt = None if step.stdin is None else _prompt_file(step.stdin)
     stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]

@@ -86,6 +86,7 @@ class _Process:
     outbox: bytearray = field(default_factory=bytearray)
     step: RunningStep | None = None
     status: int | None = None
+    inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
     bad_lines: int = 0
 
     def run(self) -> int:
@@ -93,6 +94,7 @@ class _Process:
         self.selector.register(wake, selectors.EVENT_READ)
         self._carry_out(self.half.start())
         self._drain()
+        self._flush()
         while self.status is None:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
@@ -132,7 +134,7 @@ class _Process:
                     self._send(message)
                 case RunStep(of_plan, step):
                     try:
-                        self.step = start_step(of_plan, step)
+                        self.step = start_step(of_plan, step, self.inherited)
                     except CannotStart as error:
                         self.events.append(StepNotStarted(str(error)))
                     else:

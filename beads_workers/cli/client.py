@@ -1,0 +1,134 @@
+"""Talking to the running fleet: found from any folder of the project, through its run directory.
+
+Imports little: ``status`` is to cost no more than an empty application.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from beads_workers.cli.errors import EXIT_NOT_RUNNING, CommandError
+
+STATE_FOLDER = ".beads-workers"
+ANSWER_SECONDS = 10.0
+"""The orchestrator answers at once, or is stuck on a full disk."""
+
+
+def find_state_directory(said: str | None = None) -> Path:
+    """The run directory of this project: as said, configured, or the nearest one upwards."""
+    if said:
+        return Path(said)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (configured := _configured(folder / "beads-workers.toml")) is not None:
+            return configured
+        state = folder / STATE_FOLDER
+        if (state / "run.json").exists():
+            return state
+        if (folder / ".beads").is_dir() or (state / "tracker.db").exists():
+            return state
+    return here / STATE_FOLDER
+
+
+def connect(state_directory: Path) -> Client:
+    """The fleet that runs there; raises ``CommandError`` (exit 3) where none does."""
+    try:
+        info = json.loads((state_directory / "run.json").read_bytes())
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(info["control_socket"])
+    except (OSError, ValueError, KeyError):
+        raise CommandError(
+            "no fleet is running here",
+            "start one with 'beads-workers start', or go to the folder of the project",
+            EXIT_NOT_RUNNING,
+        ) from None
+    return Client(sock)
+
+
+class Client:
+    """One connection to a control socket, or to an orchestrator that we are starting."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self._buffer = b""
+
+    def ask(self, control: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request, one answer; raises ``CommandError`` for an error or no answer."""
+        self.send(control, data)
+        answer = self.read(ANSWER_SECONDS)
+        if answer is None:
+            raise CommandError("the fleet ended before it answered", "", EXIT_NOT_RUNNING)
+        return answer
+
+    def send(self, control: str, data: dict[str, Any] | None = None) -> None:
+        """Ask without waiting; a fleet that is gone shows when its answer is read."""
+        request = {"control": control, "control_data": data or {}}
+        try:
+            self.socket.sendall(json.dumps(request).encode() + b"\n")
+        except OSError:
+            pass
+
+    def read(self, seconds: float | None = None) -> dict[str, Any] | None:
+        """The next object; None at the end. Raises ``CommandError`` when nothing comes in time."""
+        self.socket.settimeout(seconds)
+        while b"\n" not in self._buffer:
+            try:
+                data = self.socket.recv(1 << 16)
+            except TimeoutError:
+                raise CommandError(
+                    "the fleet does not answer",
+                    "is its disk full, or its process stopped? see 'ps' for its pid in run.json",
+                ) from None
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """Everything that comes, to the end."""
+        while (message := self.read()) is not None:
+            yield message
+
+    def close(self) -> None:
+        """Leave."""
+        self.socket.close()
+
+
+def wait_for_exit(pid: int, seconds: float) -> bool:
+    """Wait until the orchestrator's process has ended; False when it has not in time."""
+    import select
+
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], seconds)[0])
+    finally:
+        os.close(fd)
+
+
+def _configured(file: Path) -> Path | None:
+    # Only a file that speaks of it is worth the import of a TOML reader.
+    try:
+        text = file.read_bytes()
+    except OSError:
+        return None
+    if b"state_dir" not in text:
+        return None
+    import tomllib
+
+    try:
+        state = tomllib.loads(text.decode()).get("state_dir")
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+    return file.parent / Path(state).expanduser() if isinstance(state, str) else None

@@ -1,0 +1,58 @@
+"""``start --dry-run``: what would be taken, and how it would be run. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.preparing import shown_command
+from beads_workers.core.jobs import Listed
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import SourceError
+from beads_workers.core.text import printable
+from beads_workers.edge.opening import open_source
+
+
+def show(settings: FleetSettings, *, as_json: bool) -> None:
+    """Print the listing and the command; raises ``CommandError`` where the tracker fails."""
+    source = open_source(settings, "beads-workers/dry-run")
+    try:
+        description = source.describe()
+        taken = source.take(0, ())
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    finally:
+        source.close()
+    if as_json:
+        print(json.dumps(_as_json(settings, description, taken.listed)))
+        return
+    print(f"tracker  {description}")
+    print(f"command  {printable(shown_command(settings.work))}")
+    if settings.work.verify:
+        print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
+    for row in taken.listed:
+        print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}")
+    more = "+" if taken.more else ""
+    print(f"{len(taken.listed)}{more} would be taken by {settings.workers} workers")
+    if settings.work.agent is not None:
+        print("\nprompt, with the issue's own text in place of {title} and {description}:\n")
+        print(settings.work.agent.prompt)
+
+
+def _as_json(
+    settings: FleetSettings, description: str, listed: tuple[Listed, ...]
+) -> dict[str, object]:
+    work = settings.work
+    return {
+        "tracker": description,
+        "command": list(work.command or (work.agent.argv if work.agent else ())),
+        "agent": work.agent.name if work.agent else None,
+        "prompt": work.agent.prompt if work.agent else None,
+        "verify": work.verify,
+        "workers": settings.workers,
+        "issues": [
+            {"issue_id": row.issue_id, "title": row.title, "priority": row.priority}
+            for row in listed
+        ],
+    }

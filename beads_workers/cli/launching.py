@@ -1,0 +1,101 @@
+"""Starting the orchestrator's process, and watching it to its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+from types import FrameType
+from typing import Any
+
+from beads_workers.cli.client import Client, wait_for_exit
+from beads_workers.cli.errors import CommandError
+from beads_workers.cli.summary import summary
+from beads_workers.core.records import from_json
+from beads_workers.core.settings import FleetSettings
+from beads_workers.dashboard.lines import line
+
+EXIT_SECONDS = 15.0
+"""The last word is said just before the process ends; its tracker call may take a little."""
+
+
+def launch(settings: FleetSettings) -> tuple[Client, dict[str, Any]]:
+    """Start it; returns our connection and its ``started``. Raises ``CommandError``."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # The process is not waited for: it is to live on when this one ends.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "beads_workers.edge.main", str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    client = Client(ours)
+    ours.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+    answer = client.read()
+    if answer is None or "failed" in answer:
+        process.wait()
+        failed = (answer or {}).get("failed", {})
+        raise CommandError(
+            failed.get("error", "the orchestrator did not start"),
+            failed.get("hint", "its last words stand above"),
+            failed.get("exit_code", 1),
+        )
+    process.returncode = 0  # Or its destructor would warn that it still runs.
+    started: dict[str, Any] = answer["started"]
+    return client, started
+
+
+class Interrupts:
+    """Ctrl-C asks for a stop, the second one means now; TERM and HUP ask once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.first: int | None = None
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if self.first is None:
+            self.first = number
+            self._client.send("bw.stop")
+            print("stopping: running tasks are given back; again to stop now", file=sys.stderr)
+        else:
+            self._client.send("bw.stop", {"seconds": 0})
+
+
+def watch_run(client: Client, started: dict[str, Any], *, as_json: bool) -> int:
+    """Show every event as it comes, then the summary; returns the exit code."""
+    interrupts = Interrupts(client)
+    ended: dict[str, Any] | None = None
+    for message in client.follow():
+        if "ended" in message:
+            ended = message["ended"]
+        elif "e" in message:
+            _show(message, as_json=as_json)
+    wait_for_exit(started["pid"], EXIT_SECONDS)
+    if ended is None:
+        raise CommandError(
+            "the orchestrator ended without a word",
+            f"its log is runs/{started['run_id']}/orchestrator.log in the run directory;"
+            " the next start settles what it left",
+        )
+    if as_json:
+        print(json.dumps({"ended": ended}), flush=True)
+    else:
+        for text in summary(ended):
+            print(text, flush=True)
+    return 128 + interrupts.first if interrupts.first else int(ended["exit_code"])
+
+
+def _show(message: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(message), flush=True)
+        return
+    entry = from_json(message)
+    text = line(entry) if entry is not None else None
+    if text is not None:
+        print(text, flush=True)

@@ -1,0 +1,180 @@
+"""``logs``: what the fleet did, and what its tasks printed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.running import StateDir
+
+LOOK_SECONDS = 0.2
+"""How often a followed file is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt and its log; ``at`` epoch seconds of its start."""
+
+    issue_id: str
+    worker_id: str
+    number: int
+    at: float
+    log: Path
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("logs", epilog="Example: beads-workers logs W3 -f")(logs)
+
+
+def logs(
+    which: Annotated[
+        str | None, typer.Argument(metavar="[W3 or ISSUE]", help="Default: the whole fleet.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", min=0, help="Only the last so many.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Only what began since, like 5m.")
+    ] = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Show the fleet's events, or the output of a worker's or an issue's attempts."""
+    from beads_workers.edge.run_directory import RunDirectory
+
+    directory = RunDirectory(find_state_directory(state_dir))
+    run_ids = directory.run_ids()
+    if not run_ids:
+        raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
+    after = _after(since)
+    if which is None:
+        journal = directory.run(run_ids[-1]) / "journal.jsonl"
+        _show(_events(journal, after), lines)
+        if follow:
+            _follow_events(directory, run_ids[-1], journal)
+        return
+    attempts = _attempts(directory, run_ids, which, after)
+    if not attempts:
+        raise CommandError(f"no attempts of {which}", "", EXIT_UNKNOWN)
+    if re.fullmatch(r"W\d+", which) or lines is not None:
+        attempts = attempts[-1:]
+    for attempt in attempts:
+        head = f"== {attempt.issue_id} attempt {attempt.number}, {attempt.worker_id}"
+        print(f"{head}: {attempt.log}", file=sys.stderr)
+        _show(_output(attempt.log), lines)
+    if follow:
+        _follow_output(directory, run_ids[-1], attempts[-1].log)
+
+
+def _after(since: str | None) -> float:
+    from beads_workers.cli.options import parse_duration
+
+    try:
+        return time.time() - parse_duration(since) if since else 0.0
+    except ValueError as error:
+        raise CommandError(str(error), "", EXIT_USAGE) from None
+
+
+def _events(journal: Path, after: float) -> Iterator[str]:
+    from beads_workers.dashboard.lines import line
+    from beads_workers.edge.journal import read_journal
+
+    for entry in read_journal(journal):
+        if entry.at >= after and (text := line(entry)) is not None:
+            yield text
+
+
+def _attempts(directory: object, run_ids: list[str], which: str, after: float) -> list[Attempt]:
+    """Of the newest run that has any."""
+    from beads_workers.core.records import Started
+    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.executors.files import log_file
+
+    assert isinstance(directory, RunDirectory)
+    for run_id in reversed(run_ids):
+        folder = directory.run(run_id)
+        found = [
+            Attempt(
+                r.issue_id,
+                r.worker_id,
+                r.attempt,
+                entry.at,
+                Path(log_file(str(folder), r.issue_id, r.attempt)),
+            )
+            for entry in read_journal(folder / "journal.jsonl")
+            if isinstance(r := entry.record, Started) and which in (r.issue_id, r.worker_id)
+        ]
+        # A free retry has the number of the attempt before it, and shares its log.
+        by_log = {attempt.log: attempt for attempt in found if attempt.at >= after}
+        if by_log:
+            return list(by_log.values())
+    return []
+
+
+def _output(log: Path) -> Iterator[str]:
+    try:
+        with log.open("rb") as file:
+            for line in file:
+                yield _text(line)
+    except FileNotFoundError:
+        print(f"there is no {log} (yet)", file=sys.stderr)
+
+
+def _text(line: bytes) -> str:
+    from beads_workers.core.text import printable
+
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    # A pipe gets it as it is; a terminal must not obey what a task printed.
+    return printable(text) if sys.stdout.isatty() else text
+
+
+def _show(texts: Iterator[str], count: int | None) -> None:
+    from collections import deque
+
+    for text in texts if count is None else deque(texts, maxlen=count):
+        print(text)
+    sys.stdout.flush()
+
+
+def _follow_events(directory: object, run_id: str, journal: Path) -> None:
+    from beads_workers.core.records import decode
+    from beads_workers.dashboard.lines import line
+
+    for raw in _grow(directory, run_id, journal):
+        entry = decode(raw)
+        if entry is not None and (text := line(entry)) is not None:
+            print(text, flush=True)
+
+
+def _follow_output(directory: object, run_id: str, log: Path) -> None:
+    for raw in _grow(directory, run_id, log):
+        print(_text(raw), flush=True)
+
+
+def _grow(directory: object, run_id: str, file: Path) -> Iterator[bytes]:
+    """Lines that are added, until the run is over."""
+    from beads_workers.edge.run_directory import RunDirectory
+
+    assert isinstance(directory, RunDirectory)
+    with file.open("rb") as opened:
+        opened.seek(0, 2)
+        rest = b""
+        while True:
+            alive = directory.is_alive(run_id)
+            while data := opened.read(1 << 16):
+                *whole, rest = (rest + data).split(b"\n")
+                yield from whole
+            if not alive:
+                return
+            time.sleep(LOOK_SECONDS)

@@ -1,0 +1,208 @@
+"""From options to the settings of a fleet: which tracker, which command, and is it all there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from beads_workers.cli.config import Resolved
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.core.jobs import Filters
+from beads_workers.core.policy import Policy
+from beads_workers.core.settings import Agent, FleetSettings, Work
+from beads_workers.core.source import SourceError
+from beads_workers.edge.project import STATE_FOLDER, Project, find_project
+from beads_workers.executors.agents import DEFAULT_PROMPT, PRESETS, find_agents
+from beads_workers.executors.placeholders import check_command
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tracker:
+    """``source`` is its kind, ``place`` the folder ``.beads`` or the database."""
+
+    source: str
+    place: Path
+    folder: Path
+
+
+def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
+    """Everything a run is told; raises ``CommandError`` for what cannot work."""
+    options = resolved.options
+    tracker = find_tracker(options.source)
+    if options.bd_calls == "worker" and tracker.source != "bd":
+        raise CommandError(
+            "--bd-calls worker goes with bd only", "leave it out, or use --source bd", EXIT_USAGE
+        )
+    return FleetSettings(
+        workers=options.workers or 0,
+        source=tracker.source,
+        tracker=str(tracker.place),
+        project=str(tracker.folder),
+        state_directory=options.state_dir or str(tracker.folder / STATE_FOLDER),
+        work=find_work(resolved, tracker),
+        filters=Filters(
+            labels=options.label or (),
+            labels_any=options.label_any or (),
+            exclude_labels=options.exclude_label or (),
+            types=options.type or (),
+            priorities=options.priority or (),
+            parent=options.parent,
+            only=issues,
+        ),
+        policy=_policy(resolved),
+        bd_calls=options.bd_calls or "grouped",
+        until_empty=bool(options.until_empty),
+        issues_max=options.limit,
+        runtime_max_seconds=options.max_runtime,
+        idle_timeout_seconds=options.idle_timeout,
+        poll_seconds=_known(options.poll),
+        stop_seconds=_known(options.stop_timeout),
+        owned=owned,
+        log_directory=options.log_dir,
+        argv=tuple(sys.argv[1:]),
+        folder=str(Path.cwd()),
+    )
+
+
+def find_tracker(source: str | None) -> Tracker:
+    """The tracker of this folder, or of the nearest one above that has one."""
+    project = find_project(Path.cwd())
+    if project is None:
+        raise CommandError(
+            "no tracker here: neither a .beads folder nor an embedded tracker, up to /",
+            "run 'bd init' for beads, or 'beads-workers init' for the embedded tracker",
+            EXIT_TRACKER,
+        )
+    if source not in (None, "bd", "sqlite"):
+        raise CommandError(f"no such source: {source}", "bd and sqlite are known", EXIT_USAGE)
+    place = _place(project, source)
+    if place is None:
+        raise CommandError(
+            f"no {source} tracker in {project.folder}",
+            "run 'bd init'" if source == "bd" else "run 'beads-workers init'",
+            EXIT_TRACKER,
+        )
+    kind = "bd" if place == project.beads else "sqlite"
+    if source is None and project.beads and project.tracker:
+        print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
+    return Tracker(kind, place, project.folder)
+
+
+def find_work(resolved: Resolved, tracker: Tracker) -> Work:
+    """What is run; nothing that costs money is ever run unasked."""
+    options = resolved.options
+    command, name = options.command, options.agent
+    if command and name:
+        said_last = "command line"
+        origins = resolved.origin["command"], resolved.origin["agent"]
+        if origins[0] == origins[1]:
+            raise CommandError(
+                f"both a command and --agent {name}", "leave one of them out", EXIT_USAGE
+            )
+        command, name = (command, None) if origins[0] == said_last else (None, name)
+    agent = _agent(resolved, name) if name else None
+    if command is None and agent is None and not _issues_bring_commands(tracker):
+        raise CommandError("nothing to run: no command and no agent", _what_to_type(), EXIT_USAGE)
+    if command is not None:
+        command = _runnable(command)
+    if agent is not None:
+        agent = replace(agent, argv=_runnable(agent.argv))
+    return Work(
+        command=command,
+        agent=agent,
+        verify=options.verify,
+        timeout_seconds=options.timeout,
+        term_grace_seconds=_known(options.term_grace),
+    )
+
+
+def shown_command(work: Work) -> str:
+    """What is run, as one would type it."""
+    argv = work.command or (work.agent.argv if work.agent else ())
+    return shlex.join(argv) if argv else "each issue's own command"
+
+
+def _place(project: Project, source: str | None) -> Path | None:
+    if source == "bd":
+        return project.beads
+    if source == "sqlite":
+        return project.tracker
+    return project.beads or project.tracker
+
+
+def _policy(resolved: Resolved) -> Policy:
+    options = resolved.options
+    return Policy(
+        attempts_max=_known(options.max_attempts),
+        retry_delay_seconds=_known(options.retry_delay),
+    )
+
+
+def _known(value: T | None) -> T:
+    assert value is not None, "resolve() fills in every default"
+    return value
+
+
+def _agent(resolved: Resolved, name: str) -> Agent:
+    agent = PRESETS.get(name)
+    if table := resolved.agents.get(name):
+        agent = Agent(name, table.argv, table.prompt or DEFAULT_PROMPT)
+    if agent is None:
+        known = ", ".join([*PRESETS, *resolved.agents])
+        raise CommandError(
+            f"no such agent: {name}",
+            f"known are {known}; beads-workers.toml can describe it: [agents.{name}] argv = [...]",
+            EXIT_USAGE,
+        )
+    if resolved.options.prompt:
+        try:
+            agent = replace(agent, prompt=Path(resolved.options.prompt).read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"the prompt cannot be read: {error}", "", EXIT_USAGE) from None
+    return agent
+
+
+def _runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The command with a path that holds from anywhere; raises where it cannot be run."""
+    if (why := check_command(argv)) is not None:
+        raise CommandError(why, "the issue's text must never be part of a script", EXIT_USAGE)
+    program = argv[0]
+    if "{" in program:
+        return argv  # Known only with the issue.
+    if "/" in program:
+        program = str(Path(program).expanduser().absolute())
+    if shutil.which(program) is None:
+        raise CommandError(
+            f"command not found, or not executable: {argv[0]}",
+            "a shell's own words need a shell: -- sh -c '...'",
+            EXIT_USAGE,
+        )
+    return (program, *argv[1:])
+
+
+def _issues_bring_commands(tracker: Tracker) -> bool:
+    if tracker.source != "sqlite":
+        return False
+    from beads_workers.sources.sqlite.schema import connect
+    from beads_workers.sources.sqlite.store import any_command
+
+    try:
+        with contextlib.closing(connect(tracker.place)) as connection:
+            return any_command(connection)
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+
+
+def _what_to_type() -> str:
+    found = find_agents(os.environ.get("PATH", ""))
+    if found:
+        return f"type 'beads-workers start --agent {found[0]}' (found here: {', '.join(found)})"
+    return "type 'beads-workers start -- ./do-issue.sh {id}', with your own command"

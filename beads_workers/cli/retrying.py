@@ -1,0 +1,68 @@
+"""``retry``: put back what was set aside, whether a fleet runs or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
+from beads_workers.cli.running import Json, StateDir, report
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("retry", epilog="Example: beads-workers retry proj-a1b proj-c2d")(retry)
+
+
+def retry(
+    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to put back.")],
+    source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Try issues again that were set aside, wait for a retry, or were taken away."""
+    directory = find_state_directory(state_dir)
+    try:
+        client = connect(directory)
+    except CommandError as error:
+        if error.exit_code != EXIT_NOT_RUNNING:
+            raise
+        _reopen(issues, source, directory, as_json=as_json)
+        return
+    report(client.ask("bw.retry", {"issue_ids": issues}), as_json=as_json)
+
+
+def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
+    """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
+    from beads_workers.cli.preparing import find_tracker
+    from beads_workers.core.jobs import IssueId
+    from beads_workers.core.settings import FleetSettings
+    from beads_workers.core.source import Action, Result, Settlement, SourceError
+    from beads_workers.edge.opening import open_source
+
+    tracker = find_tracker(source)
+    settings = FleetSettings(
+        0, tracker.source, str(tracker.place), str(tracker.folder), str(directory)
+    )
+    opened = open_source(settings, "beads-workers/retry")
+    try:
+        settled = opened.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    finally:
+        opened.close()
+    done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
+    wrong = [s for s in settled if s.result is not Result.APPLIED]
+    if as_json:
+        print(json.dumps({"reopened": done, "not": [s.settlement.issue_id for s in wrong]}))
+    elif done:
+        print(f"put back: {', '.join(done)}")
+    if wrong:
+        what = "; ".join(
+            f"{s.settlement.issue_id}: {s.error or s.result.value.replace('_', ' ')}" for s in wrong
+        )
+        raise CommandError(f"not put back: {what}", "", EXIT_UNKNOWN)

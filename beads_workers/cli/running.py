@@ -1,0 +1,192 @@
+"""Commands for a running fleet: each is one request on its control socket."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from beads_workers.cli.client import Client, connect, find_state_directory, wait_for_exit
+from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_UNKNOWN, CommandError
+
+EXIT_TIMED_OUT = 124
+EXIT_SECONDS = 15.0
+
+StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command("status", epilog="Example: beads-workers status --json")(status)
+    app.command("stop", epilog="Example: beads-workers stop --drain")(stop)
+    app.command("wait", epilog="Example: beads-workers wait --timeout 3600")(wait)
+    app.command("scale", epilog="Example: beads-workers scale 16")(scale)
+    app.command("pause", epilog="Example: beads-workers pause")(pause)
+    app.command("resume", epilog="Example: beads-workers resume")(resume)
+    app.command("release", epilog="Example: beads-workers release proj-a1b")(release)
+
+
+def status(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Show what the fleet does; without one, how the last run ended (exit 3)."""
+    directory = find_state_directory(state_dir)
+    try:
+        client = connect(directory)
+    except CommandError as error:
+        _show_last_run(directory, error, as_json=as_json)
+        raise typer.Exit(EXIT_NOT_RUNNING) from None
+    answer = client.ask("bw.status")
+    if as_json:
+        print(json.dumps(answer))
+        return
+    from beads_workers.dashboard.text import status_lines
+
+    for line in status_lines(answer):
+        print(line)
+
+
+def stop(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Kill what runs, give it back.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds that workers have to leave; default 10.")
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Stop the fleet; returns when everyone has left, and says what was given back."""
+    directory = find_state_directory(state_dir)
+    client = connect(directory)
+    pid = _pid(directory)
+    seconds = 0.0 if now else timeout
+    client.send("bw.stop", {"drain": drain} | ({} if seconds is None else {"seconds": seconds}))
+    ended = _wait_for_end(client, None)
+    gone = wait_for_exit(pid, EXIT_SECONDS)
+    if ended is None or not gone:
+        raise CommandError(
+            f"the orchestrator (pid {pid}) ended without a word"
+            if gone
+            else f"the orchestrator (pid {pid}) is still there",
+            "'beads-workers status' shows it; the next start settles what it left",
+        )
+    if as_json:
+        print(json.dumps(ended))
+        return
+    given_back = ended["given_back"]
+    print(f"stopped: {len(ended['workers'])} workers left, {len(given_back)} issues given back")
+    if given_back:
+        from beads_workers.core.text import printable
+
+        print("given back: " + " ".join(printable(issue_id) for issue_id in given_back))
+
+
+def wait(
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait at most (then exit 124).")
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Wait until the fleet ends; its exit code is ours."""
+    directory = find_state_directory(state_dir)
+    client = connect(directory)
+    pid = _pid(directory)
+    client.send("bw.follow")
+    ended = _wait_for_end(client, timeout)
+    wait_for_exit(pid, EXIT_SECONDS)
+    if ended is None:
+        raise CommandError("the orchestrator ended without a word")
+    if as_json:
+        print(json.dumps(ended))
+    raise typer.Exit(int(ended["exit_code"]))
+
+
+def scale(
+    workers: Annotated[int, typer.Argument(min=0, max=1000, help="How many there shall be.")],
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Have more or fewer workers; a busy one finishes its task before it leaves."""
+    _ask("bw.scale", {"workers": workers}, state_dir, as_json=as_json)
+
+
+def pause(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Hand out nothing new; what runs goes on."""
+    _ask("bw.pause", {}, state_dir, as_json=as_json)
+
+
+def resume(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Go on after a pause."""
+    _ask("bw.resume", {}, state_dir, as_json=as_json)
+
+
+def release(
+    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to take away.")],
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Take issues away from the fleet: tasks are ended, and left alone until 'retry'."""
+    _ask("bw.release", {"issue_ids": issues}, state_dir, as_json=as_json)
+
+
+def _ask(control: str, data: dict[str, Any], state_dir: str | None, *, as_json: bool) -> None:
+    answer = connect(find_state_directory(state_dir)).ask(control, data)
+    report(answer, as_json=as_json)
+
+
+def report(answer: dict[str, Any], *, as_json: bool) -> None:
+    """Print a control answer; raises ``CommandError`` for its error."""
+    if as_json:
+        print(json.dumps(answer))
+    elif answer.get("text"):
+        print(answer["text"])
+    if answer.get("error"):
+        code = EXIT_UNKNOWN if answer.get("not_found") else 1
+        raise CommandError(answer["error"], "'beads-workers status' shows what is there", code)
+
+
+def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | None:
+    import time
+
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = None if deadline is None else max(0.001, deadline - time.monotonic())
+        try:
+            message = client.read(left)
+        except CommandError:
+            raise CommandError(
+                "the fleet still runs", "wait longer, or not at all", EXIT_TIMED_OUT
+            ) from None
+        if message is None:
+            return None
+        if "ended" in message:
+            ended: dict[str, Any] = message["ended"]
+            return ended
+        if message.get("e") == "run_changed":
+            print(f"fleet is {message['state']}", file=sys.stderr)
+
+
+def _pid(directory: Path) -> int:
+    return int(json.loads((directory / "run.json").read_bytes())["pid"])
+
+
+def _show_last_run(directory: Path, error: CommandError, *, as_json: bool) -> None:
+    from beads_workers.cli.last_run import last_run
+
+    last = last_run(directory)
+    if as_json:
+        print(json.dumps({"running": False, "last_run": last}))
+        return
+    print(f"error: {error.message}", file=sys.stderr)
+    if last is None:
+        print(f"hint: {error.hint}", file=sys.stderr)
+        return
+    print(f"last run {last['run_id']}, {last['how']}")
+    print(f"closed {last['closed']}, failed attempts {last['failed']}")
+    for row in last["set_aside"]:
+        from beads_workers.core.text import printable
+
+        print(f"set aside {printable(row['issue_id'])}: {printable(row['error'], 120)}")

@@ -1,0 +1,212 @@
+"""``start``: check, start the orchestrator, show what happens, and end with its exit code.
+
+What the user starts is always a client. The orchestrator is a process of its own, in a session
+of its own, so that Ctrl-C reaches only the client, which then asks for a stop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from beads_workers.cli.client import connect, find_state_directory, wait_for_exit
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import Options, parse_duration
+
+_AFTER_DASHES = "beads_workers.command"
+
+
+class CommandAfterDashes(TyperCommand):
+    """Keeps what stands after ``--``: before it are issues, after it is the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_AFTER_DASHES] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command(
+        "start",
+        cls=CommandAfterDashes,
+        epilog="Example: beads-workers start -n 8 --until-empty -- ./do-issue.sh {id}",
+    )(start)
+    app.command("restart", epilog="Example: beads-workers restart")(restart)
+
+
+def _duration(text: str | float | None) -> float | None:
+    if text is None or isinstance(text, float):
+        return text
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def start(
+    ctx: typer.Context,
+    issues: Annotated[
+        list[str] | None, typer.Argument(metavar="[ISSUE]...", help="Take only these.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option("-n", "--workers", help="Default 4.")] = None,
+    detach: Annotated[
+        bool, typer.Option("-d", "--detach", help="Return once the fleet answers.")
+    ] = False,
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="End when nothing is left to do.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be taken, and how it is run.")
+    ] = False,
+    source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="All of these.")] = None,
+    label_any: Annotated[list[str] | None, typer.Option(help="Any of these.")] = None,
+    exclude_label: Annotated[list[str] | None, typer.Option(help="None of these.")] = None,
+    type: Annotated[list[str] | None, typer.Option(help="Only these types.")] = None,
+    priority: Annotated[list[int] | None, typer.Option(help="Only these, 0 to 4.")] = None,
+    parent: Annotated[str | None, typer.Option(help="Only below this epic.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(parser=_duration, metavar="DURATION", help="For one attempt.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Default 3.")] = None,
+    retry_delay: Annotated[
+        float | None,
+        typer.Option(parser=_duration, metavar="DURATION", help="Doubled each time; default 10s."),
+    ] = None,
+    verify: Annotated[
+        str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
+    ] = None,
+    bd_calls: Annotated[str | None, typer.Option(help="grouped or worker.")] = None,
+    agent: Annotated[str | None, typer.Option(help="claude, codex, or one of your own.")] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="FILE", help="The agent's prompt.")] = None,
+    limit: Annotated[int | None, typer.Option(help="End after so many issues.")] = None,
+    max_runtime: Annotated[
+        float | None, typer.Option(parser=_duration, metavar="DURATION", help="End by then.")
+    ] = None,
+    idle_timeout: Annotated[
+        float | None,
+        typer.Option(parser=_duration, metavar="DURATION", help="End when idle so long."),
+    ] = None,
+    poll: Annotated[
+        float | None,
+        typer.Option(parser=_duration, metavar="DURATION", help="Look for new issues; default 5s."),
+    ] = None,
+    term_grace: Annotated[
+        float | None,
+        typer.Option(parser=_duration, metavar="DURATION", help="TERM to KILL; default 5s."),
+    ] = None,
+    stop_timeout: Annotated[
+        float | None,
+        typer.Option(parser=_duration, metavar="DURATION", help="To leave in; default 10s."),
+    ] = None,
+    state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
+    no_dashboard: Annotated[
+        bool, typer.Option("--no-dashboard", help="Plain lines, also on a terminal.")
+    ] = False,
+) -> None:
+    """Run the fleet: take issues, hand them to workers, close them.
+
+    What stands after -- is the command; {id}, {title}, {priority}, {worker} and {attempt} in it
+    are replaced, and the environment holds BW_ISSUE_ID and its like.
+    """
+    from beads_workers.cli import preparing
+    from beads_workers.cli.config import resolve
+
+    said = Options(
+        workers=workers,
+        source=source,
+        label=tuple(label or ()),
+        label_any=tuple(label_any or ()),
+        exclude_label=tuple(exclude_label or ()),
+        type=tuple(type or ()),
+        priority=tuple(priority or ()),
+        parent=parent,
+        timeout=timeout,
+        max_attempts=max_attempts,
+        retry_delay=retry_delay,
+        verify=verify,
+        bd_calls=bd_calls,
+        agent=agent,
+        prompt=prompt,
+        limit=limit,
+        max_runtime=max_runtime,
+        idle_timeout=idle_timeout,
+        poll=poll,
+        state_dir=state_dir,
+        until_empty=until_empty or None,
+        command=ctx.meta.get(_AFTER_DASHES) or None,
+        term_grace=term_grace,
+        stop_timeout=stop_timeout,
+    )
+    resolved = resolve(said, Path.cwd(), os.environ)
+    settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
+    if dry_run:
+        from beads_workers.cli.dry_run import show
+
+        show(settings, as_json=json_lines)
+        return
+    from beads_workers.cli.launching import launch, watch_run
+
+    client, started = launch(settings)
+    if not json_lines:
+        say_preflight(settings, started)
+    if detach:
+        show_detached(started, as_json=json_lines)
+        return
+    raise typer.Exit(watch_run(client, started, as_json=json_lines))
+
+
+def say_preflight(settings: Any, started: dict[str, Any]) -> None:
+    """One line per check, on stderr."""
+    from beads_workers.cli.preparing import shown_command
+    from beads_workers.core.text import printable
+
+    until = ", until empty" if settings.until_empty else ""
+    for name, text in (
+        ("tracker", started["tracker"]),
+        ("command", printable(shown_command(settings.work), 160)),
+        ("workers", f"{settings.workers}{until}"),
+        ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
+    ):
+        print(f"ok {name:<8} {text}", file=sys.stderr)
+
+
+def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
+    """Where the fleet is, and how to get at it."""
+    if as_json:
+        print(json.dumps(started))
+    else:
+        print(f"started: pid {started['pid']}, run {started['run_id']}")
+        print("see it with 'beads-workers status', end it with 'beads-workers stop'")
+
+
+def restart(
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Return at once.")] = False,
+    state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
+) -> None:
+    """Stop the fleet and start it again as it was started."""
+    directory = find_state_directory(state_dir)
+    client = connect(directory)
+    info = json.loads((directory / "run.json").read_bytes())
+    client.send("bw.stop")
+    for message in client.follow():
+        if "ended" in message:
+            break
+    wait_for_exit(info["pid"], 30.0)
+    argv = [a for a in info["argv"] if not detach or a not in ("-d", "--detach")]
+    if not argv or argv[0] not in ("start", "restart"):
+        raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
+    argv = [*argv[:1], "--detach", *argv[1:]] if detach else argv
+    os.chdir(info["folder"])
+    os.execv(sys.executable, [sys.executable, "-m", "beads_workers", *argv])

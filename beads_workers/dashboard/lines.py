@@ -1,0 +1,96 @@
+"""Plain lines: one per event, for pipes and logs. Pure: a journal entry in, a line or None out."""
+
+from __future__ import annotations
+
+import time
+
+from beads_workers.core import records as rec
+from beads_workers.core.records import Entry
+from beads_workers.core.text import printable
+
+TITLE_WIDTH = 60
+ERROR_WIDTH = 200
+
+
+def line(entry: Entry) -> str | None:
+    """What happened, in one line; None for what only machines need."""
+    text = _text(entry.record)
+    if text is None:
+        return None
+    return f"{time.strftime('%H:%M:%S', time.localtime(entry.at))} {text}"
+
+
+def _text(record: rec.Record) -> str | None:
+    match record:
+        case rec.Started(issue_id, worker_id, attempt, _, title, priority):
+            again = f" (attempt {attempt})" if attempt > 1 else ""
+            return (
+                f"{worker_id:>4} started  {_id(issue_id)} P{priority}{again}"
+                f" {printable(title, TITLE_WIDTH)}"
+            )
+        case rec.Finished() as finished:
+            return _finished(finished)
+        case rec.SettledRecord(issue_id, action, result, error):
+            return _settled(issue_id, action, result, error)
+        case rec.HolderLost(issue_id, worker_id, pid):
+            return f"{worker_id:>4} lost     {_id(issue_id)}: pid {pid} left its connection"
+        case rec.Noted(level, text):
+            return f"     {level}: {printable(text)}"
+        case rec.SourceTrouble(error, seconds, hint, failures):
+            hint = f" ({hint})" if hint and failures == 1 else ""
+            return (
+                f"     tracker: {printable(error, ERROR_WIDTH)}{printable(hint)};"
+                f" trying again in {seconds:.0f} s"
+            )
+        case _:
+            return _about_run(record)
+
+
+def _about_run(record: rec.Record) -> str | None:
+    match record:
+        case rec.SourceRecovered():
+            return "     tracker: answers again"
+        case rec.RunChanged(state, reason) if state != "ended":
+            return f"     fleet is {state}" + (f" ({reason})" if reason else "")
+        case rec.WorkerJoined(worker_id, pid, called, False, version):
+            name = f" ({printable(called, 40)})" if called != worker_id else ""
+            return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"
+        case rec.WorkerExited(worker_id, _, status) if status != 0:
+            return f"{worker_id:>4} exited   with status {status}"
+        case rec.Withheld(issue_id):
+            return f"     taken away {_id(issue_id)}"
+        case rec.Carried(issue_id, _, charged) if charged:
+            return f"     remembered {_id(issue_id)}: {charged} attempts so far"
+        case _:
+            return None
+
+
+def _finished(finished: rec.Finished) -> str:
+    head = f"{finished.worker_id:>4}"
+    took = f"{finished.duration_ms / 1000:.1f} s"
+    issue = _id(finished.issue_id)
+    error = printable(finished.error, ERROR_WIDTH)
+    if finished.verdict == "finish":
+        return f"{head} done     {issue} in {took}"
+    if finished.verdict == "set_aside":
+        return f"{head} gave up  {issue} after {finished.charged} attempts: {error}"
+    if finished.outcome == "cancelled":
+        return f"{head} returned {issue}: {error or 'cancelled'}"
+    return f"{head} failed   {issue} in {took}: {error} (again in {finished.delay_seconds:.0f} s)"
+
+
+def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
+    if result == "found_closed":
+        return f"     {_id(issue_id)} was closed already; counted as done"
+    if result == "not_ours":
+        return f"     {_id(issue_id)} left alone: {printable(error or 'not ours', ERROR_WIDTH)}"
+    return {
+        "close": f"     closed   {_id(issue_id)}",
+        "release": f"     given back {_id(issue_id)}",
+        "set_aside": f"     set aside {_id(issue_id)}",
+        "reopen": f"     reopened {_id(issue_id)}",
+    }.get(action)
+
+
+def _id(issue_id: str) -> str:
+    return printable(issue_id, 80)
