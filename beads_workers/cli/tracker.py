@@ -202,8 +202,7 @@ def export(json: Json = False) -> None:
     """Write every issue, closed ones too, as beads' JSON Lines; --json as one array."""
     from beads_workers.sources.sqlite.exchange import export_lines
 
-    with opened() as connection:
-        lines = export_lines(connection)
+    with opened() as connection, contextlib.closing(export_lines(connection)) as lines:
         if json:
             print_array(lines)
             return

@@ -222,6 +222,22 @@ def test_a_broken_tracker_is_exit_6(project: Path) -> None:
     assert refused("list").exit_code == 6
 
 
+@pytest.mark.parametrize("command", ["export", "list"])
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(command: str) -> None:
+    told("init")
+    issues = [{"id": f"x-{number}", "title": "long " * 20} for number in range(2000)]
+    told("import", "-", given="\n".join(map(json.dumps, issues)))
+    with subprocess.Popen(
+        [sys.executable, "-m", "beads_workers", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
 @pytest.mark.parametrize("command", ["init", "add", "list", "show", "import", "export"])
 def test_help_shows_an_example(command: str) -> None:
     assert f"Example: beads-workers {command}" in told(command, "--help")

@@ -7,7 +7,7 @@ with an issue is only kept where the user says so: docs/PROTOCOL.md, "Text from 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from beads_workers.core.json_fields import ProtocolError, parse_object
@@ -89,8 +89,11 @@ def import_lines(
     return replace(found, commands_dropped=dropped, skipped=skipped, dangling=dangling)
 
 
-def export_lines(connection: sqlite3.Connection) -> Iterator[str]:
-    """Every issue, closed ones too, as one line of JSON; one consistent picture."""
+def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
+    """Every issue, closed ones too, as one line of JSON; one consistent picture.
+
+    Close it before the connection where it may not be read to its end: it holds a transaction.
+    """
     store = Store(connection)
     connection.execute("BEGIN")
     try:
