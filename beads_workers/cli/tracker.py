@@ -29,6 +29,18 @@ from beads_workers.core.text import json_line, printable
 _AFTER_DASHES = "beads_workers.after_dashes"
 
 
+Priority = Annotated[
+    int,
+    typer.Option(
+        "-p",
+        "--priority",
+        min=PRIORITY_MOST_URGENT,
+        max=PRIORITY_LEAST_URGENT,
+        help="0 is the most urgent.",
+    ),
+]
+
+
 class CommandAfterDashes(TyperCommand):
     """Remembers how many arguments stood after ``--``, which the parser forgets."""
 
@@ -62,16 +74,7 @@ def add(
             metavar="[-- COMMAND ARG...]", help="What a worker runs for it.", show_default=False
         ),
     ] = None,
-    priority: Annotated[
-        int,
-        typer.Option(
-            "-p",
-            "--priority",
-            min=PRIORITY_MOST_URGENT,
-            max=PRIORITY_LEAST_URGENT,
-            help="0 is the most urgent.",
-        ),
-    ] = PRIORITY_DEFAULT,
+    priority: Priority = PRIORITY_DEFAULT,
     description: Annotated[str, typer.Option("-d", "--description", help="The long text.")] = "",
     label: Annotated[
         list[str] | None, typer.Option("-l", "--label", help="May be given several times.")
