@@ -180,6 +180,12 @@ def each_module() -> list[object]:
     return [pytest.param(path, id=place(path)) for path in MODULES]
 
 
+def function_lines(node: ast.FunctionDef, *, in_cli: bool) -> int:
+    """How long a function is; a command's options are a table, so only its body counts."""
+    start = node.body[0].lineno if in_cli else node.lineno
+    return (node.end_lineno or start) - start + 1
+
+
 @pytest.mark.parametrize("path", each_module())
 def test_a_module_imports_only_what_its_layer_may_know(path: Path) -> None:
     where = part(path)
@@ -221,10 +227,11 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     count = len(path.read_text(encoding="utf-8").splitlines())
     assert count <= most, f"{count} lines want to be two files"
     functions = [n for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef)]
+    in_cli = path in MODULES and part(path) == "cli"
     long = [
         f"{node.name}: {length} lines"
         for node in functions
-        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
+        if (length := function_lines(node, in_cli=in_cli)) > FUNCTION_LINES_MAX
     ]
     assert long == []
 
