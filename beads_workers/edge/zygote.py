@@ -20,7 +20,7 @@ from typing import Any
 
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, to_json
-from beads_workers.edge.zygote_loop import run_zygote
+from beads_workers.edge.zygote_loop import IGNORED, run_zygote
 
 SEND_SECONDS = 5.0
 """The zygote always reads; if it has not for this long it is gone or stuck."""
@@ -117,6 +117,8 @@ def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None)
     gc.collect()
     # What exists now is shared with every worker as long as nobody writes to it.
     gc.freeze()
+    # Held back until the zygote ignores them: it must not die of one that comes this early.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -127,9 +129,10 @@ def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None)
             if nofile_soft is not None:
                 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (nofile_soft, hard))
-            status = run_zygote(theirs)
+            status = run_zygote(theirs, before)
         finally:
             os._exit(status)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     gc.unfreeze()
     theirs.close()
     return Zygote(ours, pid)

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,7 +105,7 @@ class _Zygote:
         status = 1
         try:
             os.setsid()
-            for number in _IGNORED:
+            for number in IGNORED:
                 signal.signal(number, signal.SIG_DFL)
             self.selector.close()
             self.connection.close()
@@ -170,19 +171,20 @@ class _Zygote:
         self.selector.modify(self.connection, wanted)
 
 
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_zygote(connection: socket.socket) -> int:
+def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     """Serve until the other end is closed and every worker is gone; returns an exit status.
 
     INT, TERM and HUP are ignored: a signal to the whole group (a person's ``kill -- -PGID``, the
     machine going down) is the orchestrator's to answer, and without the zygote nobody would see
-    the workers out. It leaves when the orchestrator does.
+    the workers out. It leaves when the orchestrator does. ``signal_mask`` is set once they are.
     """
-    for number in _IGNORED:
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     _name_process("bw-zygote")
     try:
         _Zygote(connection).run()

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# A complete worker of protocol version 1 (docs/PROTOCOL.md) in Bash, with socat and jq:
+#   ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]
+# {id} in an ARG is the issue's id; BW_ISSUE_ID, BW_ISSUE_TITLE, BW_ISSUE_PRIORITY, BW_WORKER_ID say
+# more. Below a .beads folder it claims, closes and gives back through `bd` (BEADS_ACTOR counts).
+set -u -m # -m: every background job leads its own process group, so it can be ended as a whole
+[ $# -gt 0 ] && [ -n "${ORCHESTRATOR_PID:-}" ] ||
+  { echo "usage: ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]" >&2; exit 2; }
+socket=${BW_SOCKET:-/tmp/beads-workers-$ORCHESTRATOR_PID.sock} me=W$$ runner='' timer='' task_id=''
+dir=$(mktemp -d "${TMPDIR:-/tmp}/bw-worker.XXXXXX") && mkfifo -m 600 "$dir/in" "$dir/out" || exit 1
+log() { printf '%s: %s\n' "$me" "$1" >&2; }
+send() { # TYPE, the fields besides the base ones, jq options: one line, one write
+  jq -cn --arg type "$1" --arg me "$me" "${@:3}" '{type: $type, worker_id: $me, timestamp: now} + '"$2" >&3
+}
+fail() { send FAILED '{issue_id: $id, error: $why, duration_ms: $ms}' --arg id "$1" --arg why "$2" --argjson ms "$3"; }
+field() { jq -r --arg key "$1" '.[$key] // empty | tostring' <<<"$line" 2>/dev/null | tr -d '\000'; }
+project=$PWD
+while [ -n "$project" ] && [ ! -d "$project/.beads" ]; do project=${project%/*}; done
+tracker() { [ -z "$project" ] || bd "$@" </dev/null >&2; }
+last_line() { # the last line of a log that shows anything: why the task failed
+  tail -c 4096 "$1" | sed -E 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\000-\010\013-\037\177' |
+    grep '[^[:space:]]' | tail -n 1 | cut -c 1-300
+}
+run_task() { # claim, run, close, answer - in a background shell, which TERM makes give back
+  set -m
+  local id=$1 out=$dir/$1.log stop='' child='' status=0 error began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
+  ms() { echo $(((${EPOCHREALTIME/[.,]/} - began) / 1000)); }
+  trap 'stop=1; [ -z "$child" ] || kill -TERM -- "-$child"' TERM
+  tracker update "$id" --status=in_progress || error='claim failed'
+  if [ -z "$stop${error:-}" ]; then
+    "${command[@]//\{id\}/"$id"}" </dev/null >>"$out" 2>&1 3>&- 4<&- & child=$!
+    [ -z "$stop" ] || kill -TERM -- "-$child"
+    wait "$child" || status=$?
+    for _ in {1..50}; do # asked to end, the group has five seconds
+      [ -n "$stop" ] && kill -0 -- "-$child" && sleep 0.1 || break
+    done 2>/dev/null
+    kill -KILL -- "-$child" 2>/dev/null
+    [ "$status" -eq 0 ] || { error=$(last_line "$out"); error=${error:-exit status $status}; }
+  fi
+  if [ -n "$stop" ]; then tracker update "$id" --status=open --assignee=; return; fi
+  if [ -n "${error:-}" ]; then fail "$id" "$error" "$(ms)"; else
+    tracker close "$id" || log "could not close $id" # still DONE: the orchestrator has a look
+    send DONE '{issue_id: $id, duration_ms: $ms}' --arg id "$id" --argjson ms "$(ms)"
+  fi
+  [ -n "$stop" ] || send READY '{}'
+}
+busy() { [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null; }
+leave() { # end the task, give its issue back, go with this status
+  trap '' TERM INT HUP; busy && kill -TERM "$runner" && wait "$runner"
+  kill -KILL -- ${timer:+"-$timer"} "-$line_out" 2>/dev/null
+  rm -f "$dir/in" "$dir/out"; exit "$1"
+}
+take() { # a TASK: refuse what is too much or makes no sense, else run it in the background
+  local id priority title; id=$(field issue_id) priority=$(field priority) title=$(field title)
+  if busy; then if [ "$id" = "$task_id" ]; then log "already at $id"; else fail "$id" busy 0; fi
+  elif [[ ! $id =~ ^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$ || ! $priority =~ ^[0-4]$ ]]; then
+    log "ignored: ${line:0:300}"
+  else
+    me=$(field worker_id) task_id=$id
+    export BW_ISSUE_ID=$id BW_ISSUE_TITLE=${title:0:30000} BW_ISSUE_PRIORITY=$priority BW_WORKER_ID=$me
+    run_task "$id" "$@" & runner=$!
+  fi
+}
+for delay in 1 2 4 ''; do
+  socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!
+  trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; send READY '{}'
+  while IFS= read -r line <&4; do # the connection stands with the first line that is read
+    [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer='' delay=none
+    case $(field type) in
+      TASK) take "$@" ;;
+      WAIT) busy || { seconds=$(field wait_seconds); { sleep "${seconds%%.*}"; send READY '{}'; } & timer=$!; } ;;
+      SHUTDOWN) leave 0 ;;
+      *) log "ignored: ${line:0:300}" ;;
+    esac
+  done
+  [ "$delay" != none ] || { log "the orchestrator is gone"; leave 1; }
+  [ -z "$delay" ] || { log "cannot connect, trying again in $delay s"; sleep "$delay"; exec 3<&-; }
+done
+log "cannot connect to $socket"; leave 1

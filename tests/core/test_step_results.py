@@ -1,0 +1,62 @@
+"""Exit statuses and output become outcomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import limits
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.plans import Step, StepKind
+from beads_workers.core.step_results import failure, last_line
+from beads_workers.core.worker_events import StepEnded, StepNotStarted
+
+RUN = Step(StepKind.RUN, ("tool", "x"))
+
+
+@pytest.mark.parametrize(
+    ("tail", "shown"),
+    [
+        ("", ""),
+        ("\n \n\t\n", ""),
+        ("one\ntwo\n\n  \n", "two"),
+        ("10%\r20%\r\n", "20%"),
+        ("\x1b[1;31mred\x1b[0m\x1b]8;;http://x\x07link\x1b]8;;\x07\n", "redlink"),
+        ("a\x00b\x08c\u202ed\u2066e", "abcde"),
+        ("x" * 5000, "x" * limits.ERROR_CHARS_MAX),
+    ],
+)
+def test_the_last_line_that_shows_anything_without_control_characters(
+    tail: str, shown: str
+) -> None:
+    assert last_line(tail) == shown
+
+
+@pytest.mark.parametrize(
+    ("ended", "kind", "error"),
+    [
+        (StepEnded(1, "a\nb\n"), OutcomeKind.ERROR, "b"),
+        (StepEnded(9), OutcomeKind.ERROR, "exit status 9"),
+        (StepEnded(75, "busy"), OutcomeKind.RETRY, "busy"),
+        (StepEnded(-9, "", "KILL"), OutcomeKind.ERROR, "killed by signal KILL"),
+        (StepEnded(-9, "so far\n", "KILL"), OutcomeKind.ERROR, "killed by signal KILL (so far)"),
+        (
+            StepEnded(127),
+            OutcomeKind.ERROR,
+            "Task execution failed: command not found: tool",
+        ),
+        (
+            StepEnded(126, "sh: x: Permission denied"),
+            OutcomeKind.ERROR,
+            "Task execution failed: not executable: sh: x: Permission denied",
+        ),
+        (StepNotStarted("no y"), OutcomeKind.ERROR, "Task execution failed: no y"),
+    ],
+)
+def test_how_a_run_failed(ended: StepEnded | StepNotStarted, kind: OutcomeKind, error: str) -> None:
+    outcome = failure(RUN, ended)
+    assert (outcome.kind, outcome.error) == (kind, error)
+
+
+def test_an_error_never_passes_its_limit() -> None:
+    verify = Step(StepKind.VERIFY, ("sh",))
+    assert len(failure(verify, StepEnded(1, "x" * 4096)).error) == limits.ERROR_CHARS_MAX

@@ -1,0 +1,330 @@
+"""The worker's half as a playbook: events in, commands out, time by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from beads_workers.core import limits
+from beads_workers.core import worker_events as ev
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.messages import Cancel, Done, Failed, Ready, Shutdown, Task, Wait
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.settings import Work
+from beads_workers.core.worker import TRACKER_STEP_SECONDS, WorkerHalf
+from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
+
+CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
+RUN = Step(StepKind.RUN, ("work",))
+VERIFY = Step(StepKind.VERIFY, ("check",))
+CLOSE = Step(StepKind.CLOSE, ("bd", "close"))
+GIVE_BACK = Step(StepKind.GIVE_BACK, ("bd", "update", "open"))
+GRACE = 5.0
+
+CONNECTED, LOST, INTERRUPTED = ev.Connected(), ev.ConnectionLost(), ev.Interrupted()
+OK, BAD, TERMINATED = ev.StepEnded(0), ev.StepEnded(1, "oops\n"), ev.StepEnded(-15, "", "TERM")
+SHUTDOWN, WAIT = ev.Received(Shutdown("user_requested")), ev.Received(Wait(30))
+TERM, KILL = ev.EndStep(hard=False), ev.EndStep(hard=True)
+
+
+def task(issue_id: str = "t-1", timeout: float | None = None) -> ev.Received:
+    return ev.Received(Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout))
+
+
+def cancel(issue_id: str = "t-1") -> ev.Received:
+    return ev.Received(Cancel(IssueId(issue_id), "released"))
+
+
+class Playbook:
+    """Drives one worker half; ``now`` is moved by hand."""
+
+    def __init__(self, *steps: Step, literal: bool = False, timeout: float | None = None) -> None:
+        self.now = 100.0
+        self.plan = Plan(
+            steps=steps or (RUN,),
+            issue_file="i",
+            issue_text="{}",
+            log_file="l",
+            close=CLOSE if literal else None,
+            give_back=GIVE_BACK if literal else None,
+        )
+        work = Work(
+            timeout_seconds=timeout,
+            term_grace_seconds=GRACE,
+            bd_argv=("bd",) if literal else None,
+        )
+        self.half = WorkerHalf("W1", work, self._plan, (1.0, 2.0, 4.0))
+
+    def _plan(self, wanted: Task) -> Plan | NotRunnable:
+        return NotRunnable("no way") if wanted.issue_id == "odd" else self.plan
+
+    def tell(self, *events: ev.Event) -> list[ev.Command]:
+        """The commands that the last of these events brings, without log lines."""
+        commands: list[ev.Command] = []
+        for event in events:
+            commands = self.half.handle(event, self.now)
+        return [c for c in commands if not isinstance(c, ev.Log)]
+
+    def tick(self) -> list[ev.Command]:
+        """Let the next deadline come."""
+        deadline = self.half.deadline()
+        assert deadline is not None
+        self.now = deadline
+        commands = self.half.on_deadline(self.now)
+        return [c for c in commands if not isinstance(c, ev.Log)]
+
+    def run(self, step: Step) -> list[ev.Command]:
+        return [ev.RunStep(self.plan, step)]
+
+
+def ready(*features: str) -> ev.Send:
+    return ev.Send(Ready("W1", "1.1", frozenset(features or ("cancel", "grouped"))))
+
+
+def failed(kind: OutcomeKind, error: str, ms: int = 0, issue_id: str = "t-1") -> ev.Send:
+    return ev.Send(Failed(IssueId(issue_id), "W1", error, ms, kind))
+
+
+def busy(*steps: Step, literal: bool = False, timeout: float | None = None) -> Playbook:
+    """A worker whose task runs (its claim, where there is one, has succeeded)."""
+    book = Playbook(*steps, literal=literal, timeout=timeout)
+    book.tell(CONNECTED, task())
+    if steps and steps[0] is CLAIM:
+        book.tell(OK)
+    return book
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def test_the_table_is_total_and_every_reaction_and_state_is_used() -> None:
+    assert set(WORKER) == set(itertools.product(WorkerState, WorkerStimulus))
+    assert {move.reaction for move in WORKER.values()} == set(WorkerReaction)
+    assert {move.to for move in WORKER.values()} == set(WorkerState)
+
+
+def test_shutdown_and_a_lost_connection_are_decided_in_every_state_that_has_one() -> None:
+    unconnected = {WorkerState.CONNECTING, WorkerState.BACKING_OFF, WorkerState.GONE}
+    alone = {WorkerState.ABANDONING, WorkerState.SETTLING_ALONE}
+    for state in set(WorkerState) - {WorkerState.GONE}:
+        assert WORKER[state, WorkerStimulus.SHUTDOWN].reaction is not WorkerReaction.BUG
+    for state in set(WorkerState) - unconnected - alone:
+        for stimulus in (WorkerStimulus.LOST, WorkerStimulus.TASK, WorkerStimulus.WAIT):
+            undecided = WORKER[state, stimulus].reaction is WorkerReaction.BUG
+            assert not undecided, (state, stimulus)
+
+
+# --- connecting and waiting ---------------------------------------------------------------------
+
+
+def test_ready_is_said_once_connected_and_names_version_and_features() -> None:
+    assert Playbook().half.start() == [ev.Connect()]
+    assert Playbook().tell(CONNECTED) == [ready()]
+    assert Playbook(literal=True).tell(CONNECTED) == [ready("cancel")]
+
+
+def test_connecting_is_tried_again_after_1_2_and_4_seconds_then_given_up() -> None:
+    assert limits.CONNECT_DELAYS_SECONDS == (1.0, 2.0, 4.0)
+    book, waits = Playbook(), []
+    for _ in range(3):
+        assert book.tell(ev.ConnectFailed("no")) == []
+        before = book.now
+        assert book.tick() == [ev.Connect()]
+        waits.append(book.now - before)
+    assert waits == [1.0, 2.0, 4.0]
+    assert book.tell(ev.ConnectFailed("no")) == [ev.Exit(1)]
+
+
+def test_wait_is_followed_by_ready_in_time_and_a_task_may_come_before() -> None:
+    book = Playbook()
+    assert book.tell(CONNECTED, WAIT) == []
+    assert book.half.deadline() == 130.0
+    assert book.half.on_deadline(129.9) == []
+    assert book.tick() == [ready()]
+    assert book.tell(WAIT, task()) == book.run(RUN)
+    assert book.half.deadline() is None
+
+
+@pytest.mark.parametrize("before", [(), (WAIT,)])
+@pytest.mark.parametrize(("event", "status"), [(SHUTDOWN, 0), (INTERRUPTED, 0), (LOST, 1)], ids=str)
+def test_an_idle_worker_leaves_at_once(
+    before: Sequence[ev.Event], event: ev.Event, status: int
+) -> None:
+    book = Playbook()
+    assert book.tell(CONNECTED, *before, event) == [ev.Exit(status)]
+    assert book.tell(task()) == []
+
+
+# --- a task -------------------------------------------------------------------------------------
+
+
+def test_success_is_done_then_ready_with_the_time_it_took() -> None:
+    book = busy()
+    book.now += 1.5
+    assert book.tell(OK) == [ev.Send(Done(IssueId("t-1"), "W1", 1500)), ready()]
+
+
+def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None:
+    book = Playbook(CLAIM, RUN, VERIFY, literal=True)
+    assert book.tell(CONNECTED, task()) == book.run(CLAIM)
+    assert book.tell(OK) == book.run(RUN)
+    assert book.tell(OK) == book.run(VERIFY)
+    assert book.tell(OK) == book.run(CLOSE)
+    assert book.tell(OK) == [ev.Send(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]
+
+
+def test_a_failed_step_is_failed_and_nothing_after_it_runs() -> None:
+    book = busy(CLAIM, RUN, VERIFY, literal=True)
+    assert book.tell(BAD) == [failed(OutcomeKind.ERROR, "oops"), ready("cancel")]
+    book = busy(RUN, VERIFY)
+    assert book.tell(OK, BAD)[0] == failed(OutcomeKind.ERROR, "verify failed: oops")
+
+
+def test_a_failed_claim_charges_nothing_and_gives_nothing_back() -> None:
+    book = Playbook(CLAIM, RUN, literal=True)
+    answer = book.tell(CONNECTED, task(), BAD)
+    assert answer == [failed(OutcomeKind.CANCELLED, "claim failed: oops"), ready("cancel")]
+
+
+def test_a_failed_close_is_still_done_but_logged() -> None:
+    book = busy(CLAIM, RUN, literal=True)
+    book.tell(OK)
+    commands = book.half.handle(BAD, book.now)
+    assert ev.Log("close of t-1 failed: oops") in commands
+    assert ev.Send(Done(IssueId("t-1"), "W1", 0)) in commands
+
+
+def test_a_step_that_cannot_start_is_failed() -> None:
+    answer = busy().tell(ev.StepNotStarted("command not found: x"))
+    assert answer[0] == failed(OutcomeKind.ERROR, "Task execution failed: command not found: x")
+
+
+def test_a_task_without_anything_to_run_is_refused_and_ready_follows() -> None:
+    book = Playbook()
+    refusal = failed(OutcomeKind.NOT_FOUND, "no way", issue_id="odd")
+    assert book.tell(CONNECTED, task("odd")) == [refusal, ready()]
+    assert book.tell(task()) == book.run(RUN)
+
+
+# --- while busy ---------------------------------------------------------------------------------
+
+
+def test_while_busy_the_same_task_wait_and_a_strange_cancel_are_ignored() -> None:
+    book = busy()
+    assert book.tell(task()) == book.tell(WAIT) == book.tell(cancel("t-9")) == []
+    assert book.tell(OK)[0] == ev.Send(Done(IssueId("t-1"), "W1", 0))
+
+
+@pytest.mark.parametrize("other", ["t-2", "odd"])
+def test_another_task_while_busy_is_given_back_uncharged(other: str) -> None:
+    refusal = failed(OutcomeKind.CANCELLED, "busy", issue_id=other)
+    assert busy().tell(task(other)) == [refusal]
+
+
+def test_a_timeout_is_term_then_kill_then_failed() -> None:
+    book = busy(timeout=10.0)
+    assert book.tick() == [TERM]
+    assert book.now == 110.0
+    assert book.tick() == [KILL]
+    assert book.now == 110.0 + GRACE
+    assert book.half.deadline() is None
+    answer = book.tell(TERMINATED)
+    assert answer == [failed(OutcomeKind.TIMEOUT, "timed out after 10 s", 15_000), ready()]
+
+
+def test_the_timeout_of_the_task_wins_over_the_fleets() -> None:
+    book = Playbook(timeout=10.0)
+    book.tell(CONNECTED, task(timeout=3.0))
+    assert book.half.deadline() == 103.0
+
+
+def test_cancel_ends_the_task_and_the_worker_goes_on() -> None:
+    book = busy()
+    assert book.tell(cancel()) == [TERM]
+    assert book.tell(cancel()) == []
+    assert book.tell(OK) == [failed(OutcomeKind.CANCELLED, "cancelled"), ready()]
+    book = busy(CLAIM, RUN, literal=True)
+    assert book.tell(cancel(), TERMINATED) == book.run(GIVE_BACK)
+    assert book.tell(OK)[-1] == ready("cancel")
+
+
+@pytest.mark.parametrize("event", [SHUTDOWN, INTERRUPTED], ids=str)
+def test_shutdown_ends_the_task_gives_back_and_exits_0(event: ev.Event) -> None:
+    gone = [failed(OutcomeKind.CANCELLED, "worker shut down"), ev.Exit(0)]
+    book = busy()
+    assert book.tell(event) == [TERM]
+    assert book.tell(TERMINATED) == gone
+    book = busy(CLAIM, RUN, literal=True)
+    assert book.tell(event, TERMINATED) == book.run(GIVE_BACK)
+    assert book.tell(OK) == gone
+
+
+def test_a_lost_connection_ends_the_task_gives_back_and_exits_1() -> None:
+    book = busy()
+    assert book.tell(LOST) == [TERM]
+    assert book.tick() == [KILL]
+    assert book.tell(TERMINATED) == [ev.Exit(1)]
+    book = busy(CLAIM, RUN, literal=True)
+    assert book.tell(LOST, TERMINATED) == book.run(GIVE_BACK)
+    assert book.tell(OK) == [ev.Exit(1)]
+
+
+def test_a_close_under_way_is_let_finish_whatever_comes() -> None:
+    ends: list[tuple[ev.Event, list[ev.Command]]] = [
+        (SHUTDOWN, [ev.Send(Done(IssueId("t-1"), "W1", 0)), ev.Exit(0)]),
+        (cancel(), [ev.Send(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]),
+        (LOST, [ev.Exit(1)]),
+    ]
+    for event, end in ends:
+        book = busy(CLAIM, RUN, literal=True)
+        assert book.tell(OK, event) == []
+        assert book.tell(OK) == end
+
+
+def test_a_tracker_that_hangs_is_killed_after_its_limit() -> None:
+    book = Playbook(CLAIM, RUN, literal=True)
+    book.tell(CONNECTED, task())
+    assert book.half.deadline() == book.now + TRACKER_STEP_SECONDS
+    assert book.tick() == [TERM]
+    assert book.tell(TERMINATED)[0] == failed(
+        OutcomeKind.CANCELLED, "claim failed: the tracker did not answer", 60_000
+    )
+    book = busy(CLAIM, RUN, literal=True)
+    book.tell(OK)
+    assert book.tick() == [KILL]
+
+
+TIMED_OUT = None
+"""Stands for the deadline of the task."""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "last"),
+    [
+        (cancel(), cancel(), None),
+        (cancel(), SHUTDOWN, ev.Exit(0)),
+        (cancel(), LOST, ev.Exit(1)),
+        (SHUTDOWN, cancel(), ev.Exit(0)),
+        (SHUTDOWN, SHUTDOWN, ev.Exit(0)),
+        (SHUTDOWN, LOST, ev.Exit(0)),
+        (LOST, INTERRUPTED, ev.Exit(1)),
+        (TIMED_OUT, cancel(), None),
+        (TIMED_OUT, SHUTDOWN, ev.Exit(0)),
+        (TIMED_OUT, LOST, ev.Exit(1)),
+    ],
+)
+@pytest.mark.parametrize("literal", [False, True])
+def test_any_two_reasons_to_end_a_task_end_it_once(
+    first: ev.Event | None, second: ev.Event, last: ev.Command | None, literal: bool
+) -> None:
+    book = busy(*((CLAIM, RUN) if literal else (RUN,)), literal=literal, timeout=10.0)
+    assert (book.tell(first) if first else book.tick()) == [TERM]
+    assert book.tell(second) == []
+    commands = book.tell(TERMINATED)
+    if literal:
+        assert commands == book.run(GIVE_BACK)
+        commands = book.tell(OK)
+    assert commands[-1] == (last or (ready("cancel") if literal else ready()))

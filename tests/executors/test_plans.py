@@ -1,0 +1,171 @@
+"""From a TASK to programs: what is replaced, what is refused, what the environment says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.messages import Task
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.plans import NotRunnable, Plan, StepKind
+from beads_workers.core.settings import Agent, Work, WorkerSettings
+from beads_workers.executors.placeholders import TITLE_CHARS_MAX, check_command, scripts
+from beads_workers.executors.plans import environment, plan
+
+TASK = Task(IssueId("bw-1"), 1, "A title", "Some text", attempt=2)
+
+
+def settings(worker_id: str = "W3", **work: Any) -> WorkerSettings:
+    return WorkerSettings(
+        worker_id=worker_id,
+        socket_path="/s",
+        orchestrator_pid=7,
+        project="/p",
+        run_id="r1",
+        run_directory="/run",
+        actor="beads-workers/h/r1",
+        work=Work(**work),
+    )
+
+
+def made(task: Task = TASK, **work: Any) -> Plan:
+    result = plan(task, settings(**work))
+    assert isinstance(result, Plan), result
+    return result
+
+
+def refused(task: Task = TASK, **work: Any) -> NotRunnable:
+    result = plan(task, settings(**work))
+    assert isinstance(result, NotRunnable), result
+    return result
+
+
+def test_known_placeholders_are_replaced_once_inside_each_argument() -> None:
+    argv = ("x", "{id}-{priority}/{attempt}", "{worker}", "{title}", "{other} {} {ID} {{id}}")
+    tricky = replace(TASK, title="{id} {worker}")
+    assert made(tricky, command=argv).steps[0].argv == (
+        "x",
+        "bw-1-1/2",
+        "W3",
+        "{id} {worker}",
+        "{other} {} {ID} {bw-1}",
+    )
+
+
+def test_an_issues_own_command_comes_before_the_fleets_and_that_before_the_agent() -> None:
+    agent = Agent("a", ("agent", "{id}"), "Do {title}: {description}")
+    own = replace(TASK, payload={"command": ["own", "{id}"]})
+    assert made(own, command=("fleet",), agent=agent).steps[0].argv == ("own", "bw-1")
+    assert made(command=("fleet",), agent=agent).steps[0].argv == ("fleet",)
+    step = made(agent=agent).steps[0]
+    assert (step.argv, step.stdin) == (("agent", "bw-1"), "Do A title: Some text")
+
+
+def test_with_nothing_to_run_it_says_so() -> None:
+    assert refused().outcome is OutcomeKind.NOT_FOUND
+    assert refused(replace(TASK, payload={"command": []})).outcome is OutcomeKind.NOT_FOUND
+    assert refused(replace(TASK, payload={"command": [1]})).outcome is OutcomeKind.NOT_FOUND
+    unread = refused(replace(TASK, payload_file="/x"), command=("true",))
+    assert unread.outcome is OutcomeKind.ERROR
+
+
+def test_verify_is_a_second_step_with_the_same_environment() -> None:
+    run, verify = made(command=("x",), verify="make test").steps
+    assert (verify.kind, verify.argv) == (StepKind.VERIFY, ("sh", "-c", "make test"))
+    assert verify.environment == run.environment
+    assert (run.stdin, verify.stdin) == (None, None)
+
+
+def test_a_worker_that_calls_the_tracker_claims_first_and_closes_or_gives_back() -> None:
+    result = made(command=("x",), bd_argv=("bd", "--no-daemon"))
+    update = ("bd", "--no-daemon", "update", "bw-1")
+    assert [step.kind for step in result.steps] == [StepKind.CLAIM, StepKind.RUN]
+    assert result.steps[0].argv == (*update, "--status=in_progress")
+    assert result.close is not None and result.give_back is not None
+    assert result.close.argv == ("bd", "--no-daemon", "close", "bw-1")
+    assert result.give_back.argv == (*update, "--status=open", "--assignee=")
+    assert result.steps[0].environment["BEADS_ACTOR"] == "beads-workers/h/r1/W3"
+    refused(replace(TASK, issue_id=IssueId("--all")), command=("x",), bd_argv=("bd",))
+
+
+def test_a_grouped_worker_never_touches_the_tracker() -> None:
+    result = made(command=("x",))
+    assert (len(result.steps), result.close, result.give_back) == (1, None, None)
+    assert result.steps[0].environment["BEADS_ACTOR"] == "beads-workers/h/r1"
+
+
+def test_without_an_actor_the_users_own_stays() -> None:
+    assert "BEADS_ACTOR" not in environment(TASK, replace(settings(), actor=""))
+
+
+def test_texts_are_fit_for_the_kernel() -> None:
+    odd = replace(TASK, title="a\0b\ud800" + "x" * 200_000, description="\0")
+    result = made(odd, agent=Agent("a", ("x", "{title}"), "{description}"))
+    run = result.steps[0]
+    for text in (*run.argv, *run.environment.values(), run.stdin or ""):
+        assert "\0" not in text
+        text.encode("utf-8")
+    assert len(run.environment["BW_ISSUE_TITLE"]) == TITLE_CHARS_MAX
+
+
+def test_the_issue_file_holds_the_trackers_issue_or_what_the_task_said() -> None:
+    original = {"id": "bw-1", "notes": "all of it"}
+    whole = made(replace(TASK, payload={"issue": original}), command=("x",))
+    assert json.loads(whole.issue_text) == original
+    assert json.loads(made(command=("x",)).issue_text)["description"] == "Some text"
+    assert whole.issue_file == "/run/issues/bw-1.json"
+    assert whole.log_file == "/run/logs/bw-1.2.log"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sh", "-c", "echo {title}"],
+        ["/bin/bash", "-lc", "echo '{title}'"],
+        ["bash", "-e", "-o", "pipefail", "-c", "x {description}"],
+        ["bash", "-ceuo", "pipefail", "x {title}"],
+        ["bash", "--norc", "-c", "--", "x {title}"],
+        ["env", "-i", "A=1", "zsh", "-c", "{title}"],
+        ["timeout", "5", "dash", "-c", "x {title}"],
+        ["nice", "sh", "-e", "-c", "{title}"],
+        ["python3", "-c", "print('{title}')"],
+        ["python3.11", "-c", "print('{title}')"],
+        ["perl", "-e", "print '{title}'"],
+        ["node", "--eval", "'{title}'"],
+        ["fish", "--command={title}"],
+    ],
+    ids=" ".join,
+)
+def test_an_issues_text_inside_a_script_is_refused(command: list[str]) -> None:
+    trouble = check_command(command)
+    assert trouble is not None and '"$BW_ISSUE_' in trouble
+    assert refused(command=tuple(command)).error == trouble
+    assert refused(replace(TASK, payload={"command": command})).error == trouble
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["echo", "{title}"],
+        ["sh", "-c", 'echo "$1"', "sh", "{title}"],
+        ["sh", "script.sh", "-c", "{title}"],
+        ["bash", "-c", 'x "$BW_ISSUE_TITLE" {id}'],
+        ["grep", "-c", "{title}"],
+        ["python3", "run.py", "{title}"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_an_issues_text_as_an_argument_is_fine(command: list[str]) -> None:
+    assert check_command(command) is None
+
+
+def test_an_odd_id_is_refused_inside_a_script_only() -> None:
+    odd = replace(TASK, issue_id=IssueId("$(touch x)"))
+    assert list(scripts(("sh", "-c", "a {id}"))) == ["a {id}"]
+    assert "BW_ISSUE_ID" in refused(odd, command=("sh", "-c", "a {id}")).error
+    assert made(odd, command=("a", "{id}")).steps[0].argv == ("a", "$(touch x)")
