@@ -54,6 +54,13 @@ class Overdue:
     conn_id: ConnId
 
 
+@dataclass(frozen=True, slots=True)
+class ExitDue:
+    """Timer key: a worker of ours that left its connection must have exited by then."""
+
+    pid: int
+
+
 class Floor:
     """Serves the connections; the caller says whether work may come in a moment."""
 
@@ -131,8 +138,9 @@ class Floor:
             else:
                 self._lose(connection, held)
         if connection.own:
-            # Our worker without its socket is of no use, and may be stuck: have it replaced.
-            self._parts.crew.kill(connection.pid)
+            # It ends its task and exits by itself; if it does not, it is stuck.
+            grace = self._parts.settings.work.term_grace_seconds + limits.LEAVE_MARGIN_SECONDS
+            self._timers.set(ExitDue(connection.pid), self._desk.now + grace)
 
     def holder_dead(self, pid: int) -> None:
         """The process that had loose jobs is gone: what it did not finish is lost."""
@@ -242,6 +250,10 @@ class Floor:
         if connection.own:
             self._parts.crew.kill(connection.pid)
         self._desk.ask(HangUp(conn_id, "did not end its task in time"))
+
+    def exit_due(self, pid: int) -> None:
+        """A worker without its socket is of no use: have it replaced."""
+        self._parts.crew.kill(pid)
 
     # --- inside -------------------------------------------------------------------------------
 

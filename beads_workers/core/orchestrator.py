@@ -210,6 +210,8 @@ class Orchestrator:
                 self._floor.hold_over(conn_id)
             case floor.Overdue(conn_id):
                 self._floor.overdue(conn_id)
+            case floor.ExitDue(pid):
+                self._floor.exit_due(pid)
             case StartAgain(worker_id):
                 self._parts.crew.start_again(worker_id)
             case DueAgain(issue_id):

@@ -61,8 +61,7 @@ class Zygote:
         self.pid = pid
         self.closed = False
         self._reader = LineReader()
-        # Only sends wait, and never for long; reads are done when there is something to read.
-        connection.settimeout(SEND_SECONDS)
+        connection.setblocking(False)
 
     def spawn(self, settings: WorkerSettings) -> None:
         """Ask for a worker; ``WorkerSpawned`` answers."""
@@ -75,7 +74,7 @@ class Zygote:
     def read_events(self) -> list[ZygoteEvent]:
         """What has happened; sets ``closed`` at the end. Never waits."""
         try:
-            received = self.socket.recv(1 << 16, socket.MSG_DONTWAIT)
+            received = self.socket.recv(1 << 16)
         except (BlockingIOError, InterruptedError):
             return []
         except OSError:
@@ -100,10 +99,14 @@ class Zygote:
         return pid != 0
 
     def _send(self, request: dict[str, Any]) -> None:
+        # Only sends wait, and never for long: the zygote always reads.
+        self.socket.settimeout(SEND_SECONDS)
         try:
             self.socket.sendall(json.dumps(request).encode("ascii") + b"\n")
         except OSError:
             self.closed = True
+        finally:
+            self.socket.setblocking(False)
 
 
 def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None) -> Zygote:

@@ -253,3 +253,9 @@ def _issue(row: tuple[Any, ...], labels: list[str], dependencies: list[Dependenc
         command=None if command is None else tuple(json.loads(command)),
         extra=json.loads(extra),
     )
+
+
+def any_command(connection: sqlite3.Connection) -> bool:
+    """Whether any issue that is not closed brings its own command."""
+    statement = "SELECT 1 FROM issues WHERE command IS NOT NULL AND status <> 'closed' LIMIT 1"
+    return connection.execute(statement).fetchone() is not None

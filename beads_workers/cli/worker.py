@@ -1,0 +1,123 @@
+"""``worker``: one worker by hand, beside those that ``start`` has, or for ``start -n 0``."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.core.settings import Work
+
+
+class BdCalls(Enum):
+    """Who claims and closes in the tracker."""
+
+    GROUPED = "grouped"
+    WORKER = "worker"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command(
+        "worker",
+        epilog="Example: beads-workers worker --socket /tmp/beads-workers-4242.sock -- make {id}",
+    )(worker)
+
+
+def worker(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND [ARG]...", help="What a task runs.")
+    ] = None,
+    socket: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="The fleet's socket; without it ORCHESTRATOR_PID says which."
+        ),
+    ] = None,
+    bd_calls: Annotated[
+        BdCalls, typer.Option(help="Who claims and closes: the fleet, or this worker by `bd`.")
+    ] = BdCalls.GROUPED,
+    verify: Annotated[
+        str | None, typer.Option(metavar="CMD", help="Must succeed too before a task is done.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0.001, help="For one task.")
+    ] = None,
+) -> None:
+    """Run one worker in this folder until the fleet shuts it down, or Ctrl-C."""
+    from beads_workers.core.settings import Work
+
+    work = Work(
+        command=_checked(command),
+        verify=verify,
+        timeout_seconds=timeout,
+        bd_argv=("bd",) if bd_calls is BdCalls.WORKER else None,
+    )
+    raise typer.Exit(_run(_socket_path(socket), work))
+
+
+def _checked(command: list[str] | None) -> tuple[str, ...]:
+    from beads_workers.executors.placeholders import check_command
+
+    if not command:
+        raise CommandError(
+            "no command: a worker runs what stands behind --",
+            "beads-workers worker --socket PATH -- COMMAND [ARG]...",
+            EXIT_USAGE,
+        )
+    if trouble := check_command(command):
+        raise CommandError("this command is unsafe", trouble, EXIT_USAGE)
+    return tuple(command)
+
+
+def _socket_path(path: str | None) -> str:
+    if path:
+        return str(Path(path).absolute())
+    pid = os.environ.get("ORCHESTRATOR_PID", "")
+    if not pid.isdigit():
+        raise CommandError(
+            "which fleet? Neither --socket nor ORCHESTRATOR_PID is given",
+            "`beads-workers status --json` names the socket of the fleet in this project",
+            EXIT_USAGE,
+        )
+    return f"/tmp/beads-workers-{pid}.sock"
+
+
+def _run(socket_path: str, work: Work) -> int:
+    import sys
+    import tempfile
+
+    from beads_workers.core.settings import WorkerSettings
+    from beads_workers.edge.sessions import sweep
+    from beads_workers.edge.worker import run_worker
+
+    directory = tempfile.mkdtemp(prefix="beads-workers-worker-")
+    print(f"logs of this worker: {directory}/logs", file=sys.stderr)
+    settings = WorkerSettings(
+        worker_id=f"W{os.getpid()}",
+        socket_path=socket_path,
+        orchestrator_pid=_orchestrator(socket_path),
+        project=str(Path.cwd()),
+        # The folder's name is unique on this machine: so is the token of this worker's tasks.
+        run_id=Path(directory).name,
+        run_directory=directory,
+        # Whoever started it by hand decides who it acts as in the tracker: BEADS_ACTOR.
+        actor="",
+        work=work,
+    )
+    status = run_worker(settings)
+    sweep(settings.run_id, settings.worker_id)
+    return status
+
+
+def _orchestrator(socket_path: str) -> int:
+    """For ``ORCHESTRATOR_PID`` in a task's environment; 0 where nothing tells."""
+    pid = Path(socket_path).stem.rpartition("-")[2]
+    said = pid if pid.isdigit() else os.environ.get("ORCHESTRATOR_PID", "")
+    return int(said) if said.isdigit() else 0
