@@ -1,0 +1,107 @@
+"""``beads-workers worker``: one worker by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.peer import Peer, gone, wait_for
+
+
+class ByHand:
+    """Runs the command in ``folder``, where a peer listens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.peer = Peer(folder / "beads-workers-4242.sock")
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "beads_workers", "worker", *arguments],
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(self.folder), **environment},
+        )
+        return self.process
+
+    def close(self) -> None:
+        self.peer.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+
+
+@pytest.fixture
+def by_hand(tmp_path: Path) -> Iterator[ByHand]:
+    by_hand = ByHand(tmp_path)
+    yield by_hand
+    by_hand.close()
+
+
+def test_it_joins_works_and_leaves_with_the_fleet(by_hand: ByHand) -> None:
+    by_hand.peer.path.rename(by_hand.folder / "odd-name")
+    by_hand.peer.path = by_hand.folder / "odd-name"
+    process = by_hand.start(
+        *("--socket", "odd-name", "--verify", "test $BW_ISSUE_ID = t-1"),
+        *("--", "sh", "-c", 'echo "$BW_ISSUE_TITLE $ORCHESTRATOR_PID"; exit 0'),
+        ORCHESTRATOR_PID="77",
+    )
+    by_hand.peer.accept()
+    ready = by_hand.peer.expect("READY")
+    assert (ready["worker_id"], ready["version"]) == (f"W{process.pid}", "1.1")
+    assert ready["features"] == ["cancel", "grouped"]
+    by_hand.peer.task("t-1")
+    by_hand.peer.expect("DONE")
+    by_hand.peer.expect("READY")
+    assert process.stderr is not None
+    logs = Path(process.stderr.readline().removeprefix("logs of this worker: ").strip())
+    assert (logs / "t-1.1.log").read_text() == "A title 77\n"
+    by_hand.peer.send("SHUTDOWN", reason="user_requested")
+    assert process.wait(10) == 0
+
+
+def test_ctrl_c_ends_the_task_with_it(by_hand: ByHand) -> None:
+    process = by_hand.start(
+        *("--socket", str(by_hand.peer.path), "--bd-calls", "grouped"),
+        *("--", "sh", "-c", "echo $$ $ORCHESTRATOR_PID > pid; exec sleep 1000"),
+    )
+    by_hand.peer.accept()
+    by_hand.peer.expect("READY")
+    by_hand.peer.task()
+    pid, orchestrator = wait_for(by_hand.folder / "pid").split()
+    assert orchestrator == "4242"
+    process.send_signal(signal.SIGINT)
+    assert by_hand.peer.expect("FAILED")["outcome"] == "cancelled"
+    assert process.wait(10) == 0
+    assert gone(int(pid))
+
+
+def test_calling_the_tracker_itself_it_does_not_ask_for_grouping(by_hand: ByHand) -> None:
+    by_hand.start("--socket", str(by_hand.peer.path), "--bd-calls", "worker", "--", "true")
+    by_hand.peer.accept()
+    assert by_hand.peer.expect("READY")["features"] == ["cancel"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--socket", "s"], "no command"),
+        (["--", "true"], "which fleet?"),
+        (["--socket", "s", "--", "sh", "-c", "x {title}"], "$BW_ISSUE_TITLE"),
+    ],
+)
+def test_what_is_missing_or_unsafe_is_said_with_exit_2(
+    by_hand: ByHand, arguments: list[str], said: str
+) -> None:
+    process = by_hand.start(*arguments, ORCHESTRATOR_PID="")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert said in errors
