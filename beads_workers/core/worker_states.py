@@ -76,9 +76,22 @@ class WorkerReaction(Enum):
     BUG = "cannot happen: a bug of ours"
 
 
-def _worker_table() -> Table[WorkerState, WorkerStimulus, WorkerReaction]:
+Cells = dict[tuple[WorkerState, WorkerStimulus], Move[WorkerState, WorkerReaction]]
+
+_CONNECTED_BUSY = (
+    WorkerState.WORKING,
+    WorkerState.TIMING_OUT,
+    WorkerState.CANCELLING,
+    WorkerState.STOPPING,
+    WorkerState.SETTLING,
+    WorkerState.SETTLING_TO_STOP,
+)
+
+
+def _idle() -> Cells:
+    """Without a task: connecting, asking, waiting."""
     st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
-    table = {
+    cells: Cells = {
         (st.CONNECTING, sti.CONNECTED): Move(st.ASKING, re.ASK),
         (st.CONNECTING, sti.CONNECT_FAILED): Move(st.BACKING_OFF, re.BACK_OFF),
         (st.CONNECTING, sti.OUT_OF_TRIES): Move(st.GONE, re.GIVE_UP),
@@ -86,8 +99,22 @@ def _worker_table() -> Table[WorkerState, WorkerStimulus, WorkerReaction]:
         (st.BACKING_OFF, sti.TIMER): Move(st.CONNECTING, re.CONNECT),
         (st.BACKING_OFF, sti.SHUTDOWN): Move(st.GONE, re.LEAVE),
         (st.WAITING, sti.TIMER): Move(st.ASKING, re.ASK),
-        (st.WORKING, sti.STEP_PASSED): Move(st.WORKING, re.CONTINUE),
-        (st.WORKING, sti.TIMER): Move(st.TIMING_OUT, re.END),
+    }
+    for state in (st.ASKING, st.WAITING):
+        # A TASK while waiting answers an earlier READY: a stray WAIT may have come between.
+        cells[state, sti.TASK] = Move(st.WORKING, re.START)
+        cells[state, sti.NOT_RUNNABLE] = Move(st.ASKING, re.REFUSE_ASK)
+        cells[state, sti.WAIT] = Move(st.WAITING, re.REST)
+        cells[state, sti.SHUTDOWN] = Move(st.GONE, re.LEAVE)
+        cells[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)
+        cells[state, sti.LOST] = Move(st.GONE, re.FAIL)
+    return cells
+
+
+def _told_while_busy() -> Cells:
+    """With a task: what is said to the worker, or not any more."""
+    st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
+    cells: Cells = {
         (st.WORKING, sti.CANCEL): Move(st.CANCELLING, re.END),
         (st.WORKING, sti.SHUTDOWN): Move(st.STOPPING, re.END),
         (st.WORKING, sti.LOST): Move(st.ABANDONING, re.END),
@@ -98,51 +125,61 @@ def _worker_table() -> Table[WorkerState, WorkerStimulus, WorkerReaction]:
         (st.CANCELLING, sti.CANCEL): Move(st.CANCELLING, re.NONE),
         (st.CANCELLING, sti.SHUTDOWN): Move(st.STOPPING, re.NONE),
         (st.CANCELLING, sti.LOST): Move(st.ABANDONING, re.NONE),
-        # After SHUTDOWN the other side may leave first: that is no failure of ours.
-        (st.STOPPING, sti.LOST): Move(st.STOPPING, re.NONE),
-        (st.SETTLING_TO_STOP, sti.LOST): Move(st.SETTLING_TO_STOP, re.NONE),
         # The last write is let finish: a close that is cut off leaves nobody knowing.
         (st.SETTLING, sti.CANCEL): Move(st.SETTLING, re.NOTE),
         (st.SETTLING, sti.SHUTDOWN): Move(st.SETTLING_TO_STOP, re.NONE),
         (st.SETTLING, sti.LOST): Move(st.SETTLING_ALONE, re.NONE),
+        # The connection is gone: only a signal can still ask.
+        (st.ABANDONING, sti.SHUTDOWN): Move(st.ABANDONING, re.NONE),
+        (st.SETTLING_ALONE, sti.SHUTDOWN): Move(st.SETTLING_ALONE, re.NONE),
     }
-    for state in (st.ASKING, st.WAITING):
-        # A TASK while waiting answers an earlier READY: a stray WAIT may have come between.
-        table[state, sti.TASK] = Move(st.WORKING, re.START)
-        table[state, sti.NOT_RUNNABLE] = Move(st.ASKING, re.REFUSE_ASK)
-        table[state, sti.WAIT] = Move(st.WAITING, re.REST)
-        table[state, sti.SHUTDOWN] = Move(st.GONE, re.LEAVE)
-        table[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)
-        table[state, sti.LOST] = Move(st.GONE, re.FAIL)
-    ending = (st.TIMING_OUT, st.CANCELLING, st.STOPPING, st.ABANDONING)
-    settling = (st.SETTLING, st.SETTLING_TO_STOP, st.SETTLING_ALONE)
-    for state in (*ending, *settling):
-        table[state, sti.TIMER] = Move(state, re.KILL)
-    for state in (st.CANCELLING, st.STOPPING, st.ABANDONING, st.WORKING):
-        after = {st.STOPPING: st.SETTLING_TO_STOP, st.ABANDONING: st.SETTLING_ALONE}
-        table[state, sti.SETTLE_DUE] = Move(after.get(state, st.SETTLING), re.SETTLE)
-    for state in (st.WORKING, st.TIMING_OUT, st.CANCELLING, st.SETTLING):
-        table[state, sti.TASK_OVER] = Move(st.ASKING, re.ANSWER_ASK)
     for state in (st.STOPPING, st.SETTLING_TO_STOP):
-        table[state, sti.TASK_OVER] = Move(st.GONE, re.ANSWER_LEAVE)
-        table[state, sti.CANCEL] = Move(state, re.NONE)
-        table[state, sti.SHUTDOWN] = Move(state, re.NONE)
-    for state in (st.ABANDONING, st.SETTLING_ALONE):
-        table[state, sti.TASK_OVER] = Move(st.GONE, re.FAIL)
-        # Only a signal can still ask: the connection is gone.
-        table[state, sti.SHUTDOWN] = Move(state, re.NONE)
-    connected = (st.WORKING, *ending[:3], *settling[:2])
-    for state in connected:
-        table[state, sti.TASK] = Move(state, re.REFUSE)
-        table[state, sti.NOT_RUNNABLE] = Move(state, re.REFUSE)
-        table[state, sti.REPEATED_TASK] = Move(state, re.NOTE)
-        table[state, sti.WAIT] = Move(state, re.NOTE)
-        table[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)
+        cells[state, sti.CANCEL] = Move(state, re.NONE)
+        cells[state, sti.SHUTDOWN] = Move(state, re.NONE)
+        # After SHUTDOWN the other side may leave first: that is no failure of ours.
+        cells[state, sti.LOST] = Move(state, re.NONE)
+    for state in _CONNECTED_BUSY:
+        cells[state, sti.TASK] = Move(state, re.REFUSE)
+        cells[state, sti.NOT_RUNNABLE] = Move(state, re.REFUSE)
+        cells[state, sti.REPEATED_TASK] = Move(state, re.NOTE)
+        cells[state, sti.WAIT] = Move(state, re.NOTE)
+        cells[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)
+    return cells
+
+
+def _course_of_a_task() -> Cells:
+    """With a task: its steps and its time."""
+    st, sti, re = WorkerState, WorkerStimulus, WorkerReaction
     return {
-        (state, stimulus): table.get((state, stimulus), Move(state, re.BUG))
-        for state in st
-        for stimulus in sti
+        (st.WORKING, sti.STEP_PASSED): Move(st.WORKING, re.CONTINUE),
+        (st.WORKING, sti.TIMER): Move(st.TIMING_OUT, re.END),
+        (st.TIMING_OUT, sti.TIMER): Move(st.TIMING_OUT, re.KILL),
+        (st.CANCELLING, sti.TIMER): Move(st.CANCELLING, re.KILL),
+        (st.STOPPING, sti.TIMER): Move(st.STOPPING, re.KILL),
+        (st.ABANDONING, sti.TIMER): Move(st.ABANDONING, re.KILL),
+        (st.SETTLING, sti.TIMER): Move(st.SETTLING, re.KILL),
+        (st.SETTLING_TO_STOP, sti.TIMER): Move(st.SETTLING_TO_STOP, re.KILL),
+        (st.SETTLING_ALONE, sti.TIMER): Move(st.SETTLING_ALONE, re.KILL),
+        (st.WORKING, sti.SETTLE_DUE): Move(st.SETTLING, re.SETTLE),
+        (st.CANCELLING, sti.SETTLE_DUE): Move(st.SETTLING, re.SETTLE),
+        (st.STOPPING, sti.SETTLE_DUE): Move(st.SETTLING_TO_STOP, re.SETTLE),
+        (st.ABANDONING, sti.SETTLE_DUE): Move(st.SETTLING_ALONE, re.SETTLE),
+        (st.WORKING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
+        (st.TIMING_OUT, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
+        (st.CANCELLING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
+        (st.STOPPING, sti.TASK_OVER): Move(st.GONE, re.ANSWER_LEAVE),
+        (st.ABANDONING, sti.TASK_OVER): Move(st.GONE, re.FAIL),
+        (st.SETTLING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
+        (st.SETTLING_TO_STOP, sti.TASK_OVER): Move(st.GONE, re.ANSWER_LEAVE),
+        (st.SETTLING_ALONE, sti.TASK_OVER): Move(st.GONE, re.FAIL),
     }
 
 
-WORKER = _worker_table()
+_DECIDED = _idle() | _told_while_busy() | _course_of_a_task()
+
+WORKER: Table[WorkerState, WorkerStimulus, WorkerReaction] = {
+    (state, stimulus): _DECIDED.get((state, stimulus), Move(state, WorkerReaction.BUG))
+    for state in WorkerState
+    for stimulus in WorkerStimulus
+}
+"""Every pair that is not decided above is a bug of ours, said explicitly."""

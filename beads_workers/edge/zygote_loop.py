@@ -189,6 +189,7 @@ def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     try:
         _Zygote(connection).run()
     except BaseException:
+        # This process may only end in the caller's _exit, never as a copy of the orchestrator.
         traceback.print_exc(file=sys.stderr)
         return 1
     return 0

@@ -38,7 +38,8 @@ class Family:
 
     def close(self) -> None:
         for process in self.started:
-            process.kill()
+            # Not reaped yet, so the group is still this one's.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
