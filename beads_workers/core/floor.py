@@ -92,7 +92,11 @@ class Floor:
             self._desk.ask(HangUp(event.conn_id, "too many wrong lines"))
 
     def received(self, event: Received) -> ConnReaction:
-        """A valid message; returns what came of it, ``SERVE`` being left to the caller."""
+        """A valid message; returns what came of it.
+
+        ``SERVE`` is left to the caller, who knows whether work is coming, and so is telling the
+        intake of an attempt that ended (``JUDGE``).
+        """
         connection = self._roster.get(event.conn_id)
         if connection is None:
             return ConnReaction.NONE

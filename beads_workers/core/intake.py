@@ -6,8 +6,6 @@ here, and no more: minute-long agents hoard nothing, no-ops get large groups.
 
 from __future__ import annotations
 
-import math
-
 from beads_workers.core import limits
 from beads_workers.core.commands import Turn
 from beads_workers.core.events import TurnEnded
@@ -21,8 +19,6 @@ from beads_workers.core.states import ConnState, JobState, RunState
 RENEW = "renew"
 """Timer key: leases are at half their life."""
 
-_RATE_WINDOW_SECONDS = 5.0
-
 
 class Intake:
     """Composes the turns of the lane."""
@@ -34,23 +30,19 @@ class Intake:
         self._tasks = parts.tasks
         self._exhausted = False
         self._idle_polls = 0
-        self._rate = 0.0
-        self._rate_at = parts.desk.now
+        self._attempt_seconds: float | None = None
         self._listed = Listed()
         self._asked_for = 0
         self._renewal_due = False
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
 
-    def completed(self) -> None:
-        """An attempt ended: the rate of completions decides how far ahead we claim."""
-        self._rate = self.rate() + 1.0 / _RATE_WINDOW_SECONDS
-        self._rate_at = self._desk.now
-
-    def rate(self) -> float:
-        """Completions a second, lately."""
-        age = self._desk.now - self._rate_at
-        return self._rate * math.exp(-age / _RATE_WINDOW_SECONDS)
+    def completed(self, seconds: float) -> None:
+        """An attempt took so long: this decides how far ahead we claim."""
+        if self._attempt_seconds is None:
+            self._attempt_seconds = seconds
+        # A moving average over about four attempts: a change of work shows soon.
+        self._attempt_seconds += (seconds - self._attempt_seconds) * 0.25
 
     def look_again(self) -> None:
         """Something changed that may have made work ready."""
@@ -120,7 +112,7 @@ class Intake:
         if self._parts.state is not RunState.RUNNING or self._exhausted:
             return 0
         unsent = self._tasks.count(JobState.CLAIMED)
-        free = self._free_slots()
+        free = max(0, self._slots() - self._tasks.running())
         ahead = self._ahead()
         want = free + ahead - unsent
         if (left := self._issues_left()) is not None:
@@ -129,14 +121,16 @@ class Intake:
         idle = self._parts.roster.count(ConnState.READY) > unsent
         return want if idle or free > unsent or unsent * 2 <= ahead else 0
 
-    def _free_slots(self) -> int:
-        connected = self._parts.roster.slots()
-        slots = max(connected, self._parts.crew.wanted())
-        return max(0, slots - self._tasks.running())
+    def _slots(self) -> int:
+        # Workers that are still starting will want work as well.
+        return max(self._parts.roster.slots(), self._parts.crew.wanted())
 
     def _ahead(self) -> int:
-        expected = math.ceil(self.rate() * self._lane.turn_seconds)
-        return min(limits.CLAIM_AHEAD_MAX, expected)
+        """How many attempts end during one turn of the lane, if they go on like this."""
+        if self._attempt_seconds is None:
+            return 0
+        rounds = self._lane.turn_seconds / max(self._attempt_seconds, 0.001)
+        return min(limits.CLAIM_AHEAD_MAX, int(self._slots() * rounds))
 
     def _issues_left(self) -> int | None:
         limit = self._parts.settings.issues_max

@@ -81,6 +81,7 @@ class Lane:
         """Take in the answer; returns it without what was overtaken by a later settlement."""
         self.busy = False
         # A moving average over about four turns: groups grow and shrink with the tracker.
+        self.turn_seconds = self.turn_seconds or turn.seconds
         self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
         self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
         error = turn.settle_error or turn.take_error

@@ -140,7 +140,7 @@ class Orchestrator:
     def _received(self, event: ev.Received) -> None:
         reaction = self._floor.received(event)
         if reaction is ConnReaction.JUDGE:
-            self._intake.completed()
+            self._intake.completed(self._parts.tasks.last_seconds)
         elif reaction is ConnReaction.SERVE:
             connection = self._parts.roster.get(event.conn_id)
             assert connection is not None, "it has just spoken"

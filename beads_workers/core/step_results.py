@@ -1,6 +1,6 @@
 """What the end of a step means: exit statuses and output turned into an outcome.
 
-Source: docs/PROTOCOL.md, "Claim, close, failure". The exit status decides; output is only for
+Source: docs/PROTOCOL.md, "Failure and retry". The exit status decides; output is only for
 people.
 """
 

@@ -70,6 +70,8 @@ class Tasks:
         self._claims = 0
         self._in_state = dict.fromkeys(JobState, 0)
         self.held: dict[IssueId, Held] = {}
+        self.last_seconds = 0.0
+        """How long the attempt took that ended last."""
         self.ended = 0
         """Issues that came to their end in this run: done or set aside."""
 
@@ -119,6 +121,7 @@ class Tasks:
     def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
         """An attempt ended: the policy decides, the journal knows, the tracker is owed."""
         job = held.job
+        self.last_seconds = self._desk.now - held.started_at
         verdict = judge(
             self._policy, self._ledger.history(job.issue_id), outcome, jitter(held.request_id)
         )

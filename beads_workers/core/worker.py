@@ -1,6 +1,6 @@
 """The worker's half of the conversation: events and the time in, commands out.
 
-Source: docs/PROTOCOL.md, "The worker's half". ``core.worker_states`` holds every move; here is
+Source: docs/PROTOCOL.md, "Conversation". ``core.worker_states`` holds every move; here is
 what each reaction does. The edge carries out the commands in order, and comes back with
 ``on_deadline`` when ``deadline()`` has passed. Times are monotonic seconds.
 """
