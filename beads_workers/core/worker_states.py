@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from beads_workers.core.states import Move, Table
+from beads_workers.core.moves import Move, Table
 
 
 class WorkerState(Enum):

@@ -1,6 +1,6 @@
 """Placeholders in commands and prompts, and the one place where they would be dangerous.
 
-Source: docs/PROTOCOL.md, "What a command gets". A replaced value is never looked at again, and
+Source: docs/PROTOCOL.md, "Security". A replaced value is never looked at again, and
 never meets a shell: a script handed to ``sh -c`` may not contain an issue's text at all.
 """
 
