@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.board import Board, status
+from beads_workers.core.board import Board
+from beads_workers.core.status import status
 from beads_workers.edge.journal import read_journal
 from beads_workers.edge.run_directory import RunDirectory
 

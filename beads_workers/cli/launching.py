@@ -14,7 +14,7 @@ from typing import Any
 from beads_workers.cli.client import Client, wait_for_exit
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.summary import summary
-from beads_workers.core.records import from_json
+from beads_workers.core.journal_lines import from_json
 from beads_workers.core.settings import FleetSettings
 from beads_workers.dashboard.lines import line
 

@@ -148,7 +148,7 @@ def _show(texts: Iterator[str], count: int | None) -> None:
 
 
 def _follow_events(directory: object, run_id: str, journal: Path) -> None:
-    from beads_workers.core.records import decode
+    from beads_workers.core.journal_lines import decode
     from beads_workers.dashboard.lines import line
 
     for raw in _grow(directory, run_id, journal):

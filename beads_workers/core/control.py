@@ -13,12 +13,13 @@ from beads_workers.core.events import (
     ScaleAsked,
     Ticket,
 )
-from beads_workers.core.floor import RELEASED, Floor
+from beads_workers.core.floor import RELEASED
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.ledger import Standing
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import RetryAsked, Withheld
+from beads_workers.core.replies import Replies
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
 
@@ -26,10 +27,10 @@ from beads_workers.core.states import ConnState, JobState, RunReaction, RunState
 class Control:
     """Each method answers its ticket exactly once."""
 
-    def __init__(self, parts: Parts, floor: Floor, intake: Intake, ending: Ending) -> None:
+    def __init__(self, parts: Parts, replies: Replies, intake: Intake, ending: Ending) -> None:
         self._parts = parts
         self._desk = parts.desk
-        self._floor = floor
+        self._replies = replies
         self._intake = intake
         self._ending = ending
 
@@ -89,7 +90,7 @@ class Control:
             self._parts.tasks.take_away(held)
             self._withhold(issue_id)
             return True
-        return held.state is JobState.RUNNING and self._floor.cancel(held, RELEASED)
+        return held.state is JobState.RUNNING and self._replies.cancel(held, RELEASED)
 
     def _withhold(self, issue_id: IssueId) -> None:
         self._desk.write(Withheld(issue_id))
@@ -111,7 +112,7 @@ class Control:
             if connection.own and connection.worker_id == worker_id:
                 self._parts.roster.retire(connection)
                 if connection.state in (ConnState.READY, ConnState.IDLE):
-                    self._floor.shut_down(connection)
+                    self._replies.shut_down(connection)
 
     def _move(self, ticket: Ticket, stimulus: RunStimulus, done: str) -> None:
         if self._ending.move(stimulus) is RunReaction.REFUSE:

@@ -13,9 +13,11 @@ from beads_workers.core.events import StopAsked
 from beads_workers.core.floor import Floor
 from beads_workers.core.intake import Intake
 from beads_workers.core.ledger import Standing
+from beads_workers.core.moves import step
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import RunChanged, RunEnded
-from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
+from beads_workers.core.replies import Replies
+from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus
 
 LEAVE_BY = "leave by"
 """Timer key: workers that are still there now are killed."""
@@ -33,9 +35,10 @@ RUN_OUT = "run out"
 class Ending:
     """Owns the state of the run."""
 
-    def __init__(self, parts: Parts, floor: Floor, intake: Intake) -> None:
+    def __init__(self, parts: Parts, replies: Replies, floor: Floor, intake: Intake) -> None:
         self._parts = parts
         self._desk = parts.desk
+        self._replies = replies
         self._floor = floor
         self._intake = intake
         self._stop_seconds = parts.settings.stop_seconds
@@ -114,7 +117,7 @@ class Ending:
             case RunReaction.CEASE:
                 self._parts.tasks.give_back_unsent()
                 for connection in self._parts.roster.in_state(ConnState.READY, ConnState.IDLE):
-                    self._floor.shut_down(connection)
+                    self._replies.shut_down(connection)
             case RunReaction.SHUTDOWN:
                 self._shut_down()
             case RunReaction.HASTEN:
@@ -135,7 +138,7 @@ class Ending:
         self._parts.crew.close()
         for connection in self._parts.roster:
             if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
-                self._floor.shut_down(connection)
+                self._replies.shut_down(connection)
         self._desk.timers.set(LEAVE_BY, self._desk.now + self._stop_seconds)
 
     def _kill(self) -> None:

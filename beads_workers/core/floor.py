@@ -10,24 +10,19 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.commands import HangUp, Send, WatchHolder
-from beads_workers.core.desk import jitter
+from beads_workers.core.commands import HangUp, WatchHolder
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.jobs import Job
 from beads_workers.core.messages import (
-    Cancel,
     Done,
     Failed,
     FromWorker,
     Ready,
-    Shutdown,
-    Task,
-    ToWorker,
     Wait,
 )
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import Withheld, WorkerJoined, WorkerLeft
+from beads_workers.core.replies import HoldOver, Overdue, Replies
 from beads_workers.core.roster import Connection
 from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, JobState, RunState
 from beads_workers.core.tasks import Held, lost
@@ -36,20 +31,6 @@ from beads_workers.core.tasks import Held, lost
 @dataclass(frozen=True, slots=True)
 class HelloDue:
     """Timer key: a connection must have said something valid by then."""
-
-    conn_id: ConnId
-
-
-@dataclass(frozen=True, slots=True)
-class HoldOver:
-    """Timer key: a held READY is answered with WAIT now."""
-
-    conn_id: ConnId
-
-
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """Timer key: a worker should have ended its task by itself long ago."""
 
     conn_id: ConnId
 
@@ -64,8 +45,9 @@ class ExitDue:
 class Floor:
     """Serves the connections; the caller says whether work may come in a moment."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, replies: Replies) -> None:
         self._parts = parts
+        self._replies = replies
         self._desk = parts.desk
         self._roster = parts.roster
         self._tasks = parts.tasks
@@ -112,10 +94,10 @@ class Floor:
                 assert isinstance(message, Done | Failed)
                 self._judge(connection, message)
             case ConnReaction.REPEAT_TASK:
-                self._repeat_task(connection)
+                self._replies.repeat_task(connection)
             case ConnReaction.RESYNC:
                 self._note_stray(connection, message)
-                self.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
+                self._replies.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
             case ConnReaction.NOTE:
                 self._note_stray(connection, message)
             case ConnReaction.SERVE | ConnReaction.NONE:
@@ -135,7 +117,7 @@ class Floor:
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._desk.write(WorkerLeft(connection.worker_id, event.reason))
-        held = self._held(connection)
+        held = self._replies.held(connection)
         if held is not None:
             if held.state is JobState.HANDING:
                 self._tasks.unreserve(held)
@@ -170,13 +152,13 @@ class Floor:
             return
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
-            self.shut_down(connection)
+            self._replies.shut_down(connection)
         elif state is RunState.RUNNING and (held := self._tasks.most_urgent()):
-            self._deliver(connection, held)
+            self._replies.deliver(connection, held)
         elif soon and HoldOver(connection.conn_id) not in self._timers:
             self._timers.set(HoldOver(connection.conn_id), self._desk.now + limits.HOLD_SECONDS)
         elif not soon:
-            self.tell_to_wait(connection)
+            self._replies.tell_to_wait(connection)
 
     def serve_held(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
@@ -187,47 +169,14 @@ class Floor:
         """The tracker knows: now the TASK can go out."""
         connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
         assert connection is not None, "a job stays reserved only while its worker is there"
-        self._start(connection, held)
+        self._replies.start(connection, held)
 
     def not_handed_over(self, held: Held) -> None:
         """The tracker would not: the worker gets something else."""
         connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
         if connection is not None:
             connection.issue_id = None
-            self.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
-
-    def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
-        """WAIT, and no more is owed."""
-        self._timers.cancel(HoldOver(connection.conn_id))
-        self._roster.move(connection, ConnStimulus.WAIT_SENT)
-        self.say(connection, Wait(seconds or self._wait_seconds(connection)))
-
-    def shut_down(self, connection: Connection) -> None:
-        """SHUTDOWN: the worker ends what it does, and leaves."""
-        self._timers.cancel(HoldOver(connection.conn_id))
-        if connection.state is ConnState.RESERVED and (held := self._held(connection)):
-            connection.issue_id = None
-            self._tasks.unreserve(held)
-        self._roster.move(connection, ConnStimulus.SHUTDOWN_SENT)
-        reason = "user_requested" if connection.retiring else self._parts.reason
-        self.say(connection, Shutdown(reason))
-
-    def cancel(self, held: Held, reason: str) -> bool:
-        """Take a running task away; False where its worker does not understand that."""
-        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
-        if connection is None or not connection.cancellable:
-            return False
-        held.cancelled = reason
-        self.say(connection, Cancel(held.job.issue_id, reason))
-        grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
-        self._timers.set_earlier(Overdue(connection.conn_id), self._desk.now + grace)
-        return True
-
-    def say(self, connection: Connection, message: ToWorker) -> None:
-        """Send under the id that we gave it."""
-        self._desk.ask(
-            Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
-        )
+            self._replies.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
 
     # --- deadlines ----------------------------------------------------------------------------
 
@@ -241,12 +190,12 @@ class Floor:
         """The source takes its time: WAIT."""
         connection = self._roster.get(conn_id)
         if connection and connection.state is ConnState.READY:
-            self.tell_to_wait(connection)
+            self._replies.tell_to_wait(connection)
 
     def overdue(self, conn_id: ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""
         connection = self._roster.get(conn_id)
-        held = self._held(connection) if connection else None
+        held = self._replies.held(connection) if connection else None
         if connection is None or held is None:
             return
         held.overdue = not held.cancelled
@@ -286,7 +235,7 @@ class Floor:
                 self.conclude_loose(held)
 
     def _judge(self, connection: Connection, message: Done | Failed) -> None:
-        held = self._held(connection)
+        held = self._replies.held(connection)
         assert held is not None, "FINISHED is only said of the job that the connection has"
         connection.issue_id = None
         self._timers.cancel(Overdue(connection.conn_id))
@@ -310,54 +259,6 @@ class Floor:
         else:
             self._desk.ask(WatchHolder(connection.pid))
 
-    def _deliver(self, connection: Connection, held: Held) -> None:
-        self._timers.cancel(HoldOver(connection.conn_id))
-        connection.issue_id = held.job.issue_id
-        if self._parts.literal and not connection.grouped:
-            self._roster.move(connection, ConnStimulus.RESERVED)
-            self._tasks.reserve(held, connection.conn_id, connection.worker_id)
-        else:
-            self._start(connection, held)
-
-    def _start(self, connection: Connection, held: Held) -> None:
-        self._tasks.begin(held, connection.conn_id, connection.worker_id)
-        self._roster.move(connection, ConnStimulus.TASK_SENT)
-        self.say(connection, self._task(held))
-        timeout = self._timeout(held.job)
-        if timeout is not None:
-            grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
-            self._timers.set(Overdue(connection.conn_id), self._desk.now + timeout + grace)
-
-    def _task(self, held: Held) -> Task:
-        job = held.job
-        payload: dict[str, object] = {"issue": dict(job.original)} if job.original else {}
-        if job.command is not None:
-            payload["command"] = list(job.command)
-        return Task(
-            job.issue_id,
-            job.priority,
-            job.title[: limits.TITLE_CHARS_MAX],
-            job.description,
-            job.issue_type,
-            job.labels,
-            held.attempt,
-            self._timeout(job),
-            payload,
-        )
-
-    def _timeout(self, job: Job) -> float | None:
-        if job.timeout_seconds is not None:
-            return job.timeout_seconds
-        return self._parts.settings.work.timeout_seconds
-
-    def _repeat_task(self, connection: Connection) -> None:
-        held = self._held(connection)
-        assert held is not None, "a busy connection has a job"
-        self._desk.note(
-            "error", f"{connection.worker_id} said READY while it has {held.job.issue_id}"
-        )
-        self.say(connection, self._task(held))
-
     def _note_stray(self, connection: Connection, message: FromWorker) -> None:
         if isinstance(message, Ready):
             text = "said READY again before its reply"
@@ -366,19 +267,6 @@ class Floor:
         connection.bad_lines += 1
         if connection.bad_lines <= limits.BAD_LINES_SHOWN:
             self._desk.note("error", f"{connection.worker_id} {text}")
-
-    def _held(self, connection: Connection) -> Held | None:
-        if connection.issue_id is None:
-            return None
-        return self._tasks.held.get(connection.issue_id)
-
-    def _wait_seconds(self, connection: Connection) -> int:
-        if self._tasks.held or self._parts.ledger.any_cooling():
-            return limits.WAIT_SECONDS_BUSY
-        # With many who wait, somebody asks soon enough; each alone may sleep longer.
-        waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
-        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting // 3), limits.WAIT_SECONDS_IDLE_MAX)
-        return calm + round(calm * 0.2 * jitter(f"{connection.conn_id} {self._desk.now}"))
 
 
 RELEASED = "released"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import assert_never
 
 from beads_workers.core import events as ev
-from beads_workers.core import floor, intake
+from beads_workers.core import floor, intake, replies
 from beads_workers.core.commands import Command
 from beads_workers.core.control import Control
 from beads_workers.core.crew import StartAgain
@@ -26,6 +26,7 @@ from beads_workers.core.lane import TAKE_AGAIN, OwedAgain
 from beads_workers.core.ledger import DueAgain
 from beads_workers.core.parts import make_parts
 from beads_workers.core.records import Carried, SettledRecord
+from beads_workers.core.replies import Replies
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import ConnReaction, JobReaction, RunState, RunStimulus
@@ -51,10 +52,11 @@ class Orchestrator:
         """
         self._parts = make_parts(settings, run_id, now, literal=literal)
         self._desk = self._parts.desk
-        self._floor = Floor(self._parts)
+        self._replies = Replies(self._parts)
+        self._floor = Floor(self._parts, self._replies)
         self._intake = Intake(self._parts)
-        self._ending = Ending(self._parts, self._floor, self._intake)
-        self._control = Control(self._parts, self._floor, self._intake, self._ending)
+        self._ending = Ending(self._parts, self._replies, self._floor, self._intake)
+        self._control = Control(self._parts, self._replies, self._intake, self._ending)
         for page in carried:
             self._parts.ledger.carry_over(page, now, epoch)
 
@@ -157,7 +159,7 @@ class Orchestrator:
         self._intake.answered(turn)
         for issue_id in turn.lost:
             held = self._parts.tasks.held.get(issue_id)
-            if held is not None and self._floor.cancel(held, "the claim was lost"):
+            if held is not None and self._replies.cancel(held, "the claim was lost"):
                 self._desk.note("error", f"{issue_id}: the claim was lost; its attempt is ended")
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.give_back_unsent()
@@ -206,9 +208,9 @@ class Orchestrator:
         match key:
             case floor.HelloDue(conn_id):
                 self._floor.hello_due(conn_id)
-            case floor.HoldOver(conn_id):
+            case replies.HoldOver(conn_id):
                 self._floor.hold_over(conn_id)
-            case floor.Overdue(conn_id):
+            case replies.Overdue(conn_id):
                 self._floor.overdue(conn_id)
             case floor.ExitDue(pid):
                 self._floor.exit_due(pid)

@@ -2,17 +2,12 @@
 
 The journal is the one account of a run. The dashboard, ``status``, the plain lines of ``start``
 and the recovery after a crash are all folds over these records, so whatever any of them needs
-must be here. Written as JSON Lines: ``{"v": 1, "e": <kind>, "t": <epoch seconds>, "m": <seconds
-since the run began, monotonic>, ...fields}``; fields that hold their default are left out.
+must be here. ``journal_lines`` writes and reads them.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, TypeVar
-
-JOURNAL_VERSION = 1
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,87 +257,3 @@ class RunEnded(Record):
 
     exit_code: int
     reason: str = ""
-
-
-KINDS: dict[str, type[Record]] = {
-    "run_started": RunStarted,
-    "carried": Carried,
-    "checkpoint_ended": CheckpointEnded,
-    "run_changed": RunChanged,
-    "worker_started": WorkerStarted,
-    "worker_joined": WorkerJoined,
-    "worker_left": WorkerLeft,
-    "worker_exited": WorkerExited,
-    "worker_gone": WorkerGone,
-    "listed": Listed,
-    "claimed": Claimed,
-    "handing_over": HandingOver,
-    "started": Started,
-    "holder_lost": HolderLost,
-    "finished": Finished,
-    "settled": SettledRecord,
-    "withheld": Withheld,
-    "retry_asked": RetryAsked,
-    "source_trouble": SourceTrouble,
-    "source_recovered": SourceRecovered,
-    "call_started": CallStarted,
-    "call_ended": CallEnded,
-    "spent": Spent,
-    "noted": Noted,
-    "recovered": Recovered,
-    "run_ended": RunEnded,
-}
-
-_NAMES = {record: name for name, record in KINDS.items()}
-
-R = TypeVar("R", bound=Record)
-
-_FIELDS: dict[type[Record], tuple[tuple[str, Any], ...]] = {
-    record: tuple((f.name, f.default) for f in fields(record)) for record in _NAMES
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A record with its two times: ``at`` epoch seconds, ``elapsed`` seconds of the run."""
-
-    record: Record
-    at: float
-    elapsed: float
-
-
-def encode(entry: Entry) -> bytes:
-    """One journal line with its end."""
-    kind = type(entry.record)
-    line: dict[str, Any] = {
-        "v": JOURNAL_VERSION,
-        "e": _NAMES[kind],
-        "t": round(entry.at, 3),
-        "m": round(entry.elapsed, 6),
-    }
-    for name, default in _FIELDS[kind]:
-        value = getattr(entry.record, name)
-        if default is MISSING or value != default:
-            line[name] = value
-    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def decode(line: bytes) -> Entry | None:
-    """Read one line; None for a torn one, or a kind that a newer version wrote."""
-    try:
-        return from_json(json.loads(line))
-    except ValueError:
-        return None
-
-
-def from_json(values: Any) -> Entry | None:
-    """Read one entry that is parsed already; None where it is none that we know."""
-    try:
-        kind = KINDS[values["e"]]
-        known = {name: values[name] for name, _ in _FIELDS[kind] if name in values}
-        for name, value in known.items():
-            if isinstance(value, list):
-                known[name] = tuple(value)
-        return Entry(kind(**known), float(values["t"]), float(values["m"]))
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.records import Carried, Entry
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.records import Carried
 from beads_workers.core.source import Action, DeadRun, Result
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from beads_workers.core import messages
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.states import CONNECTION, ConnReaction, ConnState, ConnStimulus, step
+from beads_workers.core.moves import step
+from beads_workers.core.states import CONNECTION, ConnReaction, ConnState, ConnStimulus
 
 
 @dataclass(slots=True)

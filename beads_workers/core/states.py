@@ -11,25 +11,9 @@ next start repairs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
 
-S = TypeVar("S", bound=Enum)
-T = TypeVar("T", bound=Enum)
-R = TypeVar("R", bound=Enum)
-
-
-@dataclass(frozen=True, slots=True)
-class Move(Generic[S, R]):
-    """Where a stimulus leads, and what is done on the way."""
-
-    to: S
-    reaction: R
-
-
-Table = Mapping[tuple[S, T], Move[S, R]]
-
+from beads_workers.core.moves import Move, R, S, T, Table, total
 
 # --- a connection, seen from the orchestrator ---------------------------------------------------
 
@@ -99,7 +83,7 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
     }
     for state in (st.NEW, st.IDLE, st.READY, st.RESERVED, st.LEAVING):
         table[state, sti.SHUTDOWN_SENT] = Move(st.LEAVING, re.NONE)
-    return _total(table, st, sti, re.BUG)
+    return total(table, st, sti, re.BUG)
 
 
 # --- a job --------------------------------------------------------------------------------------
@@ -179,7 +163,7 @@ def _job_table() -> Table[JobState, JobStimulus, JobReaction]:
         table[state, sti.FOUND_CLOSED] = Move(st.CLOSED, re.COUNT)
         table[state, sti.NOT_OURS] = Move(st.FOREIGN, re.LEAVE)
         table[state, sti.FAILED] = Move(state, re.AGAIN)
-    return _total(table, st, sti, re.BUG)
+    return total(table, st, sti, re.BUG)
 
 
 # --- the orchestrator ---------------------------------------------------------------------------
@@ -253,35 +237,12 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
         for stimulus in (sti.PAUSE, sti.RESUME, sti.DRAIN):
             table[state, stimulus] = Move(state, re.REFUSE)
     table[st.RECOVERING, sti.PAUSE] = Move(st.RECOVERING, re.REFUSE)
-    return _total(table, st, sti, re.BUG)
-
-
-def _total(
-    table: dict[tuple[S, T], Move[S, R]], states: type[S], stimuli: type[T], bug: R
-) -> Table[S, T, R]:
-    """Every pair that is not listed is a bug of ours, said explicitly."""
-    return {
-        (state, stimulus): table.get((state, stimulus), Move(state, bug))
-        for state in states
-        for stimulus in stimuli
-    }
+    return total(table, st, sti, re.BUG)
 
 
 CONNECTION = _connection_table()
 JOB = _job_table()
 RUN = _run_table()
-
-
-class ImpossibleMove(AssertionError):
-    """A bug of ours: a pair that the table calls impossible."""
-
-
-def step(table: Table[S, T, R], state: S, stimulus: T) -> Move[S, R]:
-    """Look up a move; raises ``ImpossibleMove`` for what the table rules out."""
-    move = table[state, stimulus]
-    if move.reaction.name == "BUG":
-        raise ImpossibleMove(f"{stimulus} in {state}")
-    return move
 
 
 def document() -> str:

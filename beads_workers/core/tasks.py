@@ -10,6 +10,7 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId, Job
 from beads_workers.core.lane import Lane
 from beads_workers.core.ledger import Ledger
+from beads_workers.core.moves import step
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import Finish, Policy, Requeue, SetAside, judge
 from beads_workers.core.records import (
@@ -21,7 +22,7 @@ from beads_workers.core.records import (
     Started,
 )
 from beads_workers.core.source import Action, Result, Settled, Settlement
-from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus, step
+from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus
 
 
 @dataclass(slots=True)

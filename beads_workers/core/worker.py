@@ -25,10 +25,10 @@ from beads_workers.core.message_types import (
     Task,
     Wait,
 )
+from beads_workers.core.moves import step as look_up
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.states import step as look_up
 from beads_workers.core.step_results import failure, timed_out
 from beads_workers.core.worker_events import Command, Event
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from beads_workers.core import records as rec
-from beads_workers.core.records import Entry
+from beads_workers.core.journal_lines import Entry
 from beads_workers.core.text import printable
 
 TITLE_WIDTH = 60

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from beads_workers.core.records import Entry, Record, decode, encode
+from beads_workers.core.journal_lines import Entry, decode, encode
+from beads_workers.core.records import Record
 
 
 class Journal:

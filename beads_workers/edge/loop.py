@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import assert_never
 
-from beads_workers.core.board import Board, status
+from beads_workers.core.board import Board
 from beads_workers.core.commands import (
     Answer,
     Command,
@@ -32,6 +32,7 @@ from beads_workers.core.commands import (
 )
 from beads_workers.core.events import Event, FatalError, HolderGone, StopAsked
 from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.status import status
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import LaneThread

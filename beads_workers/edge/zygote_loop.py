@@ -188,7 +188,7 @@ def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     _name_process("bw-zygote")
     try:
         _Zygote(connection).run()
-    except BaseException:
+    except BaseException:  # The copy of the orchestrator must end here, whatever it met.
         # This process may only end in the caller's _exit, never as a copy of the orchestrator.
         traceback.print_exc(file=sys.stderr)
         return 1

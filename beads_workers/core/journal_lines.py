@@ -1,0 +1,98 @@
+"""The journal's lines: a record with its two times, as one JSON object, and back.
+
+    {"v": 1, "e": <kind>, "t": <epoch seconds>, "m": <seconds since the run began>, ...fields}
+
+``m`` is monotonic; fields that hold their default are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from beads_workers.core import records as rec
+from beads_workers.core.records import Record
+
+JOURNAL_VERSION = 1
+
+KINDS: dict[str, type[Record]] = {
+    "run_started": rec.RunStarted,
+    "carried": rec.Carried,
+    "checkpoint_ended": rec.CheckpointEnded,
+    "run_changed": rec.RunChanged,
+    "worker_started": rec.WorkerStarted,
+    "worker_joined": rec.WorkerJoined,
+    "worker_left": rec.WorkerLeft,
+    "worker_exited": rec.WorkerExited,
+    "worker_gone": rec.WorkerGone,
+    "listed": rec.Listed,
+    "claimed": rec.Claimed,
+    "handing_over": rec.HandingOver,
+    "started": rec.Started,
+    "holder_lost": rec.HolderLost,
+    "finished": rec.Finished,
+    "settled": rec.SettledRecord,
+    "withheld": rec.Withheld,
+    "retry_asked": rec.RetryAsked,
+    "source_trouble": rec.SourceTrouble,
+    "source_recovered": rec.SourceRecovered,
+    "call_started": rec.CallStarted,
+    "call_ended": rec.CallEnded,
+    "spent": rec.Spent,
+    "noted": rec.Noted,
+    "recovered": rec.Recovered,
+    "run_ended": rec.RunEnded,
+}
+
+_NAMES = {record: name for name, record in KINDS.items()}
+
+_FIELDS: dict[type[Record], tuple[tuple[str, Any], ...]] = {
+    record: tuple((f.name, f.default) for f in fields(record)) for record in _NAMES
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record with its two times: ``at`` epoch seconds, ``elapsed`` seconds of the run."""
+
+    record: Record
+    at: float
+    elapsed: float
+
+
+def encode(entry: Entry) -> bytes:
+    """One journal line with its end."""
+    kind = type(entry.record)
+    line: dict[str, Any] = {
+        "v": JOURNAL_VERSION,
+        "e": _NAMES[kind],
+        "t": round(entry.at, 3),
+        "m": round(entry.elapsed, 6),
+    }
+    for name, default in _FIELDS[kind]:
+        value = getattr(entry.record, name)
+        if default is MISSING or value != default:
+            line[name] = value
+    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Entry | None:
+    """Read one line; None for a torn one, or a kind that a newer version wrote."""
+    try:
+        return from_json(json.loads(line))
+    except ValueError:
+        return None
+
+
+def from_json(values: Any) -> Entry | None:
+    """Read one entry that is parsed already; None where it is none that we know."""
+    try:
+        kind = KINDS[values["e"]]
+        known = {name: values[name] for name, _ in _FIELDS[kind] if name in values}
+        for name, value in known.items():
+            if isinstance(value, list):
+                known[name] = tuple(value)
+        return Entry(kind(**known), float(values["t"]), float(values["m"]))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,139 @@
+"""What workers are told: TASK, WAIT, SHUTDOWN, CANCEL, and the deadlines that go with them.
+
+Source: docs/PROTOCOL.md, "Messages".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Send
+from beads_workers.core.desk import jitter
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import Job
+from beads_workers.core.messages import Cancel, Shutdown, Task, ToWorker, Wait
+from beads_workers.core.parts import Parts
+from beads_workers.core.roster import Connection
+from beads_workers.core.states import ConnState, ConnStimulus
+from beads_workers.core.tasks import Held
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOver:
+    """Timer key: a held READY is answered with WAIT now."""
+
+    conn_id: ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Timer key: a worker should have ended its task by itself long ago."""
+
+    conn_id: ConnId
+
+
+class Replies:
+    """Everything that is sent to a worker goes through here."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._roster = parts.roster
+        self._tasks = parts.tasks
+        self._timers = parts.desk.timers
+
+    def deliver(self, connection: Connection, held: Held) -> None:
+        self._timers.cancel(HoldOver(connection.conn_id))
+        connection.issue_id = held.job.issue_id
+        if self._parts.literal and not connection.grouped:
+            self._roster.move(connection, ConnStimulus.RESERVED)
+            self._tasks.reserve(held, connection.conn_id, connection.worker_id)
+        else:
+            self.start(connection, held)
+
+    def start(self, connection: Connection, held: Held) -> None:
+        self._tasks.begin(held, connection.conn_id, connection.worker_id)
+        self._roster.move(connection, ConnStimulus.TASK_SENT)
+        self.say(connection, self._task(held))
+        timeout = self._timeout(held.job)
+        if timeout is not None:
+            grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
+            self._timers.set(Overdue(connection.conn_id), self._desk.now + timeout + grace)
+
+    def repeat_task(self, connection: Connection) -> None:
+        held = self.held(connection)
+        assert held is not None, "a busy connection has a job"
+        self._desk.note(
+            "error", f"{connection.worker_id} said READY while it has {held.job.issue_id}"
+        )
+        self.say(connection, self._task(held))
+
+    def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
+        """WAIT, and no more is owed."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        self._roster.move(connection, ConnStimulus.WAIT_SENT)
+        self.say(connection, Wait(seconds or self._wait_seconds(connection)))
+
+    def shut_down(self, connection: Connection) -> None:
+        """SHUTDOWN: the worker ends what it does, and leaves."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        if connection.state is ConnState.RESERVED and (held := self.held(connection)):
+            connection.issue_id = None
+            self._tasks.unreserve(held)
+        self._roster.move(connection, ConnStimulus.SHUTDOWN_SENT)
+        reason = "user_requested" if connection.retiring else self._parts.reason
+        self.say(connection, Shutdown(reason))
+
+    def cancel(self, held: Held, reason: str) -> bool:
+        """Take a running task away; False where its worker does not understand that."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is None or not connection.cancellable:
+            return False
+        held.cancelled = reason
+        self.say(connection, Cancel(held.job.issue_id, reason))
+        grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
+        self._timers.set_earlier(Overdue(connection.conn_id), self._desk.now + grace)
+        return True
+
+    def say(self, connection: Connection, message: ToWorker) -> None:
+        """Send under the id that we gave it."""
+        self._desk.ask(
+            Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
+        )
+
+    def held(self, connection: Connection) -> Held | None:
+        """The job that it has, or is to get."""
+        if connection.issue_id is None:
+            return None
+        return self._tasks.held.get(connection.issue_id)
+
+    def _task(self, held: Held) -> Task:
+        job = held.job
+        payload: dict[str, object] = {"issue": dict(job.original)} if job.original else {}
+        if job.command is not None:
+            payload["command"] = list(job.command)
+        return Task(
+            job.issue_id,
+            job.priority,
+            job.title[: limits.TITLE_CHARS_MAX],
+            job.description,
+            job.issue_type,
+            job.labels,
+            held.attempt,
+            self._timeout(job),
+            payload,
+        )
+
+    def _timeout(self, job: Job) -> float | None:
+        if job.timeout_seconds is not None:
+            return job.timeout_seconds
+        return self._parts.settings.work.timeout_seconds
+
+    def _wait_seconds(self, connection: Connection) -> int:
+        if self._tasks.held or self._parts.ledger.any_cooling():
+            return limits.WAIT_SECONDS_BUSY
+        # With many who wait, somebody asks soon enough; each alone may sleep longer.
+        waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
+        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting // 3), limits.WAIT_SECONDS_IDLE_MAX)
+        return calm + round(calm * 0.2 * jitter(f"{connection.conn_id} {self._desk.now}"))
