@@ -44,6 +44,7 @@ class Replies:
         self._timers = parts.desk.timers
 
     def deliver(self, connection: Connection, held: Held) -> None:
+        """Give it this job: at once, or after the tracker was told that it claims by itself."""
         self._timers.cancel(HoldOver(connection.conn_id))
         connection.issue_id = held.job.issue_id
         if self._parts.literal and not connection.grouped:
@@ -53,6 +54,7 @@ class Replies:
             self.start(connection, held)
 
     def start(self, connection: Connection, held: Held) -> None:
+        """TASK: a new attempt begins."""
         self._tasks.begin(held, connection.conn_id, connection.worker_id)
         self._roster.move(connection, ConnStimulus.TASK_SENT)
         self.say(connection, self._task(held))
@@ -62,6 +64,7 @@ class Replies:
             self._timers.set(Overdue(connection.conn_id), self._desk.now + timeout + grace)
 
     def repeat_task(self, connection: Connection) -> None:
+        """It asks for work while it has some: the same TASK again, never a second one."""
         held = self.held(connection)
         assert held is not None, "a busy connection has a job"
         self._desk.note(
