@@ -80,7 +80,10 @@ class Ending:
     def consider(self) -> None:
         """After every event: is this the end, or a step towards it?"""
         state = self._parts.state
-        if state is RunState.RUNNING:
+        if self._floor.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
+            why = f"the command cannot be run: {self._floor.command_unusable}"
+            self.stop(StopAsked(reason="error", exit_code=1, why=why))
+        elif state is RunState.RUNNING:
             self._consider_empty()
         elif state is RunState.DRAINING and not self._parts.tasks.running():
             self.move(RunStimulus.DRAINED, "drained")

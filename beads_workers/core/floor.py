@@ -12,7 +12,8 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, WatchHolder
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.messages import (
+from beads_workers.core.message_types import (
+    CANNOT_START,
     Done,
     Failed,
     FromWorker,
@@ -52,6 +53,8 @@ class Floor:
         self._roster = parts.roster
         self._tasks = parts.tasks
         self._timers = parts.desk.timers
+        self.command_unusable = ""
+        """Why no task of this fleet can run, once a worker of ours has found out."""
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -248,6 +251,8 @@ class Floor:
             self._parts.ledger.withhold(held.job.issue_id)
         if connection.own:
             self._parts.crew.worked(connection.pid)
+            if isinstance(message, Failed) and message.error_detail == CANNOT_START:
+                self.command_unusable = message.error
 
     def _lose(self, connection: Connection, held: Held) -> None:
         if connection.state is ConnState.ENDING:
@@ -288,5 +293,7 @@ def _outcome(message: Done | Failed) -> Outcome:
     if isinstance(message, Done):
         return Outcome(OutcomeKind.SUCCESS)
     if message.error == "busy":
+        return Outcome(OutcomeKind.CANCELLED, message.error)
+    if message.error_detail == CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)
     return Outcome(message.outcome, message.error, message.retry_after_seconds)

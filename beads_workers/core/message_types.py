@@ -20,6 +20,9 @@ GROUPED = "grouped"
 CANCEL = "cancel"
 """Feature: this worker understands CANCEL."""
 
+CANNOT_START = "cannot_start"
+"""``error_detail`` of a FAILED: the fleet's command is missing or may not be executed."""
+
 
 # --- worker -> orchestrator -------------------------------------------------------------------
 

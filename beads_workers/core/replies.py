@@ -12,7 +12,7 @@ from beads_workers.core.commands import Send
 from beads_workers.core.desk import jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import Job
-from beads_workers.core.messages import Cancel, Shutdown, Task, ToWorker, Wait
+from beads_workers.core.message_types import Cancel, Shutdown, Task, ToWorker, Wait
 from beads_workers.core.parts import Parts
 from beads_workers.core.roster import Connection
 from beads_workers.core.states import ConnState, ConnStimulus

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from beads_workers.core import limits
+from beads_workers.core.message_types import CANNOT_START, Task
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.worker_events import StepEnded, StepNotStarted
@@ -24,10 +25,13 @@ ERROR_TEXT_SHOWN = 300
 
 
 def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
-    """The outcome of a step that did not succeed, for every kind of step."""
+    """The outcome of a step that did not succeed, for every kind of step.
+
+    A claim that fails is no fault of the task: a retry charges nothing, and backs off.
+    """
     match step.kind:
         case StepKind.CLAIM:
-            return Outcome(OutcomeKind.CANCELLED, _cap(f"claim failed: {_why(ended)}"))
+            return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
         case StepKind.VERIFY:
             return Outcome(_kind(ended), _cap(f"verify failed: {_why(ended)}"))
         case _:
@@ -37,8 +41,15 @@ def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
 def timed_out(step: Step, seconds: float) -> Outcome:
     """The outcome of a task that was ended after its timeout; no claim is no fault of it."""
     if step.kind is StepKind.CLAIM:
-        return Outcome(OutcomeKind.CANCELLED, "claim failed: the tracker did not answer")
+        return Outcome(OutcomeKind.RETRY, "claim failed: the tracker did not answer")
     return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
+
+
+def detail(step: Step, task: Task, ended: StepEnded | StepNotStarted) -> str:
+    """``CANNOT_START`` where no task of this fleet can run: its own command is missing."""
+    missing = isinstance(ended, StepNotStarted) and ended.missing
+    of_fleet = step.kind is StepKind.RUN and not task.payload.get("command")
+    return CANNOT_START if missing and of_fleet else ""
 
 
 def last_line(tail: str) -> str:

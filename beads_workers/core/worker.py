@@ -8,7 +8,7 @@ what each reaction does. The edge carries out the commands in order, and comes b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -29,7 +29,7 @@ from beads_workers.core.moves import step as look_up
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.step_results import failure, timed_out
+from beads_workers.core.step_results import detail, failure, timed_out
 from beads_workers.core.worker_events import Command, Event
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
@@ -49,6 +49,7 @@ class _Current:
     step: Step
     position: int = 0
     answer: Outcome | None = None
+    error_detail: str = ""
 
 
 @dataclass(slots=True)
@@ -137,6 +138,7 @@ class WorkerHalf:
                 owed = current.plan.close
             case WorkerState.WORKING:
                 current.answer = failure(current.step, ended)
+                current.error_detail = detail(current.step, current.task, ended)
             case WorkerState.TIMING_OUT:
                 seconds = (current.times_out_at or current.started) - current.started
                 current.answer = timed_out(current.step, seconds)
@@ -272,7 +274,7 @@ class WorkerHalf:
             self._out.append(ev.Send(Done(issue_id, self.worker_id, ms)))
             return
         failed = Failed(issue_id, self.worker_id, answer.error, ms, answer.kind)
-        self._out.append(ev.Send(failed))
+        self._out.append(ev.Send(replace(failed, error_detail=current.error_detail)))
 
     def _exit(self, status: int) -> None:
         self._deadline = None

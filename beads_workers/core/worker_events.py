@@ -54,9 +54,13 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class StepNotStarted:
-    """A step's program could not be started; ``error`` is one line."""
+    """A step's program could not be started; ``error`` is one line.
+
+    ``missing``: there is no such program, or it may not be executed.
+    """
 
     error: str
+    missing: bool = False
 
 
 Event = (

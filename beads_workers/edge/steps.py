@@ -69,7 +69,14 @@ class RunningStep:
 
 
 class CannotStart(Exception):
-    """A step's program could not be started; ``str()`` is one line."""
+    """A step's program could not be started; ``str()`` is one line.
+
+    ``missing``: there is no such program, or it may not be executed.
+    """
+
+    def __init__(self, error: str, *, missing: bool = False) -> None:
+        super().__init__(error)
+        self.missing = missing
 
 
 def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
@@ -90,7 +97,8 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
         return RunningStep(_spawn(step, log, inherited), log, log_start)
     except OSError as error:
         os.close(log)
-        raise CannotStart(_explain(error, step.argv[0])) from None
+        missing = error.errno in (errno.ENOENT, errno.EACCES)
+        raise CannotStart(_explain(error, step.argv[0]), missing=missing) from None
 
 
 def _spawn(step: Step, log: int, inherited: Mapping[bytes, bytes]) -> int:

@@ -136,7 +136,7 @@ class _Process:
                     try:
                         self.step = start_step(of_plan, step, self.inherited)
                     except CannotStart as error:
-                        self.events.append(StepNotStarted(str(error)))
+                        self.events.append(StepNotStarted(str(error), error.missing))
                     else:
                         self.selector.register(self.step.pidfd, selectors.EVENT_READ)
                 case EndStep(hard):

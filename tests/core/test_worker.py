@@ -10,6 +10,7 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.message_types import CANNOT_START
 from beads_workers.core.messages import Cancel, Done, Failed, Ready, Shutdown, Task, Wait
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
@@ -186,7 +187,7 @@ def test_a_failed_step_is_failed_and_nothing_after_it_runs() -> None:
 def test_a_failed_claim_charges_nothing_and_gives_nothing_back() -> None:
     book = Playbook(CLAIM, RUN, literal=True)
     answer = book.tell(CONNECTED, task(), BAD)
-    assert answer == [failed(OutcomeKind.CANCELLED, "claim failed: oops"), ready("cancel")]
+    assert answer == [failed(OutcomeKind.RETRY, "claim failed: oops"), ready("cancel")]
 
 
 def test_a_failed_close_is_still_done_but_logged() -> None:
@@ -200,6 +201,23 @@ def test_a_failed_close_is_still_done_but_logged() -> None:
 def test_a_step_that_cannot_start_is_failed() -> None:
     answer = busy().tell(ev.StepNotStarted("command not found: x"))
     assert answer[0] == failed(OutcomeKind.ERROR, "Task execution failed: command not found: x")
+
+
+def test_a_fleet_whose_own_command_is_missing_says_so() -> None:
+    missing = ev.StepNotStarted("command not found: x", missing=True)
+    assert detail_of(busy().tell(missing)[0]) == CANNOT_START
+
+
+def test_an_issue_whose_own_command_is_missing_speaks_only_for_itself() -> None:
+    missing = ev.StepNotStarted("command not found: x", missing=True)
+    book = Playbook()
+    book.tell(CONNECTED, ev.Received(Task(IssueId("t-1"), 2, "x", payload={"command": ["x"]})))
+    assert detail_of(book.tell(missing)[0]) == ""
+
+
+def detail_of(command: ev.Command) -> str:
+    assert isinstance(command, ev.Send) and isinstance(command.message, Failed)
+    return command.message.error_detail
 
 
 def test_a_task_without_anything_to_run_is_refused_and_ready_follows() -> None:
@@ -290,7 +308,7 @@ def test_a_tracker_that_hangs_is_killed_after_its_limit() -> None:
     assert book.half.deadline() == book.now + TRACKER_STEP_SECONDS
     assert book.tick() == [TERM]
     assert book.tell(TERMINATED)[0] == failed(
-        OutcomeKind.CANCELLED, "claim failed: the tracker did not answer", 60_000
+        OutcomeKind.RETRY, "claim failed: the tracker did not answer", 60_000
     )
     book = busy(CLAIM, RUN, literal=True)
     book.tell(OK)

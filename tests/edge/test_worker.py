@@ -381,7 +381,7 @@ def test_a_literal_worker_gives_back_when_it_is_alone(bench: Bench) -> None:
 def test_a_failed_claim_runs_nothing(bench: Bench) -> None:
     literal(bench, "touch ran", fails="in_progress")
     failed = bench.result("FAILED")
-    assert (failed["outcome"], failed["error"]) == ("cancelled", "claim failed: no luck")
+    assert (failed["outcome"], failed["error"]) == ("retry", "claim failed: no luck")
     assert not bench.file("ran").exists()
 
 
