@@ -103,7 +103,7 @@ class Floor:
                 self._replies.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
             case ConnReaction.NOTE:
                 self._note_stray(connection, message)
-            case ConnReaction.SERVE | ConnReaction.NONE:
+            case ConnReaction.SERVE | ConnReaction.ANSWERED | ConnReaction.NONE:
                 pass
             case ConnReaction.BUG:
                 raise AssertionError(reaction)

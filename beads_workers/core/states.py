@@ -51,6 +51,7 @@ class ConnReaction(Enum):
     JUDGE = "the policy decides what becomes of the job"
     RESYNC = "log an error, send a short WAIT"
     NOTE = "log it; a reply is already on its way"
+    ANSWERED = "the SHUTDOWN that is on its way answers it"
     BUG = "cannot happen: a bug of ours"
 
 
@@ -62,8 +63,8 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
         (st.READY, sti.SAID_READY): Move(st.READY, re.NOTE),
         (st.RESERVED, sti.SAID_READY): Move(st.RESERVED, re.NOTE),
         (st.BUSY, sti.SAID_READY): Move(st.BUSY, re.REPEAT_TASK),
-        (st.ENDING, sti.SAID_READY): Move(st.ENDING, re.NOTE),
-        (st.LEAVING, sti.SAID_READY): Move(st.LEAVING, re.NOTE),
+        (st.ENDING, sti.SAID_READY): Move(st.ENDING, re.ANSWERED),
+        (st.LEAVING, sti.SAID_READY): Move(st.LEAVING, re.ANSWERED),
         (st.BUSY, sti.FINISHED): Move(st.IDLE, re.JUDGE),
         (st.ENDING, sti.FINISHED): Move(st.LEAVING, re.JUDGE),
         (st.NEW, sti.STRAY): Move(st.IDLE, re.RESYNC),
