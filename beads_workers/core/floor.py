@@ -193,7 +193,8 @@ class Floor:
         """The source takes its time: WAIT."""
         connection = self._roster.get(conn_id)
         if connection and connection.state is ConnState.READY:
-            self._replies.tell_to_wait(connection)
+            # Work is on its way: ask again as soon as may be.
+            self._replies.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
 
     def overdue(self, conn_id: ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""
