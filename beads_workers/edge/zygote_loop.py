@@ -93,17 +93,25 @@ class _Zygote:
                 pass
 
     def _spawn(self, settings: WorkerSettings) -> None:
+        # The worker starts only when it was reported: the orchestrator knows every worker of its
+        # own by its pid before that can connect.
+        wait_end, report_end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            self._become_worker(settings)
+            os.close(report_end)
+            self._become_worker(settings, wait_end)
+        os.close(wait_end)
         child = _Child(settings, pid, os.pidfd_open(pid))
         self.children[pid] = child
         self.selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._report({"spawned": settings.worker_id, "pid": pid})
+        os.close(report_end)
 
-    def _become_worker(self, settings: WorkerSettings) -> None:
+    def _become_worker(self, settings: WorkerSettings, reported: int) -> None:
         status = 1
         try:
+            os.read(reported, 1)
+            os.close(reported)
             os.setsid()
             for number in IGNORED:
                 signal.signal(number, signal.SIG_DFL)
