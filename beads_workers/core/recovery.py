@@ -101,6 +101,10 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         left.pages.pop(issue_id, None)
         left.done_not_closed[issue_id] = left.actor
         return
+    set_aside = finished.verdict == "set_aside"
+    if not (set_aside or finished.charged or finished.free_in_a_row or finished.delay_seconds):
+        left.pages.pop(issue_id, None)  # Given back without fault: nothing to remember.
+        return
     old = left.pages.get(issue_id)
     left.pages[issue_id] = Carried(
         issue_id,
@@ -108,7 +112,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         charged=finished.charged,
         free_in_a_row=finished.free_in_a_row,
         not_before=at + finished.delay_seconds,
-        set_aside=finished.verdict == "set_aside",
+        set_aside=set_aside,
         error=finished.error,
     )
 

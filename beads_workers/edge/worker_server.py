@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import selectors
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,20 +25,20 @@ from beads_workers.edge.streams import Stream
 
 
 class WorkerServer:
-    """``tell`` takes every event. ``before_accept`` brings word of new workers of our own."""
+    """``tell`` takes every event. ``before_serving`` brings word of new workers of our own."""
 
     def __init__(
         self,
         path: Path,
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
-        before_accept: Callable[[], None],
+        before_serving: Callable[[], None],
         payload_directory: Path,
     ) -> None:
         self._listener = Listener(path)
         self._selector = selector
         self._tell = tell
-        self._before_accept = before_accept
+        self._before_serving = before_serving
         self._payloads = payload_directory
         self._streams: dict[ConnId, Stream] = {}
         self._unsent: set[ConnId] = set()
@@ -91,20 +92,28 @@ class WorkerServer:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def _accept(self, mask: int) -> None:
-        self._before_accept()
+        accepted = self._accept_all()
+        # A worker of ours was reported before it could connect: now its pid is known.
+        self._before_serving()
+        for sock, pid in accepted:
+            self._add(sock, pid)
+
+    def _accept_all(self) -> list[tuple[socket.socket, int]]:
+        accepted: list[tuple[socket.socket, int]] = []
         try:
-            while (accepted := self._listener.accept()) is not None:
-                self._add(*accepted)
+            while (peer := self._listener.accept()) is not None:
+                accepted.append(peer)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
             # No descriptor left: the queue waits until a connection ends.
             self._selector.unregister(self._listener)
             self._full = True
+        return accepted
 
-    def _add(self, sock: object, pid: int) -> None:
+    def _add(self, sock: socket.socket, pid: int) -> None:
         self._last += 1
-        stream = Stream(sock, self._last)  # type: ignore[arg-type]
+        stream = Stream(sock, self._last)
         conn_id = ConnId(self._last)
         self._streams[conn_id] = stream
         self._watch(stream, selectors.EVENT_READ, new=True)

@@ -41,6 +41,7 @@ class _Zygote:
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     children: dict[int, _Child] = field(default_factory=dict)
     outbox: bytearray = field(default_factory=bytearray)
+    unreported: list[int] = field(default_factory=list)
     reader: LineReader = field(default_factory=lambda: LineReader(LINE_BYTES_MAX))
     orphaned_at: float | None = None
 
@@ -96,20 +97,22 @@ class _Zygote:
         # The worker starts only when it was reported: the orchestrator knows every worker of its
         # own by its pid before that can connect.
         wait_end, report_end = os.pipe()
+        self.unreported.append(report_end)
         pid = os.fork()
         if pid == 0:
-            os.close(report_end)
             self._become_worker(settings, wait_end)
         os.close(wait_end)
         child = _Child(settings, pid, os.pidfd_open(pid))
         self.children[pid] = child
         self.selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._report({"spawned": settings.worker_id, "pid": pid})
-        os.close(report_end)
+        self._flush()
 
     def _become_worker(self, settings: WorkerSettings, reported: int) -> None:
         status = 1
         try:
+            for report_end in self.unreported:
+                os.close(report_end)
             os.read(reported, 1)
             os.close(reported)
             os.setsid()
@@ -162,9 +165,15 @@ class _Zygote:
         if self.orphaned_at is None:
             self.outbox += json.dumps(fields).encode("ascii") + b"\n"
 
+    def _let_go(self) -> None:
+        for report_end in self.unreported:
+            os.close(report_end)
+        self.unreported.clear()
+
     def _flush(self) -> None:
         # Never waits: a zygote that waits for a busy orchestrator would stop reading from it.
         if self.orphaned_at is not None:
+            self._let_go()
             return
         if self.outbox:
             try:
@@ -175,6 +184,8 @@ class _Zygote:
                 self.outbox.clear()
                 return
             del self.outbox[:sent]
+        if not self.outbox:
+            self._let_go()
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
         self.selector.modify(self.connection, wanted)
 
