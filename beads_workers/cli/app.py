@@ -1,50 +1,60 @@
 """The command line: which command stands in which module, and how every command ends.
 
-Only the module of the command that is called is imported: ``status`` must cost no more than an
-empty application.
+Only the module of the command that is called is imported, and for ``--help`` none at all:
+``status`` must cost no more than an empty application.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from typing import Annotated
-
-import typer
 
 from beads_workers import __version__
 from beads_workers.cli.errors import CommandError
 
-MODULES: dict[str, tuple[str, ...]] = {
-    "starting": ("start", "restart"),
-    "running": ("stop", "status", "wait", "scale", "pause", "resume", "release"),
-    "retrying": ("retry",),
-    "logs": ("logs",),
-    "tracker": ("init", "add", "list", "show", "import", "export"),
-    "worker": ("worker",),
-    "config": ("config",),
-    "cleaning": ("clean",),
+MODULES: dict[str, dict[str, str]] = {
+    "starting": {
+        "start": "Run the fleet: take issues, hand them to workers, close them.",
+        "restart": "Stop the fleet and start it again as it was started.",
+    },
+    "running": {
+        "status": "Show what the fleet does; without one, how the last run ended (exit 3).",
+        "stop": "Stop the fleet; returns when everyone has left, and says what was given back.",
+        "wait": "Wait until the fleet ends; its exit code is ours.",
+        "scale": "Have more or fewer workers; a busy one finishes its task before it leaves.",
+        "pause": "Hand out nothing new; what runs goes on.",
+        "resume": "Go on after a pause.",
+        "release": "Take issues away from the fleet: tasks are ended, and left alone until "
+        "'retry'.",
+    },
+    "retrying": {
+        "retry": "Try issues again that were set aside, wait for a retry, or were taken away.",
+    },
+    "logs": {
+        "logs": "Show the fleet's events, or the output of a worker's or an issue's attempts.",
+    },
+    "tracker": {
+        "init": "Make a tracker and a settings file in this folder; what is there already stays.",
+        "add": "Add an issue, with a command of its own if one is given; prints its id.",
+        "list": "List issues, the most urgent first; without --all only what is not closed.",
+        "show": "Show one issue with everything that is known about it.",
+        "import": "Read issues from beads' JSON Lines; all of them, or none where a line is wrong.",
+        "export": "Write every issue, closed ones too, as beads' JSON Lines; --json as one array.",
+    },
+    "worker": {
+        "worker": "Run one worker in this folder until the fleet shuts it down, or Ctrl-C.",
+    },
+    "config": {
+        "config": "What beads-workers.toml and others settle.",
+    },
+    "cleaning": {
+        "clean": "Remove old runs with their logs, and dead sockets of ours in /tmp.",
+    },
 }
-"""Module of ``beads_workers.cli`` -> its commands. Each has ``register(app)``."""
+"""Module of ``beads_workers.cli`` -> its commands, each with the first sentence of its help.
 
-
-def build(arguments: list[str]) -> typer.Typer:
-    """The application with the one command that is called, or with all where that is unclear."""
-    app = typer.Typer(
-        name="beads-workers",
-        help="Drain an issue tracker with a fleet of workers.",
-        epilog="Example: beads-workers start -n 8 -- ./do-issue.sh {id}",
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_options)
-    app.command("version", epilog="Example: beads-workers version")(_show_version)
-    for module in _modules(arguments):
-        importlib.import_module(f"beads_workers.cli.{module}").register(app)
-    return app
+Each module has ``register(app)``. A test compares the sentences with what the commands say.
+"""
 
 
 def main() -> None:
@@ -52,6 +62,8 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(__version__)
         return
+    from beads_workers.cli.building import build
+
     try:
         build(sys.argv[1:])(prog_name="beads-workers")
     except CommandError as error:
@@ -65,26 +77,3 @@ def main() -> None:
         # The reader has seen enough. Python would complain once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
-
-
-def _modules(arguments: list[str]) -> list[str]:
-    called = arguments[0] if arguments else ""
-    found = [module for module, commands in MODULES.items() if called in commands]
-    if found or called == "version":
-        return found
-    return list(MODULES)
-
-
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    if version:
-        print(__version__)
-        raise typer.Exit
-
-
-def _show_version() -> None:
-    """Show the version."""
-    print(__version__)

@@ -111,3 +111,21 @@ def _rate_per_minute(board: Board, elapsed: float) -> float:
 
 def _ratio(part: float, whole: int) -> float | None:
     return round(part / whole, 3) if whole else None
+
+
+def last_words(board: Board, run_id: str) -> dict[str, Any]:
+    """How a run ended: the ``last_run`` of ``status --json``, but for ``settled``."""
+    shown = status(board, board.elapsed)
+    ended = board.ended
+    how = f"ended: {ended.reason or 'as asked'}" if ended else "ended without a word (killed?)"
+    return {
+        "run_id": run_id,
+        "how": how,
+        "began_at": round(board.began_at, 3),
+        "ended_at": round(board.began_at + board.elapsed, 3),
+        "exit_code": ended.exit_code if ended else None,
+        "closed": shown["totals"]["done"],
+        "failed": shown["totals"]["failed"],
+        "set_aside": shown["set_aside"],
+        "not_closed": shown["queue"]["not_closed"],
+    }

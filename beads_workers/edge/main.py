@@ -26,6 +26,7 @@ from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, 
 from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings, WorkerSettings, fleet_from_json
 from beads_workers.core.source import Source, SourceError
+from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.journal import Journal
@@ -175,6 +176,7 @@ class Fleet:
         if not owed:
             self._directory.mark_settled(self._run_id)
         self._journal.close()
+        self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
         farewell["given_back"] = list(board.given_back)
         loop.control.close(farewell)

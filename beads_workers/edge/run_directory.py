@@ -5,7 +5,8 @@
       lock           held (flock) while an orchestrator lives: proof of life
       run.json       who that is: pid, start time, sockets, run id
       control.sock   the control socket
-      runs/<run id>/ journal.jsonl, logs/, issues/, alive, and settled when nothing is owed
+      runs/<run id>/ journal.jsonl, logs/, issues/, alive, settled when nothing is owed, and
+                     ended.json, how it ended: a copy of what the journal says
 
 Source: docs/PROTOCOL.md, "The run directory". Locks prove life, never pids: a pid can be
 somebody else's by now.
@@ -20,8 +21,10 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from beads_workers.core.recovery import Remains, remains
 from beads_workers.edge.journal import read_journal
@@ -137,6 +140,12 @@ class RunDirectory:
     def mark_settled(self, run_id: str) -> None:
         """The tracker is owed nothing from that run."""
         (self.run(run_id) / "settled").touch()
+
+    def write_last_words(self, run_id: str, words: Mapping[str, Any]) -> None:
+        """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
+        fresh = self.run(run_id) / "ended.json.new"
+        fresh.write_text(json.dumps(words) + "\n")
+        fresh.replace(self.run(run_id) / "ended.json")
 
     def left_over(self) -> tuple[list[Remains], Remains]:
         """What unsettled runs are owed, and the fold over all: what the next run carries over."""

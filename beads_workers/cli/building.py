@@ -1,0 +1,76 @@
+"""The application that typer runs, with as much in it as this call needs.
+
+A command that is called comes from its module, with all of its options. Everything else is there
+by name and sentence only, which is all that ``--help`` shows and a misspelt name is compared with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Annotated
+
+import typer
+
+from beads_workers import __version__
+from beads_workers.cli.app import MODULES
+
+COMPLETING = "_BEADS_WORKERS_COMPLETE"
+"""Set by a shell that asks for completions; it may ask about any option of any command."""
+
+
+def build(arguments: list[str]) -> typer.Typer:
+    """The application for a call with these arguments (without the program's name)."""
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    found = [module for module, commands in MODULES.items() if called in commands]
+    completing = COMPLETING in os.environ
+    app = _empty(add_completion=completing or not found)
+    for module in MODULES if completing else found:
+        importlib.import_module(f"beads_workers.cli.{module}").register(app)
+    if found and not completing:
+        # Typer works out the options of every command that it knows.
+        app.registered_commands = [c for c in app.registered_commands if c.name == called]
+    elif not completing and called != "version":
+        _name_all(app)
+    return app
+
+
+def _empty(*, add_completion: bool) -> typer.Typer:
+    app = typer.Typer(
+        name="beads-workers",
+        help="Drain an issue tracker with a fleet of workers.",
+        epilog="Example: beads-workers start -n 8 -- ./do-issue.sh {id}",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        add_completion=add_completion,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    app.command("version", epilog="Example: beads-workers version")(_show_version)
+    return app
+
+
+def _name_all(app: typer.Typer) -> None:
+    for commands in MODULES.values():
+        for name, sentence in commands.items():
+            app.command(name, help=sentence)(_by_name_only)
+
+
+def _by_name_only() -> None:
+    raise AssertionError("a command that is called comes from its module")
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def _show_version() -> None:
+    """Show the version."""
+    print(__version__)
