@@ -182,6 +182,7 @@ class _Zygote:
                 sent = 0
             except OSError:
                 self.outbox.clear()
+                self._let_go()
                 return
             del self.outbox[:sent]
         if not self.outbox:
