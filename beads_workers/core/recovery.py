@@ -21,6 +21,7 @@ class Remains:
 
     run_id: str = ""
     actor: str = ""
+    socket: str = ""
     pages: dict[str, Carried] = field(default_factory=dict)
     done_not_closed: dict[str, str] = field(default_factory=dict)
     """Issue id -> the actor in whose name it is held."""
@@ -65,8 +66,8 @@ def remains(entries: Iterable[Entry], before: Remains | None = None) -> Remains:
 
 def _apply(left: Remains, entry: Entry) -> None:
     match entry.record:
-        case rec.RunStarted(run_id=run_id, actor=actor):
-            left.run_id, left.actor = run_id, actor
+        case rec.RunStarted(run_id=run_id, actor=actor, socket=socket):
+            left.run_id, left.actor, left.socket = run_id, actor, socket
         case rec.Carried() as page:
             left.pages[page.issue_id] = replace(page, held_by="")
             if page.held_by:

@@ -20,7 +20,7 @@ class Listener:
 
     def __init__(self, path: Path) -> None:
         """Bind and listen. Raises ``OSError`` where something that is not ours is in the way."""
-        _clear(path)
+        clear_dead(path)
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mask = os.umask(0o177)
@@ -58,8 +58,8 @@ class Listener:
             pass
 
 
-def _clear(path: Path) -> None:
-    """Remove a dead socket of ours; refuse anything else."""
+def clear_dead(path: Path) -> None:
+    """Remove a dead socket of ours; raises ``OSError`` for anything else in its place."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Result, Settled, Source, SourceError
 from beads_workers.edge import sessions
+from beads_workers.edge.listener import clear_dead
 from beads_workers.edge.run_directory import RunDirectory
 
 GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
@@ -77,6 +79,11 @@ class Recovery:
                 sessions.sweep(left.run_id, None)
                 deadline = time.monotonic() + GONE_SECONDS
             self._abandoned.wait(LOOK_SECONDS)
+        if left.socket:
+            try:
+                clear_dead(Path(left.socket))
+            except OSError:
+                pass  # Its pid is somebody else's by now, who listens there.
         if left.last_call is None:
             return
         pid, start_time = left.last_call
