@@ -62,13 +62,13 @@ take() { # a TASK: refuse what is too much or makes no sense, else run it in the
   fi
 }
 for delay in 1 2 4 ''; do
-  socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!
+  socat - "UNIX-CONNECT:$socket" <"$dir/in" >"$dir/out" 2>/dev/null & line_out=$!; disown
   trap 'leave 0' TERM INT HUP; exec 3<>"$dir/in" 4<"$dir/out"; send READY '{}'
   while IFS= read -r line <&4; do # the connection stands with the first line that is read
     [ -z "$timer" ] || kill -KILL -- "-$timer" 2>/dev/null; timer='' delay=none
     case $(field type) in
       TASK) take "$@" ;;
-      WAIT) busy || { seconds=$(field wait_seconds); { sleep "${seconds%%.*}"; send READY '{}'; } & timer=$!; } ;;
+      WAIT) busy || { seconds=$(field wait_seconds); { sleep "${seconds%%.*}"; send READY '{}'; } & timer=$!; disown; } ;;
       SHUTDOWN) leave 0 ;;
       *) log "ignored: ${line:0:300}" ;;
     esac

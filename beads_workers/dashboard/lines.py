@@ -80,6 +80,8 @@ def _finished(finished: rec.Finished) -> str:
 
 
 def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
+    if result == "found_closed" and action == "close":
+        return f"     closed   {_id(issue_id)} (by its worker)"
     if result == "found_closed":
         return f"     {_id(issue_id)} was closed already; counted as done"
     if result == "not_ours":
