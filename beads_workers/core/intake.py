@@ -126,11 +126,16 @@ class Intake:
         return max(self._parts.roster.slots(), self._parts.crew.wanted())
 
     def _ahead(self) -> int:
-        """How many attempts end during one turn of the lane, if they go on like this."""
-        if self._attempt_seconds is None:
+        """How many are to lie ready so that a worker which finishes finds its next one here."""
+        seconds = self._attempt_seconds
+        if seconds is None:
             return 0
-        rounds = self._lane.turn_seconds / max(self._attempt_seconds, 0.001)
-        return min(limits.CLAIM_AHEAD_MAX, int(self._slots() * rounds))
+        # How many attempts end during one turn of the lane, if they go on like this.
+        expected = self._slots() * self._lane.turn_seconds / max(seconds, 0.0001)
+        if seconds < limits.LONG_ATTEMPT_SECONDS:
+            # Half of it must last for two turns: the one under way, and the one that refills.
+            expected = 4 * expected + 0.9
+        return min(limits.CLAIM_AHEAD_MAX, int(expected))
 
     def _issues_left(self) -> int | None:
         limit = self._parts.settings.issues_max

@@ -51,6 +51,9 @@ WAIT_SECONDS_RESYNC = 1
 CLAIM_AHEAD_MAX = 32
 """Jobs claimed beyond the free slots: enough for one group, little to give back at a stop."""
 
+LONG_ATTEMPT_SECONDS = 10.0
+"""Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
+
 LISTED_MIN = 200
 LISTED_PER_SLOT = 4
 """A listing is bounded to the larger of 200 rows and 4 per slot: parsing holds the interpreter."""

@@ -144,8 +144,11 @@ class RunDirectory:
     def write_last_words(self, run_id: str, words: Mapping[str, Any]) -> None:
         """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
         fresh = self.run(run_id) / "ended.json.new"
-        fresh.write_text(json.dumps(words) + "\n")
-        fresh.replace(self.run(run_id) / "ended.json")
+        try:
+            fresh.write_text(json.dumps(words) + "\n")
+            fresh.replace(self.run(run_id) / "ended.json")
+        except OSError:
+            pass  # The disk is full or the folder is gone: the journal, if any, says the same.
 
     def left_over(self) -> tuple[list[Remains], Remains]:
         """What unsettled runs are owed, and the fold over all: what the next run carries over."""
