@@ -1,0 +1,93 @@
+"""Projects of every tracker, fleets that are ended with the test, and a record of what ran."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bd import NEW, OLD, BdProject
+from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import Fleet
+
+StartFleet = Callable[..., Fleet]
+
+
+@pytest.fixture
+def start() -> Iterator[StartFleet]:
+    """Starts fleets: ``start(project, *arguments)``; what is left of them ends with the test."""
+    fleets: list[Fleet] = []
+
+    def begin(project: Any, *arguments: str, **options: Any) -> Fleet:
+        fleets.append(Fleet(project, *arguments, **options))
+        return fleets[-1]
+
+    yield begin
+    for fleet in fleets:
+        fleet.end()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> EmbeddedProject:
+    """A fresh embedded tracker."""
+    return EmbeddedProject(tmp_path)
+
+
+@pytest.fixture(params=["embedded", OLD, NEW])
+def any_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProject | BdProject:
+    """A fresh project of each kind of tracker in turn."""
+    if request.param == "embedded":
+        return EmbeddedProject(tmp_path)
+    return BdProject(tmp_path, request.param)
+
+
+@pytest.fixture(params=[OLD, NEW])
+def bd_project(request: pytest.FixtureRequest, tmp_path: Path) -> BdProject:
+    """A fresh project of each generation of ``bd`` in turn."""
+    return BdProject(tmp_path, request.param)
+
+
+class Ran:
+    """What commands wrote when they began and ended, one atomic line each, in order."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        file.touch()
+
+    def command(self, between: str = "") -> tuple[str, ...]:
+        """A command that writes down its begin and its end; ``between`` runs in the middle."""
+        line = 'printf "%s %s\\n" {word} "$BW_ISSUE_ID" >>"$RAN"'
+        begin, end = (line.replace("{word}", word) for word in ("begin", "end"))
+        return ("sh", "-c", f"{begin}; {between or ':'} || exit; {end}")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For the fleet, whose tasks inherit it."""
+        return {"RAN": str(self.file)}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(begin or end, issue id) in the order in which they happened."""
+        words = [line.split() for line in self.file.read_text().splitlines()]
+        return [(word, issue_id) for word, issue_id in words]
+
+    def begun(self) -> list[str]:
+        """Issue ids in the order in which their commands began."""
+        return [issue_id for word, issue_id in self.lines() if word == "begin"]
+
+    def ended(self) -> list[str]:
+        """Issue ids in the order in which their commands ended."""
+        return [issue_id for word, issue_id in self.lines() if word == "end"]
+
+    def each_once(self, issue_ids: list[Any]) -> None:
+        """Every command ran exactly once, from begin to end."""
+        assert Counter(self.begun()) == Counter(issue_ids)
+        assert Counter(self.ended()) == Counter(issue_ids)
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Ran:
+    """An empty record."""
+    return Ran(tmp_path / "ran.txt")
