@@ -76,7 +76,7 @@ def stop(
         print(json.dumps(ended))
         return
     given_back = ended["given_back"]
-    print(f"stopped: {len(ended['workers'])} workers left, {len(given_back)} issues given back")
+    print(f"stopped: everyone has left, {len(given_back)} issues given back")
     if given_back:
         from beads_workers.core.text import printable
 

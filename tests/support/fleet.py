@@ -50,7 +50,7 @@ def until(holds: Callable[[], T], seconds: float = PATIENCE_SECONDS, what: str =
 
 def call(project: Project, *arguments: str, folder: Path | None = None) -> Called:
     """Run ``beads-workers`` to its end, as a person would."""
-    done = subprocess.run(
+    return subprocess.run(
         [*PROGRAM, *arguments],
         cwd=folder or project.folder,
         env=project.environment,
@@ -60,7 +60,6 @@ def call(project: Project, *arguments: str, folder: Path | None = None) -> Calle
         timeout=PATIENCE_SECONDS,
         check=False,
     )
-    return done
 
 
 Called = subprocess.CompletedProcess[str]
@@ -78,6 +77,9 @@ class Fleet:
         verb: str = "start",
     ) -> None:
         self.project = project
+        self.state_directory = project.folder / ".beads-workers"
+        if "--state-dir" in arguments:
+            self.state_directory = Path(arguments[arguments.index("--state-dir") + 1])
         self._scratch = project.folder.parent
         number = len(list(self._scratch.glob("start-*.out")))
         self._out = self._scratch / f"start-{number}.out"
@@ -129,10 +131,10 @@ class Fleet:
     @property
     def run_folder(self) -> Path:
         """Its journal, logs and locks."""
-        return self.project.folder / ".beads-workers" / "runs" / self.run_id
+        return self.state_directory / "runs" / self.run_id
 
     def journal(self, kind: str = "") -> list[dict[str, Any]]:
-        """Its records so far; only those of one kind if asked. A field at its default is missing."""
+        """Its records so far, all or of one kind; a field at its default is missing there."""
         lines = (self.run_folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
         records = [json.loads(line) for line in lines if line.endswith(b"\n")]
         return [r for r in records if not kind or r["e"] == kind]
@@ -201,7 +203,7 @@ class Fleet:
         assert self.token_holders() == []
         assert sessions.start_time(self.pid) is None, "the orchestrator still runs"
         assert not self.socket.exists()
-        state = self.project.folder / ".beads-workers"
+        state = self.state_directory
         assert not (state / "control.sock").exists()
         assert not locked(state / "lock"), "the run directory is still locked"
         until(lambda: not locked(self.run_folder / "alive"), 2, "something of the run still lives")
@@ -221,7 +223,9 @@ class Fleet:
         """Teardown: whatever is still there of it is killed."""
         if "ok fleet" in self.errors:
             _kill(self.pid, _command_of(self.pid, "beads_workers.edge.main"))
-            for record in self.journal("worker_started"):
+            # Without its state directory it has ended already, or its test has failed.
+            records = self.journal("worker_started") if self.run_folder.exists() else []
+            for record in records:
                 _kill(record["pid"], _command_of(record["pid"], "beads_workers"))
             sessions.sweep(self.run_id, None)
         if self.process.poll() is None:
