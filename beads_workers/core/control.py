@@ -13,7 +13,6 @@ from beads_workers.core.events import (
     ScaleAsked,
     Ticket,
 )
-from beads_workers.core.floor import RELEASED
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.ledger import Standing
@@ -22,6 +21,7 @@ from beads_workers.core.records import RetryAsked, Withheld
 from beads_workers.core.replies import Replies
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
+from beads_workers.core.tasks import RELEASED
 
 
 class Control:
@@ -44,7 +44,7 @@ class Control:
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""
-        if self._parts.state in (RunState.STOPPING, RunState.SETTLING, RunState.ENDED):
+        if self._parts.state not in (RunState.RECOVERING, RunState.RUNNING, RunState.PAUSED):
             self._refuse(event.ticket)
             return
         crew = self._parts.crew
@@ -86,8 +86,9 @@ class Control:
                 return False
             self._withhold(issue_id)
             return True
-        if held.state is JobState.CLAIMED:
-            self._parts.tasks.take_away(held)
+        if held.state in (JobState.CLAIMED, JobState.RELEASING):
+            if held.state is JobState.CLAIMED:
+                self._parts.tasks.take_away(held)
             self._withhold(issue_id)
             return True
         return held.state is JobState.RUNNING and self._replies.cancel(held, RELEASED)
@@ -103,7 +104,8 @@ class Control:
         members = [m for m in self._parts.crew.members.values() if not m.unwanted]
         # Idle before busy, the youngest numbers first.
         members.reverse()
-        members.sort(key=lambda m: state.get(m.worker_id) is ConnState.BUSY)
+        working = (ConnState.RESERVED, ConnState.BUSY)
+        members.sort(key=lambda m: state.get(m.worker_id) in working)
         return [m.worker_id for m in members[:count]]
 
     def _dismiss(self, worker_id: str) -> None:

@@ -38,6 +38,8 @@ class Crew:
         self.members: dict[str, Member] = {}
         self.by_pid: dict[int, Member] = {}
         self.closing = False
+        self.crashed_out = False
+        """The last one to be given up had crashed too often."""
 
     def wanted(self) -> int:
         """How many there should be."""
@@ -118,6 +120,7 @@ class Crew:
     def _drop(self, member: Member, reason: str) -> None:
         self._desk.timers.cancel(StartAgain(member.worker_id))
         del self.members[member.worker_id]
+        self.crashed_out = bool(reason)
         self._desk.write(WorkerGone(member.worker_id, reason))
         if reason:
             self._desk.note("error", f"{member.worker_id} {reason}; not started again")

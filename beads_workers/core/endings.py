@@ -44,11 +44,6 @@ class Ending:
         self._stop_seconds = parts.settings.stop_seconds
         self._exit_code = 0
         self._why = ""
-        self._any_set_aside = False
-
-    def set_aside(self) -> None:
-        """An issue was set aside in this run: the exit code says so."""
-        self._any_set_aside = True
 
     def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
         """Change the state by the table and do what goes with it."""
@@ -119,6 +114,8 @@ class Ending:
                 self._intake.look_again()
             case RunReaction.CEASE:
                 self._parts.tasks.give_back_unsent()
+                # Whoever is sent home is not to be replaced.
+                self._parts.crew.close()
                 for connection in self._parts.roster.in_state(ConnState.READY, ConnState.IDLE):
                     self._replies.shut_down(connection)
             case RunReaction.SHUTDOWN:
@@ -169,10 +166,18 @@ class Ending:
             self._floor.conclude_loose(held)
         # Giving back must not wait for the end of an earlier rest.
         self._parts.lane.wake()
-        self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
+        # What has failed for that long already gets one last try, not another minute.
+        tried = self._only_failing_closes()
+        seconds = limits.SOURCE_RETRY_SECONDS if tried else limits.CLOSE_GIVE_UP_SECONDS
+        self._desk.timers.set(GIVE_UP, self._desk.now + seconds)
 
     def _consider_empty(self) -> None:
         parts = self._parts
+        if parts.crew.crashed_out and not parts.crew.members and not len(parts.roster):
+            # Also with issues in hand: nobody is left who could ever work on them.
+            why = "every worker crashed at its start"
+            self.stop(StopAsked(reason="error", exit_code=1, why=why))
+            return
         if parts.tasks.held and not self._only_failing_closes():
             self._desk.timers.cancel(IDLE_OUT)
             return
@@ -182,10 +187,6 @@ class Ending:
             self.stop(StopAsked(reason="idle_timeout"))
         elif parts.settings.idle_timeout_seconds is not None and IDLE_OUT not in self._desk.timers:
             self._desk.timers.set(IDLE_OUT, self._desk.now + parts.settings.idle_timeout_seconds)
-        if parts.settings.workers and not parts.crew.members and not len(parts.roster):
-            self.stop(
-                StopAsked(reason="error", exit_code=1, why="every worker crashed at its start")
-            )
 
     def _is_empty(self) -> bool:
         parts = self._parts
@@ -207,9 +208,9 @@ class Ending:
         self._desk.ask(End(code))
 
     def _something_failed(self) -> bool:
+        # What earlier runs failed at and this one did not touch is not its failure.
         unfinished = any(
-            page.standing is Standing.NOT_CLOSED or (page.history.charged and page.error)
+            page.standing is Standing.NOT_CLOSED or (page.failed_here and page.history.charged)
             for page in self._parts.ledger.pages.values()
-            if page.standing is not Standing.SET_ASIDE
         )
-        return self._any_set_aside or unfinished or bool(self._parts.lane.owed)
+        return unfinished or bool(self._parts.lane.owed)

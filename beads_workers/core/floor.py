@@ -22,7 +22,7 @@ from beads_workers.core.message_types import (
 )
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.parts import Parts
-from beads_workers.core.records import Withheld, WorkerJoined, WorkerLeft
+from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
 from beads_workers.core.roster import Connection
 from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, JobState, RunState
@@ -247,9 +247,6 @@ class Floor:
             self._desk.note("warning", f"{connection.worker_id}: {warning}")
         outcome = _outcome(message)
         self._tasks.conclude(held, outcome, message.duration_ms)
-        if outcome.kind is OutcomeKind.CANCELLED and held.cancelled == RELEASED:
-            self._desk.write(Withheld(held.job.issue_id))
-            self._parts.ledger.withhold(held.job.issue_id)
         if connection.own:
             self._parts.crew.worked(connection.pid)
             if isinstance(message, Failed) and message.error_detail == CANNOT_START:
@@ -270,13 +267,8 @@ class Floor:
             text = "said READY again before its reply"
         else:
             text = f"reported {message.issue_id[:80]!r}, which it does not have"
-        connection.bad_lines += 1
-        if connection.bad_lines <= limits.BAD_LINES_SHOWN:
-            self._desk.note("error", f"{connection.worker_id} {text}")
+        self._replies.note_stray(connection, text)
 
-
-RELEASED = "released"
-"""Why a task is cancelled when a person takes it away."""
 
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 

@@ -29,6 +29,7 @@ class Intake:
         self._lane = parts.lane
         self._tasks = parts.tasks
         self._exhausted = False
+        self._looked = False
         self._idle_polls = 0
         self._attempt_seconds: float | None = None
         self._listed = Listed()
@@ -46,12 +47,12 @@ class Intake:
 
     def look_again(self) -> None:
         """Something changed that may have made work ready."""
-        self._exhausted = False
+        self._exhausted = self._looked = False
         self._idle_polls = 0
 
     def poll(self) -> None:
         """Time to ask again although nothing is known to have changed."""
-        self._exhausted = False
+        self._exhausted = self._looked = False
 
     def renewal_due(self) -> None:
         """Leases are at half their life."""
@@ -92,10 +93,12 @@ class Intake:
             return
         for job in taken.jobs:
             self._tasks.claimed(job)
-        self._exhausted = len(taken.jobs) < asked_for or not asked_for
+        # Rows of a mere listing are there for the next READY.
+        self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
+        self._looked = True
         self.found_nothing = not taken.jobs and not taken.listed
         self._note_listing(taken)
-        if self._exhausted:
+        if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
         if taken.jobs:
             self._idle_polls = 0
@@ -112,7 +115,9 @@ class Intake:
         if self._parts.state is not RunState.RUNNING or self._exhausted:
             return 0
         unsent = self._tasks.count(JobState.CLAIMED)
-        free = max(0, self._slots() - self._tasks.running())
+        # A loose job keeps no slot: its worker is gone from us, dead or not.
+        busy = self._tasks.count(JobState.RUNNING, JobState.HANDING)
+        free = max(0, self._slots() - busy)
         ahead = self._ahead()
         want = free + ahead - unsent
         if (left := self._issues_left()) is not None:
@@ -145,7 +150,7 @@ class Intake:
 
     def _listing_due(self) -> bool:
         # With no slot at all, --until-empty still has to see that nothing is left.
-        idle = not self._tasks.held and not self._exhausted
+        idle = not self._tasks.held and not self._looked
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
 
     def _to_renew(self) -> tuple[IssueId, ...]:

@@ -66,6 +66,13 @@ class Lane:
         now = self._desk.now
         return tuple(o.settlement for o in self.owed.values() if o.not_before <= now)
 
+    def paying(self) -> bool:
+        """Whether a settlement is under way, or about to be: it may make work ready."""
+        now = self._desk.now
+        return bool(self.owed) and (
+            self.busy or any(o.not_before <= now for o in self.owed.values())
+        )
+
     def begin(self, turn: Turn) -> None:
         """Start a turn; ``TurnEnded`` will answer."""
         assert not self.busy, "one turn at a time"

@@ -27,7 +27,10 @@ class Standing(Enum):
 
 @dataclass(slots=True)
 class Page:
-    """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor."""
+    """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor.
+
+    ``failed_here``: an attempt in this run ended without success.
+    """
 
     history: History = field(default_factory=History)
     standing: Standing = Standing.OPEN
@@ -35,6 +38,7 @@ class Page:
     title: str = ""
     error: str = ""
     held_by: str = ""
+    failed_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +107,20 @@ class Ledger:
         """Try again, no sooner than ``until``."""
         page = self.page(issue_id)
         page.title, page.error, page.history = title, error, history
+        page.failed_here = True
         self._cool(issue_id, page, until)
 
     def set_aside(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
         """No more attempts until a person says so."""
         page = self.page(issue_id)
         page.title, page.error, page.history = title, error, history
+        page.failed_here = True
         page.standing = Standing.SET_ASIDE
+
+    def is_set_aside(self, issue_id: IssueId) -> bool:
+        """Whether it still stands so; a person may have asked for another try since."""
+        page = self.pages.get(issue_id)
+        return page is not None and page.standing is Standing.SET_ASIDE
 
     def withhold(self, issue_id: IssueId) -> None:
         """A person took it away from this run."""

@@ -22,6 +22,7 @@ from beads_workers.core.crew import StartAgain
 from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, Ending
 from beads_workers.core.floor import Floor
 from beads_workers.core.intake import Intake
+from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import TAKE_AGAIN, OwedAgain
 from beads_workers.core.ledger import DueAgain
 from beads_workers.core.parts import make_parts
@@ -29,7 +30,7 @@ from beads_workers.core.records import Carried, SettledRecord
 from beads_workers.core.replies import Replies
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
-from beads_workers.core.states import ConnReaction, JobReaction, RunState, RunStimulus
+from beads_workers.core.states import ConnReaction, JobReaction, JobState, RunState, RunStimulus
 
 
 class Orchestrator:
@@ -150,7 +151,7 @@ class Orchestrator:
 
     def _coming(self) -> bool:
         # Something owed to the tracker may make work ready as soon as it is written.
-        owed = self._parts.state is RunState.RUNNING and bool(self._parts.lane.owed)
+        owed = self._parts.state is RunState.RUNNING and self._parts.lane.paying()
         return self._intake.coming() or (owed and not self._parts.lane.resting)
 
     def _turn_ended(self, turn: ev.TurnEnded) -> None:
@@ -158,12 +159,20 @@ class Orchestrator:
             self._settled(settled)
         self._intake.answered(turn)
         for issue_id in turn.lost:
-            held = self._parts.tasks.held.get(issue_id)
-            if held is not None and self._replies.cancel(held, "the claim was lost"):
-                self._desk.note("error", f"{issue_id}: the claim was lost; its attempt is ended")
+            self._claim_lost(issue_id)
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.give_back_unsent()
         self._floor.serve_held(soon=self._coming())
+
+    def _claim_lost(self, issue_id: IssueId) -> None:
+        held = self._parts.tasks.held.get(issue_id)
+        if held is None:
+            return
+        if held.state is JobState.CLAIMED:
+            # The release finds out whose it is now, and leaves it alone.
+            self._parts.tasks.take_away(held)
+        elif held.state is JobState.RUNNING and self._replies.cancel(held, "the claim was lost"):
+            self._desk.note("error", f"{issue_id}: the claim was lost; its attempt is ended")
 
     def _settled(self, settled: Settled) -> None:
         outcome = self._parts.tasks.settled(settled)
@@ -174,8 +183,6 @@ class Orchestrator:
         held, reaction = outcome
         if reaction is JobReaction.DELIVER:
             self._floor.handed_over(held)
-        elif reaction is JobReaction.SHELVE:
-            self._ending.set_aside()
         elif settled.settlement.action is Action.HAND_OVER and reaction is not JobReaction.AGAIN:
             self._floor.not_handed_over(held)
         if reaction is JobReaction.LEAVE:
@@ -189,17 +196,15 @@ class Orchestrator:
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for settled in event.settled:
-            issue_id = settled.settlement.issue_id
-            done = settled.result in (Result.APPLIED, Result.FOUND_CLOSED)
-            if done and settled.settlement.action is Action.CLOSE:
+            issue_id, action = settled.settlement.issue_id, settled.settlement.action
+            if settled.result is Result.FAILED:
+                text = f"{issue_id}: {action.value} failed, kept for the next start"
+                self._desk.note("warning", f"{text}: {settled.error}")
+                continue
+            if action is Action.CLOSE or settled.result is not Result.APPLIED:
                 self._parts.ledger.done(issue_id)
             self._desk.write(
-                SettledRecord(
-                    issue_id,
-                    settled.settlement.action.value,
-                    settled.result.value,
-                    settled.error,
-                )
+                SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
         self._ending.move(RunStimulus.RECOVERED)
         self._floor.serve_held(soon=True)

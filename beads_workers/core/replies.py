@@ -67,10 +67,14 @@ class Replies:
         """It asks for work while it has some: the same TASK again, never a second one."""
         held = self.held(connection)
         assert held is not None, "a busy connection has a job"
-        self._desk.note(
-            "error", f"{connection.worker_id} said READY while it has {held.job.issue_id}"
-        )
+        self.note_stray(connection, f"said READY while it has {held.job.issue_id}")
         self.say(connection, self._task(held))
+
+    def note_stray(self, connection: Connection, text: str) -> None:
+        """Log what makes no sense; a peer that goes on like this must not fill the disk."""
+        connection.strays += 1
+        if connection.strays <= limits.BAD_LINES_SHOWN:
+            self._desk.note("error", f"{connection.worker_id} {text}")
 
     def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
         """WAIT, and no more is owed."""

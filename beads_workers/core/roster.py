@@ -17,7 +17,8 @@ class Connection:
     """``worker_id`` is ours to give; ``own``: a process that we started; ``v1``: speaks 1 only.
 
     ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
-    ``retiring``: it gets no more work after this (scaled down).
+    ``retiring``: it gets no more work after this (scaled down). ``strays``: valid messages
+    that made no sense in its state.
     """
 
     conn_id: ConnId
@@ -31,6 +32,7 @@ class Connection:
     issue_id: IssueId | None = None
     retiring: bool = False
     bad_lines: int = 0
+    strays: int = 0
 
     def opt_in(self, ready: messages.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""

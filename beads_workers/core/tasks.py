@@ -20,6 +20,7 @@ from beads_workers.core.records import (
     HolderLost,
     SettledRecord,
     Started,
+    Withheld,
 )
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus
@@ -48,6 +49,9 @@ class Held:
     cancelled: str = ""
     overdue: bool = False
 
+
+RELEASED = "released"
+"""Why a task is cancelled when a person takes it away."""
 
 _STIMULUS = {
     Result.APPLIED: JobStimulus.APPLIED,
@@ -137,6 +141,9 @@ class Tasks:
                 self._ledger.requeue(
                     job.issue_id, job.title, error, history, self._desk.now + delay
                 )
+                if held.cancelled == RELEASED:
+                    self._desk.write(Withheld(job.issue_id))
+                    self._ledger.withhold(job.issue_id)
                 self._give_back(held)
             case SetAside(reason, history):
                 self._record(held, outcome, duration_ms, "set_aside", verdict)
@@ -205,6 +212,9 @@ class Tasks:
                 self.ended += 1
             case JobReaction.SHELVE:
                 self.ended += 1
+                if not self._ledger.is_set_aside(issue_id):
+                    # A person asked for another try while the mark was being set.
+                    self._lane.owe(Settlement(Action.REOPEN, issue_id))
         del self.held[issue_id]
         self._in_state[held.state] -= 1
 

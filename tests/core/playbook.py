@@ -1,0 +1,290 @@
+"""Playbooks for the orchestrator: events in, commands out, and a clock that only we move.
+
+    play = Play()
+    play.join(1)                             # connects and says READY
+    play.answer("a")                         # the tracker claimed issue a for us
+    assert play.do(done(1, "a"))             # and so on
+
+``Play`` checks on its way what must hold in every run: one turn of the lane at a time, and a
+record in the journal before each command that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from beads_workers.core import events as ev
+from beads_workers.core import jobs
+from beads_workers.core import records as rec
+from beads_workers.core.board import Board
+from beads_workers.core.commands import Command, End, Send, Turn, WatchHolder, Write
+from beads_workers.core.events import ConnId, Event
+from beads_workers.core.jobs import IssueId, Job
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.message_types import CANCEL, GROUPED, Done, Failed, Ready, Task, ToWorker
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.records import Carried, Record
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Action, Result, Settled, Settlement, Taken
+
+T = TypeVar("T")
+
+EPOCH = 1_700_000_000.0
+"""The wall clock at the beginning of every playbook."""
+
+BEGAN = 1000.0
+"""The monotonic clock then."""
+
+
+def settings(workers: int = 0, **others: Any) -> FleetSettings:
+    """A fleet without workers of its own, unless a test asks for some."""
+    return FleetSettings(workers, "memory", "/tracker", "/project", "/project/.bw", **others)
+
+
+def job(issue_id: str, priority: int = 2, **fields: Any) -> Job:
+    """A job whose title follows from its id."""
+    return Job("memory", IssueId(issue_id), f"title of {issue_id}", priority, **fields)
+
+
+def ready(conn: int, *, v1: bool = False, called: str = "w") -> ev.Received:
+    """READY, as our own workers say it, or as plain version 1."""
+    message = Ready(called) if v1 else Ready(called, "1.1", frozenset({GROUPED, CANCEL}))
+    return ev.Received(ConnId(conn), message)
+
+
+def done(conn: int, issue_id: str, **fields: Any) -> ev.Received:
+    """DONE."""
+    return ev.Received(ConnId(conn), Done(IssueId(issue_id), "w", **fields))
+
+
+def failed(conn: int, issue_id: str, error: str = "boom", **fields: Any) -> ev.Received:
+    """FAILED; ``outcome`` and the rest of 1.1 as keywords."""
+    return ev.Received(ConnId(conn), Failed(IssueId(issue_id), "w", error, **fields))
+
+
+def cancelled(conn: int, issue_id: str) -> ev.Received:
+    """FAILED, the way a worker answers CANCEL or a stop."""
+    return failed(conn, issue_id, "cancelled", outcome=OutcomeKind.CANCELLED)
+
+
+def lost(conn: int) -> ev.Disconnected:
+    """The connection ends."""
+    return ev.Disconnected(ConnId(conn), "the other end closed it")
+
+
+def of(commands: Iterable[Command], kind: type[T]) -> list[T]:
+    """The commands of one kind."""
+    return [c for c in commands if isinstance(c, kind)]
+
+
+def records(commands: Iterable[Command], kind: type[T]) -> list[T]:
+    """The journalled records of one kind."""
+    return [c.record for c in commands if isinstance(c, Write) and isinstance(c.record, kind)]
+
+
+def notes(commands: Iterable[Command], level: str) -> list[str]:
+    """What people are told at this level."""
+    return [n.text for n in records(commands, rec.Noted) if n.level == level]
+
+
+def said(commands: Iterable[Command], conn: int | None = None) -> list[ToWorker]:
+    """What is sent, to one connection or to all."""
+    return [c.message for c in of(commands, Send) if conn in (None, c.conn_id)]
+
+
+def task_of(commands: Iterable[Command], conn: int | None = None) -> str | None:
+    """The issue of the one TASK that is sent; None if there is none."""
+    tasks = [m.issue_id for m in said(commands, conn) if isinstance(m, Task)]
+    assert len(tasks) <= 1, tasks
+    return tasks[0] if tasks else None
+
+
+class Play:
+    """One orchestrator, its clock, its lane and its journal."""
+
+    def __init__(
+        self,
+        workers: int = 0,
+        *,
+        literal: bool = False,
+        carried: Iterable[Carried] = (),
+        recovering: bool = False,
+        **others: Any,
+    ) -> None:
+        self.now = BEGAN
+        self.entries: list[Entry] = []
+        self.board = Board()
+        self.turn: Turn | None = None
+        self.ended: int | None = None
+        carried = list(carried)
+        began = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/project", workers=workers)
+        for record in (began, *carried, rec.CheckpointEnded()):
+            self._journal(record)
+        self.core = Orchestrator(
+            settings(workers, **others),
+            "run-1",
+            self.now,
+            literal=literal,
+            carried=carried,
+            epoch=EPOCH,
+        )
+        self.first = self._took(self.core.start(self.now))
+        if not recovering:
+            self.first += self.do(ev.RecoveryEnded())
+
+    # --- events in ----------------------------------------------------------------------------
+
+    def do(self, *events: Event) -> list[Command]:
+        """Tell the core; returns its commands, all of them in order."""
+        commands: list[Command] = []
+        for event in events:
+            if isinstance(event, ev.TurnEnded):
+                assert self.turn is not None, "nobody asked"
+                self.turn = None
+            commands += self._took(self.core.handle(event, self.now))
+        return commands
+
+    def wait(self, seconds: float) -> list[Command]:
+        """Let time pass, stopping at every deadline on the way; the tracker stays silent."""
+        commands: list[Command] = []
+        until = self.now + seconds
+        while (due := self.core.deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            commands += self._took(self.core.on_deadline(self.now))
+        self.now = until
+        return commands
+
+    def connect(self, conn: int, pid: int | None = None) -> list[Command]:
+        """Somebody connects; pid 900 + conn, unless said."""
+        return self.do(ev.Connected(ConnId(conn), 900 + conn if pid is None else pid))
+
+    def join(self, conn: int, pid: int | None = None, *, v1: bool = False) -> list[Command]:
+        """Somebody connects and says READY."""
+        return self.connect(conn, pid) + self.do(ready(conn, v1=v1))
+
+    def own(self, number: int) -> list[Command]:
+        """The process of our worker W{number} exists (pid 100 + number), connects, says READY."""
+        pid = 100 + number
+        return self.do(ev.WorkerSpawned(f"W{number}", pid)) + self.join(number, pid)
+
+    def reap(self, number: int, status: int = 0) -> list[Command]:
+        """The process of our worker W{number} has ended."""
+        return self.do(ev.WorkerReaped(f"W{number}", 100 + number, status))
+
+    def answer(
+        self,
+        *taken: str | Job,
+        listed: Iterable[str] = (),
+        results: Mapping[str, Result] | None = None,
+        seconds: float = 0.1,
+        **others: Any,
+    ) -> list[Command]:
+        """The tracker answers the turn: everything applied, unless ``results`` says otherwise.
+
+        ``settle_error`` and ``take_error`` as in ``TurnEnded``: then nothing is known.
+        """
+        turn = self.turn
+        assert turn is not None, "nobody asked"
+        claimed = tuple(each if isinstance(each, Job) else job(each) for each in taken)
+        assert len(claimed) <= (turn.take or 0), "more than it was asked for"
+        assert not {j.issue_id for j in claimed} & turn.skip, "it was to be left out"
+        found = Taken(claimed, tuple(jobs.Listed(IssueId(i), i) for i in listed))
+        silent = "settle_error" in others
+        event = ev.TurnEnded(
+            seconds,
+            settled=() if silent else self._settled(turn.settlements, results or {}),
+            taken=None if silent or turn.take is None or "take_error" in others else found,
+        )
+        return self.do(replace(event, **others))
+
+    def quiet(self) -> list[Command]:
+        """The tracker answers what it is being asked, if anything: all done, nothing found."""
+        return self.answer() if self.turn is not None else []
+
+    def working(self, *issue_ids: str, **fields: Any) -> list[Command]:
+        """Foreign workers 1, 2... join, and each gets one of these issues."""
+        commands: list[Command] = []
+        for number, issue_id in enumerate(issue_ids, 1):
+            commands += self.join(number)
+            commands += self.answer(job(issue_id, **fields))
+            assert task_of(commands, number) == issue_id
+        return commands
+
+    # --- what can be looked at ----------------------------------------------------------------
+
+    def owed(self) -> list[tuple[Action, str]]:
+        """What the turn under way is to settle."""
+        assert self.turn is not None, "nothing is asked of the tracker"
+        return [(s.action, str(s.issue_id)) for s in self.turn.settlements]
+
+    def settlement(self) -> Settlement:
+        """The one settlement of the turn under way."""
+        assert self.turn is not None and len(self.turn.settlements) == 1, self.turn
+        return self.turn.settlements[0]
+
+    def asked(self) -> int:
+        """How many issues the turn under way is to take."""
+        assert self.turn is not None and self.turn.take is not None, self.turn
+        return self.turn.take
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _settled(
+        self, settlements: tuple[Settlement, ...], results: Mapping[str, Result]
+    ) -> tuple[Settled, ...]:
+        told = [(s, results.get(s.issue_id, Result.APPLIED)) for s in settlements]
+        return tuple(Settled(s, r, "" if r is Result.APPLIED else r.value) for s, r in told)
+
+    def _took(self, commands: list[Command]) -> list[Command]:
+        for command in commands:
+            match command:
+                case Write(record):
+                    self._journal(record)
+                case Turn():
+                    assert self.turn is None, "one turn at a time"
+                    self.turn = command
+                    for settlement in command.settlements:
+                        assert self._is_told(settlement), f"not in the journal: {settlement}"
+                case Send(message=Task(issue_id=issue_id)):
+                    assert self._last(issue_id, rec.Started), f"{issue_id}: TASK before its record"
+                case WatchHolder(pid):
+                    told = (e.record for e in self.entries if isinstance(e.record, rec.HolderLost))
+                    assert pid in {r.pid for r in told}, "watched before its record"
+                case End(exit_code):
+                    assert isinstance(self.entries[-1].record, rec.RunEnded)
+                    self.ended = exit_code
+                case _:
+                    pass
+        return commands
+
+    def _journal(self, record: Record) -> None:
+        elapsed = self.now - BEGAN
+        self.entries.append(Entry(record, EPOCH + elapsed, elapsed))
+        self.board.apply(self.entries[-1])
+
+    def _is_told(self, settlement: Settlement) -> bool:
+        """Whether the journal says why the tracker is owed this."""
+        issue_id = settlement.issue_id
+        finished = self._last(issue_id, rec.Finished)
+        verdict = finished.verdict if finished else ""
+        match settlement.action:
+            case Action.CLOSE:
+                return verdict == "finish"
+            case Action.SET_ASIDE:
+                return verdict == "set_aside"
+            case Action.RELEASE:
+                return self._last(issue_id, rec.Claimed) is not None
+            case Action.HAND_OVER:
+                return self._last(issue_id, rec.HandingOver) is not None
+            case Action.REOPEN:
+                return self._last(issue_id, rec.RetryAsked) is not None
+
+    def _last(self, issue_id: str, kind: type[T]) -> T | None:
+        for entry in reversed(self.entries):
+            record = entry.record
+            if isinstance(record, kind) and getattr(record, "issue_id", None) == issue_id:
+                return record
+        return None

@@ -1,0 +1,222 @@
+"""A connection that ends: docs/PROTOCOL.md, "Connection loss" and "Attempts"."""
+
+from __future__ import annotations
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.commands import HangUp, KillWorker, WatchHolder
+from beads_workers.core.events import ConnId
+from beads_workers.core.message_types import Cancel
+from beads_workers.core.settings import Work
+from beads_workers.core.source import Action, Result
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    job,
+    lost,
+    of,
+    ready,
+    records,
+    said,
+    task_of,
+)
+
+
+def with_a_task_of_our_own() -> Play:
+    """W1 is ours, has pid 101, and works on issue a."""
+    play = Play(workers=1)
+    play.own(1)
+    assert task_of(play.answer("a"), 1) == "a"
+    return play
+
+
+def test_a_worker_of_ours_is_known_to_be_dead_only_when_it_is_reaped() -> None:
+    play = with_a_task_of_our_own()
+    gone = play.do(lost(1))
+    assert of(gone, WatchHolder) == [] and records(gone, rec.Finished) == []
+    play.quiet()
+    (finished,) = records(play.reap(1, 137), rec.Finished)
+    assert (finished.outcome, finished.charged) == ("lost", 1)
+    assert play.settlement().action is Action.RELEASE
+    assert play.settlement().read_first, "the worker may have closed it by itself"
+
+
+def test_a_worker_that_is_reaped_before_its_connection_ends_is_dead_all_the_same() -> None:
+    play = with_a_task_of_our_own()
+    assert records(play.reap(1, 137), rec.Finished) == []
+    assert records(play.do(lost(1)), rec.Finished)[0].outcome == "lost"
+
+
+def test_last_words_that_are_read_after_the_reaping_still_count() -> None:
+    play = with_a_task_of_our_own()
+    play.reap(1, 0)
+    play.do(done(1, "a"), lost(1))
+    assert play.owed() == [(Action.CLOSE, "a")]
+
+
+def test_the_issue_of_a_foreign_worker_waits_until_its_process_is_gone() -> None:
+    play = Play()
+    play.working("a")
+    assert of(play.do(lost(1)), WatchHolder) == [WatchHolder(901)]
+    assert records(play.wait(3600.0), rec.Finished) == []
+    (finished,) = records(play.do(ev.HolderGone(901)), rec.Finished)
+    assert (finished.outcome, finished.verdict) == ("lost", "requeue")
+
+
+def test_the_process_of_somebody_else_says_nothing_about_a_holder() -> None:
+    play = Play()
+    play.working("a")
+    play.do(lost(1))
+    assert records(play.do(ev.HolderGone(555)), rec.Finished) == []
+    assert records(play.join(2, pid=902), rec.Finished) == []
+
+
+def test_the_same_process_vouches_with_the_ready_of_a_new_connection() -> None:
+    play = Play()
+    play.working("a")
+    play.do(lost(1))
+    play.connect(2, pid=901)
+    assert records(play.do(ready(2)), rec.Finished)[0].outcome == "lost"
+
+
+def test_connecting_alone_vouches_for_nothing() -> None:
+    play = Play()
+    play.working("a")
+    play.do(lost(1))
+    assert records(play.connect(2, pid=901), rec.Finished) == []
+    assert records(play.do(done(2, "a")), rec.Finished) == [], "nor does a stray DONE"
+
+
+def test_a_vanished_worker_takes_no_slot_of_those_who_are_there() -> None:
+    play = Play()
+    play.join(1)
+    play.join(2)
+    play.answer("a")
+    play.answer()
+    play.do(lost(1))
+    play.wait(limits.POLL_SECONDS)
+    play.do(ready(2))
+    assert play.asked() >= 1
+    assert task_of(play.answer("b"), 2) == "b"
+
+
+def test_what_the_tracker_shows_as_closed_counts_as_done() -> None:
+    play = with_a_task_of_our_own()
+    play.do(lost(1))
+    play.quiet()
+    play.reap(1)
+    play.answer(results={"a": Result.FOUND_CLOSED})
+    assert play.board.totals["done"] == 1
+    assert not play.core._parts.ledger.pages, "nothing is left to remember of it"
+
+
+def test_what_is_somebody_elses_now_is_left_alone_and_said_so() -> None:
+    play = with_a_task_of_our_own()
+    play.do(lost(1))
+    play.quiet()
+    play.reap(1)
+    told = [n.text for n in records(play.answer(results={"a": Result.NOT_OURS}), rec.Noted)]
+    assert "a is not ours any more and was left alone: not_ours" in told
+    assert "a" not in play.core._parts.tasks.held
+
+
+def test_after_shutdown_a_lost_connection_charges_nothing() -> None:
+    play = with_a_task_of_our_own()
+    play.do(ev.StopAsked(), lost(1))
+    (finished,) = records(play.reap(1), rec.Finished)
+    assert (finished.outcome, finished.charged) == ("cancelled", 0)
+
+
+def test_a_worker_without_its_connection_is_killed_after_its_grace() -> None:
+    play = with_a_task_of_our_own()
+    play.do(lost(1))
+    grace = limits.TERM_GRACE_SECONDS + limits.LEAVE_MARGIN_SECONDS
+    assert of(play.wait(grace - 0.1), KillWorker) == []
+    assert of(play.wait(0.2), KillWorker) == [KillWorker("W1", 101)]
+    assert of(play.wait(60.0), KillWorker) == [], "once is enough"
+
+
+def test_a_worker_that_does_not_end_its_task_in_time_is_stuck_and_the_attempt_timed_out() -> None:
+    play = Play(workers=1, work=Work(timeout_seconds=60.0))
+    play.own(1)
+    play.answer("a")
+    last = 60.0 + limits.TERM_GRACE_SECONDS + limits.TIMEOUT_MARGIN_SECONDS
+    assert of(play.wait(last - 0.1), KillWorker) == []
+    stuck = play.wait(0.2)
+    assert of(stuck, KillWorker) == [KillWorker("W1", 101)] and of(stuck, HangUp)
+    play.do(lost(1))
+    (finished,) = records(play.reap(1, 137), rec.Finished)
+    assert (finished.outcome, finished.charged) == ("timeout", 1)
+
+
+def test_a_timeout_of_the_issue_itself_goes_before_that_of_the_fleet() -> None:
+    play = Play(workers=1, work=Work(timeout_seconds=6000.0))
+    play.own(1)
+    play.answer(job("a", timeout_seconds=1.0))
+    assert of(play.wait(30.0), KillWorker)
+
+
+def test_a_task_that_ended_in_time_leaves_no_deadline_behind() -> None:
+    play = Play(workers=1, work=Work(timeout_seconds=60.0))
+    play.own(1)
+    play.answer("a")
+    play.do(done(1, "a"))
+    assert of(play.wait(1000.0), KillWorker) == []
+
+
+# --- lost claims ----------------------------------------------------------------------------------
+
+
+def test_a_lost_claim_ends_the_attempt_and_charges_nothing() -> None:
+    play = Play()
+    play.working("a")
+    play.wait(limits.RENEW_SECONDS)
+    assert play.turn is not None and play.turn.renew == ("a",)
+    (told,) = said(play.answer(lost=("a",)))
+    assert told == Cancel(job("a").issue_id, "the claim was lost")
+    (finished,) = records(play.do(cancelled(1, "a")), rec.Finished)
+    assert (finished.outcome, finished.charged) == ("cancelled", 0)
+    play.answer(results={"a": Result.NOT_OURS})
+    assert "a" not in play.core._parts.tasks.held
+
+
+def test_a_claim_found_lost_after_its_done_disturbs_no_later_task_of_that_worker() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer(job("a"))
+    play.wait(limits.RENEW_SECONDS)
+    play.do(done(1, "a"))
+    assert said(play.answer(lost=("a",))) == []
+    play.do(ready(1))
+    play.answer("b")
+    assert of(play.wait(60.0), KillWorker) == []
+
+
+def test_a_lost_claim_that_was_not_sent_yet_is_never_sent() -> None:
+    play = Play(workers=2)
+    play.do(ev.WorkerSpawned("W1", 101))
+    play.answer("a", "b")
+    play.wait(limits.RENEW_SECONDS)
+    play.answer(lost=("a",))
+    assert (Action.RELEASE, "a") in play.owed()
+    assert task_of(play.join(1, 101), 1) == "b"
+
+
+def test_a_foreign_worker_that_ignores_a_cancel_is_hung_up_on_not_killed() -> None:
+    play = Play()
+    play.working("a")
+    play.wait(limits.RENEW_SECONDS)
+    play.answer(lost=("a",))
+    stuck = play.wait(limits.TERM_GRACE_SECONDS + limits.TIMEOUT_MARGIN_SECONDS)
+    assert of(stuck, KillWorker) == []
+    assert of(stuck, HangUp) == [HangUp(ConnId(1), "did not end its task in time")]
+
+
+def test_a_reply_that_was_owed_to_a_lost_connection_goes_nowhere() -> None:
+    play = Play()
+    play.join(1)
+    play.do(lost(1))
+    assert said(play.answer("a")) == []
+    assert said(play.wait(10.0)) == []

@@ -1,0 +1,235 @@
+"""What a person asks of a running fleet: pause, resume, retry, release."""
+
+from __future__ import annotations
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.commands import Answer, Command
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.message_types import Cancel, Wait
+from beads_workers.core.policy import Policy
+from beads_workers.core.records import Carried
+from beads_workers.core.source import Action, Result
+from beads_workers.core.states import RunState
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    failed,
+    lost,
+    of,
+    ready,
+    records,
+    said,
+    task_of,
+)
+
+T = ev.Ticket(1)
+A = IssueId("a")
+
+
+def asked(play: Play, event: ev.Event) -> Answer:
+    """A person asks; the one answer."""
+    return answer(play.do(event))
+
+
+def answer(commands: list[Command]) -> Answer:
+    """The one answer among the commands."""
+    (only,) = of(commands, Answer)
+    return only
+
+
+# --- pause and resume -----------------------------------------------------------------------------
+
+
+def test_while_paused_workers_wait_and_nothing_is_taken() -> None:
+    play = Play()
+    play.join(1)
+    play.quiet()
+    assert asked(play, ev.PauseAsked(T)) == Answer(T, "paused")
+    play.wait(limits.POLL_MAX_SECONDS)
+    assert play.turn is None
+    assert isinstance(said(play.do(ready(1)))[0], Wait)
+
+
+def test_what_was_claimed_when_the_pause_came_stays_in_hand_unsent() -> None:
+    play = Play()
+    play.join(1)
+    play.do(ev.PauseAsked(T))
+    assert isinstance(said(play.answer("a"))[0], Wait)
+    play.do(ev.ResumeAsked(T))
+    assert task_of(play.do(ready(1)), 1) == "a"
+
+
+def test_what_runs_goes_on_through_a_pause() -> None:
+    play = Play()
+    play.working("a")
+    play.do(ev.PauseAsked(T), done(1, "a"))
+    assert play.owed() == [(Action.CLOSE, "a")]
+
+
+def test_resume_asks_the_tracker_at_once() -> None:
+    play = Play()
+    play.join(1)
+    play.quiet()
+    play.do(ev.PauseAsked(T))
+    play.wait(100.0)
+    play.do(ready(1))
+    assert asked(play, ev.ResumeAsked(T)) == Answer(T, "running")
+    assert play.asked() == 1
+
+
+def test_a_stop_ends_a_paused_fleet_too() -> None:
+    play = Play()
+    play.do(ev.PauseAsked(T), ev.StopAsked())
+    assert play.ended == 0
+
+
+def test_a_pause_during_the_recovery_is_refused() -> None:
+    play = Play(recovering=True)
+    assert asked(play, ev.PauseAsked(T)).error == "the fleet is recovering"
+    assert play.core.state is RunState.RECOVERING
+
+
+# --- retry ----------------------------------------------------------------------------------------
+
+
+def test_retry_reopens_what_was_set_aside_with_a_clean_history() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a"))
+    play.answer()
+    play.quiet()
+    assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, "put back: a")
+    assert (Action.REOPEN, "a") in play.owed()
+    assert play.core._parts.ledger.history(A).charged == 0
+
+
+def test_retry_of_what_earlier_runs_set_aside_works_too() -> None:
+    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    play.do(ev.RetryAskedFor(T, (A,)))
+    assert play.owed() == [(Action.REOPEN, "a")]
+
+
+def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a"))
+    assert (Action.SET_ASIDE, "a") in play.owed()
+    assert asked(play, ev.RetryAskedFor(T, (A,))).text == "put back: a"
+    play.answer()
+    assert play.owed() == [(Action.REOPEN, "a")]
+
+
+def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a"))
+    play.answer()
+    play.quiet()
+    play.do(ready(1))
+    play.do(ev.RetryAskedFor(T, (A,)))
+    assert play.turn is not None and "a" not in play.turn.skip
+
+
+def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
+    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    told = asked(play, ev.RetryAskedFor(T, (A, IssueId("x"))))
+    assert told == Answer(T, "put back: a", "nothing to retry: x", not_found=True)
+
+
+def test_done_work_that_is_not_closed_is_never_retried() -> None:
+    play = Play(carried=[Carried("a", held_by="actor/run-0")])
+    assert asked(play, ev.RetryAskedFor(T, (A,))).not_found
+    assert play.core._parts.ledger.not_to_take() == {"a"}
+
+
+# --- release --------------------------------------------------------------------------------------
+
+
+def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
+    play = Play()
+    play.working("a")
+    commands = play.do(ev.ReleaseAskedFor(T, (A,)))
+    assert answer(commands) == Answer(T, "taken away: a")
+    assert said(commands, 1) == [Cancel(A, "released")]
+    ended = play.do(cancelled(1, "a"))
+    assert records(ended, rec.Finished)[0].charged == 0
+    assert records(ended, rec.Withheld) == [rec.Withheld("a")]
+    play.answer()
+    play.wait(limits.POLL_MAX_SECONDS)
+    play.do(ready(1))
+    assert play.turn is not None and "a" in play.turn.skip
+
+
+def test_a_failure_that_crosses_the_cancel_keeps_it_away_all_the_same() -> None:
+    play = Play()
+    play.working("a")
+    play.do(ev.ReleaseAskedFor(T, (A,)))
+    ended = play.do(failed(1, "a"))
+    assert records(ended, rec.Withheld) == [rec.Withheld("a")]
+
+
+def test_a_worker_that_dies_after_the_cancel_keeps_it_away_all_the_same() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    play.do(ev.ReleaseAskedFor(T, (A,)), lost(1))
+    ended = play.reap(1, 137)
+    assert records(ended, rec.Withheld) == [rec.Withheld("a")]
+    assert records(ended, rec.Finished)[0].outcome == "cancelled"
+
+
+def test_a_success_that_crosses_the_cancel_counts() -> None:
+    play = Play()
+    play.working("a")
+    play.do(ev.ReleaseAskedFor(T, (A,)), done(1, "a"))
+    assert play.owed() == [(Action.CLOSE, "a")]
+
+
+def test_releasing_what_is_claimed_and_unsent_gives_it_back() -> None:
+    play = Play(workers=1)
+    play.answer("a")
+    assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "taken away: a"
+    assert play.owed() == [(Action.RELEASE, "a")]
+    play.answer()
+    play.own(1)
+    assert play.turn is None or "a" in play.turn.skip
+
+
+def test_releasing_what_cools_down_or_is_just_given_back_works_too() -> None:
+    for answered in (False, True):
+        play = Play()
+        play.working("a")
+        play.do(failed(1, "a"))
+        if answered:
+            play.answer()
+        assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "taken away: a"
+        assert play.wait(60.0) is not None
+        assert "a" in play.core._parts.ledger.not_to_take()
+
+
+def test_retry_takes_a_release_back() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a"))
+    play.answer()
+    play.do(ev.ReleaseAskedFor(T, (A,)), ev.RetryAskedFor(T, (A,)))
+    assert play.core._parts.ledger.not_to_take() == set()
+
+
+def test_releasing_what_is_not_here_is_not_found() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    play.answer(results={"a": Result.APPLIED})
+    assert asked(play, ev.ReleaseAskedFor(T, (A,))).not_found
+
+
+def test_a_plain_v1_worker_cannot_be_told_to_cancel() -> None:
+    play = Play()
+    play.join(1, v1=True)
+    play.answer("a")
+    commands = play.do(ev.ReleaseAskedFor(T, (A,)))
+    assert said(commands) == [] and answer(commands).not_found

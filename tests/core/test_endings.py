@@ -1,0 +1,386 @@
+"""How a run stops and ends: docs/PROTOCOL.md, "Life of a fleet"."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.commands import Answer, End, HangUp, KillWorker, Spawn
+from beads_workers.core.events import ConnId
+from beads_workers.core.message_types import CANNOT_START, Shutdown
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.policy import Policy
+from beads_workers.core.records import Carried
+from beads_workers.core.source import Action, Result
+from beads_workers.core.states import RunState
+from tests.core.playbook import (
+    EPOCH,
+    Play,
+    cancelled,
+    done,
+    failed,
+    job,
+    lost,
+    notes,
+    of,
+    ready,
+    records,
+    said,
+    task_of,
+)
+
+STOP = ev.StopAsked()
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+def test_a_stop_says_shutdown_to_all_and_gives_back_what_is_unsent() -> None:
+    play = Play(workers=3)
+    play.own(1)
+    play.answer("a", "unsent")
+    play.connect(9)
+    stop = play.do(STOP)
+    assert said(stop) == [Shutdown("user_requested")] * 2
+    assert play.owed() == [(Action.RELEASE, "unsent")]
+
+
+def test_the_run_ends_only_when_all_have_left_and_the_tracker_is_owed_nothing() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    play.do(STOP)
+    play.do(cancelled(1, "a"))
+    play.do(lost(1))
+    play.reap(1)
+    assert play.ended is None and play.owed() == [(Action.RELEASE, "a")]
+    assert of(play.answer(), End) == [End(0)]
+    assert play.board.given_back == {"a": None}
+
+
+def test_a_task_that_is_finished_during_the_stop_is_closed() -> None:
+    play = Play()
+    play.working("a")
+    play.do(STOP, done(1, "a"))
+    assert play.owed() == [(Action.CLOSE, "a")]
+    play.do(lost(1))
+    play.answer()
+    assert play.ended == 0
+
+
+def test_what_is_claimed_after_the_stop_goes_back_at_once() -> None:
+    play = Play()
+    play.join(1)
+    play.do(STOP)
+    assert said(play.answer("late")) == []
+    assert play.owed() == [(Action.RELEASE, "late")]
+
+
+def test_nothing_is_taken_after_the_stop() -> None:
+    play = Play()
+    play.working("a")
+    play.do(STOP, cancelled(1, "a"))
+    assert play.turn is not None and play.turn.take is None
+
+
+def test_who_joins_during_a_stop_is_sent_away() -> None:
+    play = Play()
+    play.working("a")
+    play.do(STOP)
+    assert said(play.join(2), 2) == [Shutdown("user_requested")]
+
+
+def test_after_ten_seconds_ours_are_killed_and_foreign_ones_hung_up_on_and_named() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    play.join(5)
+    play.quiet()
+    play.do(STOP)
+    assert of(play.wait(limits.STOP_SECONDS - 0.1), KillWorker) == []
+    end = play.wait(0.2)
+    assert of(end, KillWorker) == [KillWorker("W1", 101)]
+    assert {h.conn_id for h in of(end, HangUp)} == {1, 5}
+    assert notes(end, "warning") == ["W2 (pid 905) did not leave; it is not ours to kill"]
+
+
+def test_killed_at_a_stop_charges_no_attempt() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    play.do(ev.StopAsked(seconds=0.0))
+    assert of(play.wait(0.0), KillWorker)
+    play.do(lost(1))
+    (finished,) = records(play.reap(1, 137), rec.Finished)
+    assert (finished.outcome, finished.charged) == ("cancelled", 0)
+    play.answer()
+    assert play.ended == 0
+
+
+def test_a_second_stop_makes_it_sooner_and_never_later() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    play.do(STOP, ev.StopAsked(seconds=1.0), ev.StopAsked(seconds=100.0))
+    assert of(play.wait(0.9), KillWorker) == []
+    assert of(play.wait(0.2), KillWorker)
+
+
+def test_the_issue_of_a_foreign_worker_that_still_lives_goes_back_and_is_named() -> None:
+    play = Play()
+    play.working("a")
+    play.do(STOP)
+    gone = play.do(lost(1))
+    assert "a goes back although pid 901 still lives" in notes(gone, "warning")
+    assert play.owed() == [(Action.RELEASE, "a")]
+    play.answer()
+    assert play.ended == 0
+
+
+def test_a_worker_that_was_still_being_started_is_killed_as_soon_as_it_exists() -> None:
+    play = Play(workers=1)
+    play.do(STOP)
+    assert play.ended is None
+    assert of(play.do(ev.WorkerSpawned("W1", 101)), KillWorker) == [KillWorker("W1", 101)]
+    play.reap(1, 137)
+    play.quiet()
+    assert play.ended == 0
+
+
+def test_a_drain_lets_running_tasks_finish_and_sends_the_idle_home() -> None:
+    play = Play()
+    play.working("a")
+    play.join(2)
+    play.quiet()
+    drain = play.do(ev.StopAsked(drain=True))
+    assert said(drain) == [Shutdown("user_requested")] and said(drain, 2)
+    end = play.do(done(1, "a"))
+    assert said(end, 1) == [Shutdown("user_requested")]
+    play.do(lost(1), lost(2))
+    play.answer()
+    assert play.ended == 0
+
+
+def test_an_idle_worker_that_a_drain_sent_home_is_not_replaced() -> None:
+    play = Play(workers=2)
+    play.own(1)
+    play.answer("a")
+    play.own(2)
+    play.quiet()
+    play.do(ev.StopAsked(drain=True), lost(2))
+    play.reap(2)
+    assert of(play.wait(60.0), Spawn) == []
+
+
+def test_a_stop_overtakes_a_drain() -> None:
+    play = Play()
+    play.working("a")
+    play.do(ev.StopAsked(drain=True))
+    assert said(play.do(STOP)) == [Shutdown("user_requested")]
+
+
+def test_a_stop_overtakes_the_recovery_and_its_late_end_harms_nothing() -> None:
+    play = Play(recovering=True)
+    play.do(STOP)
+    assert play.ended == 0
+    play.do(ev.RecoveryEnded())
+    assert play.core.state is RunState.ENDED
+
+
+@pytest.mark.parametrize("asked", [ev.PauseAsked, ev.ResumeAsked])
+def test_what_makes_no_sense_any_more_is_refused(asked: type) -> None:
+    play = Play()
+    play.working("a")
+    play.do(STOP)
+    (answer,) = of(play.do(asked(ev.Ticket(1))), Answer)
+    assert answer.error == "the fleet is stopping"
+
+
+def test_what_the_tracker_does_not_take_for_a_minute_is_left_to_the_next_start() -> None:
+    play = Play()
+    play.working("a")
+    play.do(STOP, done(1, "a"))
+    play.answer(settle_error="locked")
+    play.do(lost(1))
+    while play.ended is None and play.now < 1200.0:
+        if play.turn is not None:
+            play.answer(settle_error="locked")
+        play.wait(1.0)
+    assert play.ended == 7
+    assert limits.CLOSE_GIVE_UP_SECONDS <= play.now - 1000.0 < limits.CLOSE_GIVE_UP_SECONDS + 5
+
+
+# --- reasons and exit codes -----------------------------------------------------------------------
+
+
+def test_a_fatal_error_ends_the_run_with_its_own_reason_and_exit_code() -> None:
+    play = Play()
+    play.join(1)
+    play.quiet()
+    assert said(play.do(ev.FatalError("the state directory is gone"))) == [Shutdown("error")]
+    play.do(lost(1))
+    assert play.ended == 1
+
+
+def test_a_command_that_cannot_be_run_ends_the_run_and_charges_nothing() -> None:
+    play = Play(workers=1)
+    play.own(1)
+    play.answer("a")
+    end = play.do(failed(1, "a", "make: not found", error_detail=CANNOT_START))
+    assert said(end) == [Shutdown("error")]
+    assert records(end, rec.Finished)[0].charged == 0
+
+
+def test_the_exit_code_of_a_signal_is_passed_on() -> None:
+    play = Play()
+    play.do(ev.StopAsked(exit_code=130))
+    assert play.ended == 130
+
+
+def test_a_failed_issue_ends_the_run_with_seven() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a"), STOP, lost(1))
+    play.quiet()
+    assert play.ended == 7
+
+
+def test_what_an_earlier_run_failed_at_is_no_failure_of_this_one() -> None:
+    old = [Carried("a", charged=1, error="boom"), Carried("b", charged=3, set_aside=True)]
+    play = Play(carried=old, until_empty=True)
+    play.answer()
+    assert play.ended == 0
+
+
+def test_an_issue_that_was_set_aside_and_then_done_after_all_is_no_failure() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a"))
+    play.answer()
+    play.do(ev.RetryAskedFor(ev.Ticket(1), (job("a").issue_id,)))
+    play.answer()
+    play.quiet()
+    play.wait(limits.POLL_MAX_SECONDS)
+    play.do(ready(1))
+    assert task_of(play.answer("a"), 1) == "a"
+    play.do(done(1, "a"))
+    play.answer()
+    play.do(STOP, lost(1))
+    play.quiet()
+    assert play.ended == 0
+
+
+def draining(issue_id: str) -> Play:
+    """Under --until-empty, worker 1 works on this issue, and nothing else is there."""
+    play = Play(until_empty=True)
+    play.answer(listed=[issue_id])
+    play.join(1)
+    assert task_of(play.answer(issue_id), 1) == issue_id
+    return play
+
+
+# --- until empty, and limits ----------------------------------------------------------------------
+
+
+def test_until_empty_ends_after_a_listing_that_shows_nothing() -> None:
+    play = Play(until_empty=True)
+    assert play.asked() == 0
+    play.answer()
+    assert play.ended == 0
+    assert records(play.first, rec.RunEnded) == []
+
+
+def test_until_empty_says_idle_timeout_to_the_workers() -> None:
+    play = Play(until_empty=True)
+    play.answer(listed=["x"])
+    play.join(1)
+    assert said(play.answer(), 1)[-1] == Shutdown("idle_timeout")
+
+
+def test_a_listing_that_began_before_the_last_settlement_does_not_count() -> None:
+    play = draining("a")
+    play.join(2)
+    assert play.owed() == [], "a listing is under way"
+    play.do(done(1, "a"))
+    play.answer()
+    assert play.core.state is RunState.RUNNING, "it saw nothing, but the close may free others"
+    assert play.owed() == [(Action.CLOSE, "a")]
+    play.answer()
+    assert play.asked(), "it looks once more"
+    assert Shutdown("idle_timeout") in said(play.answer(), 1)
+
+
+def test_a_failed_listing_is_no_empty_one() -> None:
+    play = Play(until_empty=True)
+    play.answer(take_error="locked")
+    assert play.core.state is RunState.RUNNING
+    play.wait(1.1)
+    play.answer()
+    assert play.ended == 0
+
+
+def test_until_empty_waits_for_retries() -> None:
+    play = draining("a")
+    play.do(failed(1, "a"), lost(1))
+    play.quiet()
+    play.quiet()
+    assert play.core.state is RunState.RUNNING
+
+
+def test_until_empty_waits_for_what_an_earlier_run_left_to_cool_down() -> None:
+    play = Play(until_empty=True, carried=[Carried("a", charged=1, not_before=EPOCH + 30.0)])
+    play.answer()
+    assert play.core.state is RunState.RUNNING
+    while play.now < 1031.0:
+        play.wait(1.0)
+        if play.now < 1030.0:
+            play.quiet()
+    assert play.turn is not None and "a" not in play.turn.skip
+
+
+def test_a_close_that_fails_for_a_minute_ends_until_empty_with_seven() -> None:
+    play = draining("a")
+    play.do(done(1, "a"), lost(1))
+    while play.ended is None and play.now < 1300.0:
+        if play.turn is not None:
+            play.answer(results={"a": Result.FAILED})
+        play.wait(1.0)
+    assert play.ended == 7
+    assert play.now - 1000.0 < limits.CLOSE_GIVE_UP_SECONDS + limits.SOURCE_RETRY_MAX_SECONDS
+
+
+def test_a_limit_of_issues_ends_the_run_and_takes_no_more_than_that() -> None:
+    play = Play(issues_max=2)
+    play.working("a", "b")
+    play.join(3)
+    assert play.turn is None
+    play.do(done(1, "a"))
+    play.answer()
+    play.do(done(2, "b"))
+    assert Shutdown("idle_timeout") in said(play.answer(), 1)
+
+
+def test_the_idle_timeout_runs_only_while_nothing_is_in_hand() -> None:
+    play = Play(idle_timeout_seconds=30.0)
+    play.working("a")
+    play.wait(100.0)
+    assert play.core.state is RunState.RUNNING
+    play.quiet()
+    play.do(done(1, "a"))
+    play.quiet()
+    play.wait(29.0)
+    assert play.core.state is RunState.RUNNING
+    assert said(play.wait(1.1), 1) == [Shutdown("idle_timeout")]
+
+
+def test_the_time_for_the_run_ends_it_with_124_while_there_is_work() -> None:
+    play = Play(runtime_max_seconds=60.0)
+    play.working("a")
+    assert said(play.wait(60.0), 1) == [Shutdown("user_requested")]
+    play.do(failed(1, "a", outcome=OutcomeKind.CANCELLED), lost(1))
+    while play.ended is None:
+        play.quiet()
+    assert play.ended == 124
+    assert ConnId(1) not in {c.conn_id for c in play.core._parts.roster}

@@ -1,0 +1,256 @@
+"""The conversation with workers: docs/PROTOCOL.md, "Conversation" and "Connections and time"."""
+
+from __future__ import annotations
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.commands import HangUp, Send, Turn
+from beads_workers.core.events import ConnId
+from beads_workers.core.message_types import Ready, Shutdown, Task, Wait
+from beads_workers.core.source import Action, Result
+from tests.core.playbook import (
+    Play,
+    done,
+    failed,
+    job,
+    lost,
+    notes,
+    of,
+    ready,
+    records,
+    said,
+    task_of,
+)
+
+# --- one READY, one reply -------------------------------------------------------------------------
+
+
+def test_a_ready_is_answered_with_the_task_that_the_tracker_gives() -> None:
+    play = Play()
+    assert said(play.join(1)) == []
+    (task,) = said(play.answer(job("a", priority=1)), 1)
+    assert isinstance(task, Task)
+    assert (task.issue_id, task.priority, task.title) == ("a", 1, "title of a")
+
+
+def test_done_and_failed_are_not_answered() -> None:
+    play = Play()
+    play.working("a", "b")
+    assert said(play.do(done(1, "a"))) == []
+    assert said(play.do(failed(2, "b"))) == []
+
+
+def test_the_ready_after_a_done_gets_the_next_issue_and_waits_for_no_close() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.asked() >= 1
+    assert said(play.do(ready(1))) == []
+    assert task_of(play.answer("b"), 1) == "b"
+
+
+def test_the_most_urgent_issue_goes_out_first_and_the_older_claim_among_equals() -> None:
+    play = Play(workers=3)
+    for number in (1, 2, 3):
+        play.do(ev.WorkerSpawned(f"W{number}", 100 + number))
+    play.answer(job("late", 3), job("first", 2), job("second", 2))
+    assert [task_of(play.join(n, 100 + n)) for n in (1, 2, 3)] == ["first", "second", "late"]
+
+
+def test_a_second_ready_before_the_reply_brings_no_second_reply() -> None:
+    play = Play()
+    play.join(1)
+    again = play.do(ready(1))
+    assert said(again) == [] and "READY again" in notes(again, "error")[0]
+    assert [type(m) for m in said(play.answer("a"))] == [Task]
+
+
+def test_ready_with_a_task_brings_the_same_task_again_and_an_error() -> None:
+    play = Play()
+    first = said(play.working("a"))
+    again = play.do(ready(1))
+    assert said(again) == first
+    assert "while it has a" in notes(again, "error")[0]
+    assert records(again, rec.Started) == []
+
+
+def test_a_flood_of_readies_with_a_task_does_not_fill_the_journal() -> None:
+    play = Play()
+    play.working("a")
+    told = [n for _ in range(200) for n in notes(play.do(ready(1)), "error")]
+    assert 0 < len(told) <= limits.BAD_LINES_SHOWN
+
+
+# --- messages in the wrong state ------------------------------------------------------------------
+
+
+def test_done_for_nothing_is_answered_with_a_short_wait_and_changes_nothing() -> None:
+    play = Play()
+    play.working("a")
+    stray = play.do(done(1, "b"))
+    assert said(stray) == [Wait(1)]
+    assert records(stray, rec.Finished) == []
+    assert of(play.do(done(1, "a")), Turn), "the real one still counts"
+
+
+def test_the_wait_after_a_stray_uses_up_no_ready() -> None:
+    play = Play()
+    play.join(1)
+    assert said(play.do(done(1, "z"))) == [Wait(1)]
+    assert task_of(play.answer("a"), 1) == "a"
+
+
+def test_done_twice_counts_once() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    assert said(play.do(done(1, "a"))) == [Wait(1)]
+    play.answer()
+    assert play.board.totals["done"] == 1
+
+
+def test_what_a_worker_has_is_a_matter_of_its_connection_not_of_its_name() -> None:
+    play = Play()
+    play.working("a", "b")
+    assert said(play.do(done(2, "a")), 2) == [Wait(1)]
+    assert records(play.do(done(1, "a")), rec.Finished)[0].worker_id == "W1"
+
+
+def test_a_thousand_wrong_lines_end_a_connection_and_the_log_shows_the_first_twenty() -> None:
+    play = Play()
+    play.join(1)
+    bad = ev.Misread(ConnId(1), "no JSON", "xxx")
+    commands = [c for _ in range(limits.BAD_LINES_MAX - 1) for c in play.do(bad)]
+    assert of(commands, HangUp) == []
+    assert len(notes(commands, "warning")) == limits.BAD_LINES_SHOWN
+    assert of(play.do(bad), HangUp) == [HangUp(ConnId(1), "too many wrong lines")]
+
+
+def test_strays_between_the_wrong_lines_do_not_save_a_flooding_peer() -> None:
+    play = Play()
+    play.join(1)
+    bad = ev.Misread(ConnId(1), "no JSON", "xxx")
+    for _ in range(limits.BAD_LINES_MAX - 1):
+        play.do(bad)
+    play.do(done(1, "nothing"))
+    assert len(of(play.do(bad), HangUp)) == 1
+
+
+# --- holding and waiting --------------------------------------------------------------------------
+
+
+def test_a_held_ready_is_answered_with_wait_after_three_seconds_and_not_again() -> None:
+    play = Play()
+    play.join(1)
+    assert said(play.wait(2.9)) == []
+    (reply,) = said(play.wait(0.2), 1)
+    assert isinstance(reply, Wait)
+    assert said(play.wait(30.0)) == []
+    assert said(play.answer("a")) == [], "what came too late stays in the backlog"
+    assert task_of(play.do(ready(1))) == "a"
+
+
+def test_nothing_to_do_is_a_wait() -> None:
+    play = Play()
+    play.join(1)
+    (reply,) = said(play.answer())
+    assert isinstance(reply, Wait)
+    assert limits.WAIT_SECONDS_IDLE <= reply.wait_seconds <= limits.WAIT_SECONDS_IDLE * 1.2
+
+
+def test_the_wait_is_short_while_others_work() -> None:
+    play = Play()
+    play.working("a")
+    play.join(2)
+    assert said(play.answer(), 2) == [Wait(limits.WAIT_SECONDS_BUSY)]
+
+
+def test_the_wait_is_short_while_a_retry_is_due() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a"))
+    play.answer()
+    assert said(play.do(ready(1))) == [Wait(limits.WAIT_SECONDS_BUSY)]
+
+
+def test_a_close_that_has_to_be_tried_again_later_holds_no_ready_up() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    play.answer(results={"a": Result.FAILED})
+    assert said(play.do(ready(1))) == [Wait(limits.WAIT_SECONDS_BUSY)]
+
+
+# --- who is who -----------------------------------------------------------------------------------
+
+
+def test_our_workers_have_their_number_and_others_get_the_next_free_one() -> None:
+    play = Play(workers=2)
+    play.own(2)
+    joined = records(play.join(7, pid=777), rec.WorkerJoined)
+    assert [(j.worker_id, j.own) for j in joined] == [("W3", False)]
+    assert records(play.own(1), rec.WorkerJoined)[0].worker_id == "W1"
+
+
+def test_a_number_is_free_again_when_its_worker_has_left() -> None:
+    play = Play()
+    play.join(1)
+    play.join(2)
+    play.do(lost(1))
+    assert records(play.join(3), rec.WorkerJoined)[0].worker_id == "W1"
+
+
+def test_replies_carry_the_number_that_we_gave_whatever_the_worker_calls_itself() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(ready(1, called="w-77"))
+    assert [c.worker_id for c in of(play.answer("a"), Send)] == ["W1"]
+
+
+def test_only_a_ready_that_opts_in_is_answered_in_version_1_1() -> None:
+    play = Play()
+    play.join(1, v1=True)
+    assert [c.v1 for c in of(play.answer("a"), Send)] == [True]
+    play.do(done(1, "a"), ready(1))
+    assert [c.v1 for c in of(play.answer("b"), Send)] == [False]
+
+
+def test_features_without_the_version_mean_nothing() -> None:
+    play = Play(literal=True)
+    play.connect(1)
+    play.do(ev.Received(ConnId(1), Ready("w", "2", frozenset({"grouped"}))))
+    play.answer("a")
+    assert play.owed() == [(Action.HAND_OVER, "a")]
+
+
+# --- first words, last words ----------------------------------------------------------------------
+
+
+def test_who_says_nothing_valid_in_ten_seconds_is_hung_up_on() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(ev.Misread(ConnId(1), "no JSON", "GET / HTTP/1.1"))
+    assert of(play.wait(9.9), HangUp) == []
+    assert of(play.wait(0.2), HangUp) == [HangUp(ConnId(1), "said nothing valid")]
+
+
+def test_after_its_first_word_silence_ends_no_connection() -> None:
+    play = Play()
+    play.working("a")
+    assert of(play.wait(100.0), HangUp) == []
+
+
+def test_during_a_drain_a_ready_is_answered_with_shutdown() -> None:
+    play = Play()
+    play.working("a", "b")
+    play.do(ev.StopAsked(drain=True), done(1, "a"))
+    assert said(play.do(ready(1))) == [Shutdown("user_requested")]
+
+
+def test_a_message_of_a_connection_that_is_gone_is_ignored() -> None:
+    play = Play()
+    play.working("a")
+    play.do(lost(1))
+    assert play.do(done(1, "a")) == []

@@ -1,0 +1,110 @@
+"""Workers that claim and close by themselves: docs/PROTOCOL.md, "Who calls bd"."""
+
+from __future__ import annotations
+
+from beads_workers.core import events as ev
+from beads_workers.core import records as rec
+from beads_workers.core.message_types import Shutdown, Wait
+from beads_workers.core.source import Action, Result, Settlement
+from tests.core.playbook import Play, done, failed, job, lost, ready, records, said, task_of
+
+A = job("a").issue_id
+
+
+def handing_over() -> Play:
+    """A plain v1 worker waits for issue a, which the tracker is being told of."""
+    play = Play(literal=True)
+    play.join(1, v1=True)
+    assert said(play.answer("a")) == []
+    assert play.settlement() == Settlement(Action.HAND_OVER, A)
+    return play
+
+
+def test_the_task_goes_out_only_after_the_tracker_knows() -> None:
+    assert task_of(handing_over().answer(), 1) == "a"
+
+
+def test_a_grouped_worker_needs_no_handing_over() -> None:
+    play = Play(literal=True)
+    play.join(1)
+    assert task_of(play.answer("a"), 1) == "a"
+
+
+def test_on_other_sources_a_plain_worker_gets_its_task_at_once() -> None:
+    play = Play(literal=False)
+    play.join(1, v1=True)
+    assert task_of(play.answer("a"), 1) == "a"
+
+
+def test_what_was_handed_over_is_read_before_it_is_closed() -> None:
+    play = handing_over()
+    play.answer()
+    play.do(done(1, "a"))
+    assert play.settlement() == Settlement(Action.CLOSE, A, read_first=True, handed_over=True)
+
+
+def test_what_was_handed_over_is_read_before_it_is_given_back() -> None:
+    play = handing_over()
+    play.answer()
+    play.do(failed(1, "a"))
+    assert play.settlement() == Settlement(Action.RELEASE, A, read_first=True, handed_over=True)
+
+
+def test_a_refused_hand_over_is_answered_with_wait_and_the_issue_left_alone() -> None:
+    play = handing_over()
+    refused = play.answer(results={"a": Result.NOT_OURS})
+    assert said(refused, 1) == [Wait(1)]
+    assert records(refused, rec.Started) == []
+    play.wait(1.0)
+    play.do(ready(1, v1=True))
+    play.answer("b")
+    assert task_of(play.answer(), 1) == "b", "the worker is as free as before"
+
+
+def test_an_issue_that_is_found_closed_at_its_hand_over_counts_as_done() -> None:
+    play = handing_over()
+    assert said(play.answer(results={"a": Result.FOUND_CLOSED}), 1) == [Wait(1)]
+    assert play.board.totals["done"] == 1
+
+
+def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once() -> None:
+    play = handing_over()
+    assert said(play.answer(results={"a": Result.FAILED})) == []
+    play.wait(1.0)
+    assert play.owed() == [(Action.HAND_OVER, "a")]
+    assert task_of(play.answer(), 1) == "a"
+
+
+def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_given_back() -> None:
+    play = handing_over()
+    play.do(lost(1))
+    play.answer()
+    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.settlement().handed_over
+    play.answer()
+    assert not play.core._parts.tasks.held
+    assert not [e for e in play.entries if isinstance(e.record, rec.Started)]
+
+
+def test_it_is_given_back_even_if_the_hand_over_failed() -> None:
+    play = handing_over()
+    play.do(lost(1))
+    play.answer(results={"a": Result.FAILED})
+    play.wait(2.0)
+    assert play.owed() == [(Action.RELEASE, "a")]
+
+
+def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
+    play = handing_over()
+    assert said(play.do(ev.StopAsked())) == [Shutdown("user_requested")]
+    assert said(play.answer()) == []
+    play.do(lost(1))
+    assert play.owed() == [(Action.RELEASE, "a")]
+    play.answer()
+    assert play.ended == 0
+
+
+def test_a_second_ready_during_the_hand_over_brings_nothing() -> None:
+    play = handing_over()
+    assert said(play.do(ready(1, v1=True))) == []
+    assert task_of(play.answer(), 1) == "a"
