@@ -45,6 +45,9 @@ KINDS: dict[str, type[Record]] = {
     "run_ended": rec.RunEnded,
 }
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: ``json.dumps`` with separators makes one for every call."""
+
 _NAMES = {record: name for name, record in KINDS.items()}
 
 _FIELDS: dict[type[Record], tuple[tuple[str, Any], ...]] = {
@@ -74,7 +77,7 @@ def encode(entry: Entry) -> bytes:
         value = getattr(entry.record, name)
         if default is MISSING or value != default:
             line[name] = value
-    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+    return _ENCODER.encode(line).encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Entry | None:

@@ -213,18 +213,19 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
 def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:
     """One line with its end. ``timestamp`` in seconds since the epoch; ``v1``: no additions."""
     head = {"type": _TYPES[type(message)], "worker_id": worker_id}
-    base = json.dumps(head, separators=_COMPACT)[:-1]
+    base = _ENCODER.encode(head)[:-1]
     # json.dumps would write 12.5 for 12.500: the text asks for milliseconds.
     line = f'{base},"timestamp":{timestamp:.6f}'
     fields = _fields(message, v1)
     if fields:
-        line += "," + json.dumps(fields, separators=_COMPACT)[1:]
+        line += "," + _ENCODER.encode(fields)[1:]
     else:
         line += "}"
     return line.encode("ascii") + b"\n"
 
 
-_COMPACT = (",", ":")
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: ``json.dumps`` with separators makes one for every call."""
 
 _TYPES: dict[type[Message], str] = {
     Ready: "READY",
