@@ -1,0 +1,69 @@
+"""``scripts/bench``: runs the benchmarks that are named, and prints what they found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import bd, cli, dispatch, tasks
+from benchmarks.figures import Figure, say, table
+from benchmarks.fleets import Broken
+
+Benchmark = Callable[[int, bool, Path], list[Figure]]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "cli": cli.measure,
+    "dispatch": dispatch.measure,
+    "tasks": tasks.measure,
+    "bd": bd.measure,
+}
+"""Each takes the number of rounds, whether to be quick, and a folder of its own."""
+
+
+def main(arguments: list[str]) -> int:
+    """0 unless something broke: a goal that is missed is shown, and no failure."""
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--rounds", type=int, default=3, help="of each (default 3)")
+    parser.add_argument("--quick", action="store_true", help="fewer issues and samples")
+    said = parser.parse_args(arguments)
+    if unknown := set(said.names) - BENCHMARKS.keys():
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    figures, broken = _measure(said.names or list(BENCHMARKS), max(1, said.rounds), said.quick)
+    if said.json:
+        print(json.dumps({"machine": machine(), "figures": [f.as_json() for f in figures]}))
+    elif figures:
+        print(f"{machine()}\n\n{table(figures)}")
+    return 1 if broken else 0
+
+
+def _measure(names: list[str], rounds: int, quick: bool) -> tuple[list[Figure], bool]:
+    figures: list[Figure] = []
+    broken = False
+    for name in names:
+        say(f"{name}...")
+        with tempfile.TemporaryDirectory(prefix="beads-workers-bench-") as folder:
+            try:
+                figures += BENCHMARKS[name](rounds, quick, Path(folder))
+            except (Broken, TimeoutError, OSError) as error:
+                say(f"{name} broke: {error}")
+                broken = True
+    return figures, broken
+
+
+def machine() -> str:
+    """What the figures were taken on, and how busy it was."""
+    load = os.getloadavg()[0]
+    python = platform.python_version()
+    return f"{os.cpu_count()} cores, load {load:.1f}, Python {python}, Linux {platform.release()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

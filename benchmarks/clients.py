@@ -1,0 +1,108 @@
+"""Raw version 1 workers on one selector: they take tasks, "work" a while, and time the answer."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+RECEIVE_BYTES = 1 << 16
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Client:
+    """One connection. ``asked_at`` is when its DONE and READY left it."""
+
+    sock: socket.socket
+    asked_at: float = 0.0
+    first: bool = True
+    issue_id: str = ""
+    kept: bytes = b""
+
+
+@dataclass(slots=True)
+class Fleet:
+    """``count`` clients that work ``work_seconds`` on each task, until ``samples`` are taken.
+
+    ``latencies``: seconds from just before DONE and READY are sent until TASK has been read, the
+    first task of each client left out. ``waits`` counts WAIT replies: asked for nothing.
+    """
+
+    path: str
+    count: int
+    work_seconds: float
+    latencies: list[float] = field(default_factory=list)
+    waits: int = 0
+
+    def run(self, samples: int) -> None:
+        """Raises ``TimeoutError`` when nothing comes for a minute."""
+        selector = selectors.DefaultSelector()
+        busy: list[tuple[float, int, Client]] = []
+        clients = [self._connect(selector) for _ in range(self.count)]
+        for number, client in enumerate(clients):
+            # Not all at once: a real fleet is out of step.
+            heapq.heappush(busy, (time.perf_counter() + self._shift(number), number, client))
+        while len(self.latencies) < samples:
+            ready = selector.select(self._timeout(busy))
+            now = time.perf_counter()
+            if not ready and not busy:
+                raise TimeoutError("no answer")
+            for key, _ in ready:
+                for wait in self._read(key.data):
+                    heapq.heappush(busy, (now + wait, id(key.data), key.data))
+            while busy and busy[0][0] <= time.perf_counter():
+                self._finish(heapq.heappop(busy)[2])
+        for client in clients:
+            client.sock.close()
+        selector.close()
+
+    def _shift(self, number: int) -> float:
+        return self.work_seconds * number / self.count
+
+    @staticmethod
+    def _timeout(busy: list[tuple[float, int, Client]]) -> float:
+        return max(0.0, busy[0][0] - time.perf_counter()) if busy else PATIENCE_SECONDS
+
+    def _connect(self, selector: selectors.BaseSelector) -> Client:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(self.path)
+        client = Client(sock)
+        selector.register(sock, selectors.EVENT_READ, client)
+        return client
+
+    def _finish(self, client: Client) -> None:
+        lines = b""
+        if client.issue_id:
+            lines = self._line("DONE", issue_id=client.issue_id, duration_ms=1)
+            client.issue_id = ""
+        lines += self._line("READY")
+        client.asked_at = time.perf_counter()
+        client.sock.sendall(lines)
+
+    @staticmethod
+    def _line(kind: str, **fields: object) -> bytes:
+        message = {"type": kind, "worker_id": "W1", "timestamp": time.time(), **fields}
+        return json.dumps(message).encode() + b"\n"
+
+    def _read(self, client: Client) -> Iterator[float]:
+        data = client.sock.recv(RECEIVE_BYTES)
+        arrived = time.perf_counter()
+        if not data:
+            raise ConnectionResetError("the server hung up")
+        *lines, client.kept = (client.kept + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if message["type"] == "TASK":
+                client.issue_id = message["issue_id"]
+                if not client.first:
+                    self.latencies.append(arrived - client.asked_at)
+                client.first = False
+                yield self.work_seconds
+            elif message["type"] == "WAIT":
+                self.waits += 1
+                yield float(message["wait_seconds"])
