@@ -87,6 +87,7 @@ def test_an_orchestrator_killed_in_the_middle_is_made_good_by_the_next(
     first: Fleet = start(any_project, *arguments, environment=ran.environment)
     until(lambda: {ids[0], ids[3]} <= set(ran.begun()) and len(successes(first)) >= 3)
     first.bash_worker("sleep", "30")
+    first.wait_for("worker_joined", own=False)
     os.kill(first.pid, signal.SIGKILL)
     # At once, while the old workers are still ending their tasks.
     second: Fleet = start(any_project, *arguments, environment=ran.environment)
