@@ -154,7 +154,9 @@ class BdProject:
 
     def read_all(self) -> dict[IssueId, tuple[str, str]]:
         """Status and assignee of every issue, closed ones too, in one call."""
-        issues = json.loads(self.bd("list", "--all", "--json", "--limit=0"))
+        # Beside writers, bd 0.44.0 refuses every other read without this.
+        beside = ["--allow-stale"] if self.version == OLD else []
+        issues = json.loads(self.bd(*beside, "list", "--all", "--json", "--limit=0"))
         return {IssueId(i["id"]): (i["status"], i.get("assignee", "")) for i in issues}
 
     def notes(self, issue_id: IssueId) -> str:
