@@ -165,11 +165,13 @@ class Ending:
             )
             self._floor.conclude_loose(held)
         # Giving back must not wait for the end of an earlier rest.
-        self._parts.lane.wake()
-        # What has failed for that long already gets one last try, not another minute.
-        tried = self._only_failing_closes()
-        seconds = limits.SOURCE_RETRY_SECONDS if tried else limits.CLOSE_GIVE_UP_SECONDS
-        self._desk.timers.set(GIVE_UP, self._desk.now + seconds)
+        self._parts.lane.hurry()
+        self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
+
+    def tried(self) -> None:
+        """The tracker was asked once more: what has failed for a minute gets no second one."""
+        if self._parts.state is RunState.SETTLING and self._only_failing_closes():
+            self.give_up()
 
     def _consider_empty(self) -> None:
         parts = self._parts

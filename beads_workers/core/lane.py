@@ -84,6 +84,12 @@ class Lane:
         self._resting = False
         self._desk.timers.cancel(TAKE_AGAIN)
 
+    def hurry(self) -> None:
+        """The end of the run: everything that is owed can be asked for now."""
+        self.wake()
+        for owed in self.owed.values():
+            owed.not_before = self._desk.now
+
     def ended(self, turn: TurnEnded) -> list[Settled]:
         """Take in the answer; returns it without what was overtaken by a later settlement."""
         self.busy = False

@@ -163,6 +163,8 @@ class Orchestrator:
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.give_back_unsent()
         self._floor.serve_held(soon=self._coming())
+        if turn.settled or turn.settle_error:
+            self._ending.tried()
 
     def _claim_lost(self, issue_id: IssueId) -> None:
         held = self._parts.tasks.held.get(issue_id)
