@@ -148,6 +148,7 @@ class MemorySource:
         self.faults = list(faults)
         self._filters = Filters() if filters is None else filters
         self._listed_max = listed_max
+        self._unanswered: tuple[str, ...] = ()
         for issue in issues:
             self.tracker.add(issue)
 
@@ -157,7 +158,9 @@ class MemorySource:
 
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
-        return self._faulty("take", lambda: self._taken(max(limit, 0), frozenset(skip)))
+        taken = self._faulty("take", lambda: self._taken(max(limit, 0), frozenset(skip)))
+        self._unanswered = ()
+        return taken
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Apply a group, one by one."""
@@ -181,9 +184,17 @@ class MemorySource:
         )
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Give back what a take won whose answer was lost."""
+        self._give_back_unanswered()
+
+    def _give_back_unanswered(self) -> None:
+        for issue_id in self._unanswered:
+            if self.tracker.holding(issue_id) == Holding(IN_PROGRESS, self.actor):
+                self.tracker.put(issue_id, OPEN, "")
+        self._unanswered = ()
 
     def _taken(self, limit: int, skip: frozenset[str]) -> Taken:
+        self._give_back_unanswered()
         open_ones = [each for each in self._in_order() if self._wanted(each)]
         blocked = {each.id for each in open_ones if self.tracker.is_blocked(each.id)}
         ready = [
@@ -193,6 +204,7 @@ class MemorySource:
         ]
         for each in ready[:limit]:
             self.tracker.put(each.id, IN_PROGRESS, self.actor)
+        self._unanswered = tuple(each.id for each in ready[:limit])
         others = ready[limit:]
         return Taken(
             jobs=tuple(to_job(self.tracker.issues[e.id], self.name) for e in ready[:limit]),

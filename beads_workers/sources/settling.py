@@ -60,6 +60,8 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
                 return Ruling(Result.APPLIED)
             return _written(Holding(BLOCKED, "")) if ours else _left_alone(found)
         case Action.HAND_OVER:
+            if found == Holding(IN_PROGRESS, ""):
+                return Ruling(Result.APPLIED)  # Asked again: its first answer was lost.
             return _written(Holding(found.status, "")) if ours else _left_alone(found)
         case Action.REOPEN:
             return _reopen(found)

@@ -25,12 +25,29 @@ def test_a_refused_call_does_nothing_and_only_so_often() -> None:
     assert len(source.take(1, ()).jobs) == 1
 
 
-def test_a_lost_answer_leaves_what_was_done() -> None:
+def test_a_lost_answer_leaves_what_was_done_until_the_source_can_see_to_it() -> None:
     source = source_with(Fault(FaultKind.ANSWER_LOST, "take"))
     with pytest.raises(SourceError):
         source.take(2, ())
     assert source.tracker.writes == [("m-0", "in_progress", "us"), ("m-1", "in_progress", "us")]
-    assert [job.issue_id for job in source.take(2, ()).jobs] == ["m-2"]
+    # Nobody knows of those claims: the next take gives them back before it looks.
+    assert [job.issue_id for job in source.take(2, ()).jobs] == ["m-0", "m-1"]
+
+
+def test_claims_of_a_lost_answer_are_given_back_at_the_close() -> None:
+    source = source_with(Fault(FaultKind.ANSWER_LOST, "take"))
+    with pytest.raises(SourceError):
+        source.take(1, ())
+    source.close()
+    assert source.tracker.writes[-1] == ("m-0", "open", "")
+
+
+def test_a_hand_over_that_is_asked_for_again_has_been_done() -> None:
+    source = source_with(Fault(FaultKind.REPORT_LOST, "settle"))
+    (job,) = source.take(1, ()).jobs
+    handed = [Settlement(Action.HAND_OVER, job.issue_id)]
+    assert source.settle(handed)[0].result is Result.FAILED
+    assert source.settle(handed)[0].result is Result.APPLIED
 
 
 def test_a_fault_waits_for_its_call() -> None:
