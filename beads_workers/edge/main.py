@@ -173,7 +173,8 @@ class Fleet:
         loop.lane.stop(LANE_STOP_SECONDS)
         nursery.close()
         owed = bool(board.not_closed or board.closing or board.unsent or board.running)
-        if not owed:
+        # A tracker that failed last may hold claims in our name that we never heard of.
+        if not owed and board.trouble is None:
             self._directory.mark_settled(self._run_id)
         self._journal.close()
         self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
