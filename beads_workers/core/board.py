@@ -190,7 +190,9 @@ class Board:
         self.not_closed.pop(issue_id, None)
         was_closing = issue_id in self.closing
         self.closing.discard(issue_id)
-        if settled.result == "found_closed" or (settled.action == "close" and was_closing):
+        # A reopening that finds it closed: somebody else's work, or an earlier run's.
+        found_closed = settled.result == "found_closed" and settled.action != "reopen"
+        if found_closed or (settled.action == "close" and was_closing):
             self.totals["done"] += settled.result != "not_ours"
         if settled.result in ("found_closed", "not_ours"):
             self.retrying.pop(issue_id, None)

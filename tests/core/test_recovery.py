@@ -1,0 +1,206 @@
+"""What a dead run left, from its journal alone: docs/PROTOCOL.md, "The journal" and "Start"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from beads_workers.core import events as ev
+from beads_workers.core import records as rec
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import Entry, decode, encode
+from beads_workers.core.policy import Policy
+from beads_workers.core.records import Carried, Record
+from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
+from tests.core.playbook import EPOCH, Play, done, failed, job, lost
+
+A = IssueId("a")
+
+
+def entries(*records: Record) -> list[Entry]:
+    """A journal; every record a second after the one before."""
+    return [Entry(r, EPOCH + n, float(n)) for n, r in enumerate(records)]
+
+
+def reread(written: Iterable[Entry]) -> list[Entry]:
+    """As the next start reads it from the file."""
+    read = [decode(encode(entry)) for entry in written]
+    return [entry for entry in read if entry is not None]
+
+
+STARTED = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/p")
+
+
+def test_a_failed_attempt_is_remembered_with_its_time_and_its_error() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a", "boom"))
+    (page,) = remains(reread(play.entries)).checkpoint()
+    assert (page.issue_id, page.charged, page.error, page.set_aside) == ("a", 1, "boom", False)
+    assert EPOCH + 8.0 <= page.not_before <= EPOCH + 10.0
+
+
+def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:
+    first = Play(policy=Policy(attempts_max=2))
+    first.working("a")
+    first.do(failed(1, "a"))
+    second = Play(
+        policy=Policy(attempts_max=2), carried=remains(reread(first.entries)).checkpoint()
+    )
+    assert second.core._parts.ledger.not_to_take() == {"a"}
+    second.wait(11.0)
+    second.working("a")
+    second.do(failed(1, "a"))
+    assert (Action.SET_ASIDE, "a") in second.owed()
+
+
+def test_done_and_not_closed_is_closed_by_the_next_start_in_the_same_name() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    left = remains(reread(play.entries))
+    assert left.debts() == [DeadRun("actor/run-1", (A,))]
+    assert left.checkpoint() == [Carried("a", held_by="actor/run-1")]
+
+
+def test_what_the_tracker_confirmed_is_owed_no_more() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    play.answer()
+    left = remains(reread(play.entries))
+    assert left.debts() == [DeadRun("actor/run-1")] and left.checkpoint() == []
+
+
+def test_a_failed_close_is_still_owed() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    play.answer(results={"a": Result.FAILED})
+    assert remains(reread(play.entries)).done_not_closed == {"a": "actor/run-1"}
+
+
+def test_what_was_handed_over_is_named_until_it_is_settled() -> None:
+    play = Play(literal=True)
+    play.join(1, v1=True)
+    play.answer("a")
+    play.answer()
+    assert remains(reread(play.entries)).debts()[-1].handed_over == ("a",)
+    play.do(failed(1, "a"))
+    play.quiet()
+    assert remains(reread(play.entries)).debts()[-1].handed_over == ()
+
+
+def test_what_was_set_aside_stays_so_until_a_person_asks() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a", "boom"))
+    play.answer()
+    assert remains(reread(play.entries)).pages["a"].set_aside
+    play.do(ev.RetryAskedFor(ev.Ticket(1), (A,)))
+    assert remains(reread(play.entries)).pages == {}
+
+
+def test_debts_of_several_runs_are_paid_in_each_ones_own_name_this_runs_last() -> None:
+    left = remains(
+        entries(
+            STARTED,
+            Carried("old", held_by="actor/run-0"),
+            rec.CheckpointEnded(),
+            rec.Finished("new", "W1", 1, "r", "success", "finish"),
+        )
+    )
+    assert left.debts() == [
+        DeadRun("actor/run-0", (IssueId("old"),)),
+        DeadRun("actor/run-1", (IssueId("new"),)),
+    ]
+
+
+def test_a_torn_last_line_is_passed_over_and_the_rest_counts() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a"))
+    lines = [encode(entry) for entry in play.entries]
+    for cut in range(1, len(lines[-1])):
+        assert decode(lines[-1][:cut].rstrip(b"}\n")) is None
+    assert remains(e for e in map(decode, lines) if e is not None).pages["a"].charged == 1
+
+
+BEFORE = Remains(
+    run_id="run-0",
+    actor="actor/run-0",
+    pages={"a": Carried("a", charged=2), "b": Carried("b", charged=1)},
+    done_not_closed={"c": "actor/run-0"},
+    whole=True,
+)
+
+
+def test_a_crash_in_the_middle_of_a_checkpoint_loses_nothing_of_the_run_before() -> None:
+    torn = remains(entries(STARTED, Carried("a", charged=2)), BEFORE)
+    assert torn.pages == BEFORE.pages and torn.done_not_closed == BEFORE.done_not_closed
+
+
+def test_after_a_whole_checkpoint_the_run_before_adds_nothing() -> None:
+    whole = remains(entries(STARTED, Carried("a", charged=2), rec.CheckpointEnded()), BEFORE)
+    assert set(whole.pages) == {"a"} and whole.done_not_closed == {}
+
+
+def test_a_call_of_the_tracker_whose_end_is_not_recorded_is_to_be_waited_for() -> None:
+    began = rec.CallStarted(77, 12345, ("bd", "ready"))
+    assert remains(entries(STARTED, began)).last_call == (77, 12345)
+    assert remains(entries(STARTED, began, rec.CallEnded(77))).last_call is None
+
+
+# --- the recovery, seen by the core ---------------------------------------------------------------
+
+
+def recovered(action: Action, result: Result, *carried: Carried) -> Play:
+    """A run that was told this of issue a by its recovery."""
+    play = Play(carried=carried, recovering=True)
+    settled = Settled(Settlement(action, A), result, "why")
+    play.do(ev.RecoveryEnded((settled,)))
+    return play
+
+
+def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
+    play = recovered(Action.CLOSE, Result.APPLIED, Carried("a", held_by="actor/run-0"))
+    assert not play.core._parts.ledger.pages
+    assert remains(play.entries).done_not_closed == {} and play.board.not_closed == {}
+
+
+def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
+    play = recovered(Action.CLOSE, Result.NOT_OURS, Carried("a", held_by="actor/run-0"))
+    assert not play.core._parts.ledger.pages
+
+
+def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:
+    play = recovered(Action.CLOSE, Result.FAILED, Carried("a", held_by="actor/run-0"))
+    assert play.core._parts.ledger.not_to_take() == {"a"}
+    assert remains(play.entries).done_not_closed == {"a": "actor/run-0"}
+    assert "a" in play.board.not_closed
+    play.do(ev.StopAsked())
+    assert play.ended == 7
+
+
+def test_what_the_recovery_gave_back_keeps_its_count() -> None:
+    play = recovered(Action.RELEASE, Result.APPLIED, Carried("a", charged=1))
+    assert play.core._parts.ledger.history(A).charged == 1
+    assert remains(play.entries).pages["a"].charged == 1
+
+
+def test_a_clock_that_was_set_back_parks_no_issue_for_ever() -> None:
+    play = Play(carried=[Carried("a", charged=1, not_before=EPOCH + 1e9)])
+    play.wait(86_400.0)
+    assert play.core._parts.ledger.not_to_take() == set()
+
+
+def test_the_fold_does_not_care_how_often_it_is_made() -> None:
+    play = Play()
+    play.working("a", "b")
+    play.do(done(1, "a"), failed(2, "b"), lost(2))
+    once = remains(reread(play.entries))
+    again = remains(reread(reread(play.entries)))
+    assert replace(once, pages={}) == replace(again, pages={})
+    assert once.pages.keys() == again.pages.keys() == {"b"}
+    assert job("b").issue_id in once.pages

@@ -1,0 +1,160 @@
+"""``status --json``: exactly the keys that people's scripts rely on, and what stands in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beads_workers.core import events as ev
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.policy import Policy
+from beads_workers.core.records import Carried
+from beads_workers.core.source import Result
+from beads_workers.core.status import status
+from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, lost, ready
+
+PROMISED: dict[str, set[str]] = {
+    "": {
+        "running", "pid", "run_id", "socket", "control_socket", "project", "source", "state",
+        "uptime_seconds", "workers", "queue", "set_aside", "totals", "source_state",
+        "rate_per_minute", "eta_seconds", "source_calls",
+    },
+    "workers": {
+        "worker_id", "pid", "state", "issue_id", "title", "attempt", "elapsed_seconds", "done",
+        "failed",
+    },
+    "queue": {"ready", "running", "retrying", "blocked", "set_aside", "not_closed"},
+    "set_aside": {"issue_id", "attempts", "error"},
+    "totals": {"done", "failed", "retried", "lost", "set_aside"},
+    "source_state": {"state", "error", "since_seconds", "retry_in_seconds"},
+    "source_calls": {"count", "seconds", "per_done"},
+}  # fmt: skip
+
+
+def shown(play: Play) -> dict[str, Any]:
+    """``status`` as it is now."""
+    return status(play.board, play.now - BEGAN)
+
+
+def test_every_promised_key_is_there() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a", "b")
+    play.do(failed(2, "b"))
+    play.answer()
+    found = shown(play)
+    assert found.keys() >= PROMISED.pop("")
+    for key, keys in PROMISED.items():
+        part = found[key][0] if isinstance(found[key], list) else found[key]
+        assert part.keys() >= keys, key
+
+
+def test_a_busy_worker_shows_its_issue_and_for_how_long() -> None:
+    play = Play()
+    play.working("a")
+    play.wait(2.5)
+    (row,) = shown(play)["workers"]
+    assert (row["state"], row["issue_id"], row["title"]) == ("busy", "a", "title of a")
+    assert (row["attempt"], row["elapsed_seconds"], row["pid"]) == (1, 2.5, 901)
+
+
+def test_an_idle_worker_shows_none_and_one_that_left_is_gone() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    (row,) = shown(play)["workers"]
+    assert (row["state"], row["issue_id"], row["elapsed_seconds"], row["done"]) == (
+        "idle",
+        None,
+        None,
+        1,
+    )
+    play.do(lost(1))
+    assert shown(play)["workers"] == []
+
+
+def test_done_counts_when_the_tracker_has_closed_it_and_is_not_closed_until_then() -> None:
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    assert (shown(play)["totals"]["done"], shown(play)["queue"]["not_closed"]) == (0, 1)
+    play.answer()
+    assert (shown(play)["totals"]["done"], shown(play)["queue"]["not_closed"]) == (1, 0)
+
+
+def test_a_failure_is_failed_and_retried_and_cools_down() -> None:
+    play = Play()
+    play.working("a")
+    play.do(failed(1, "a"))
+    found = shown(play)
+    assert found["totals"] == {"done": 0, "failed": 1, "retried": 1, "lost": 0, "set_aside": 0}
+    assert found["queue"]["retrying"] == 1
+    play.answer()
+    play.quiet()
+    play.wait(30.0)
+    play.quiet()
+    play.wait(30.0)
+    play.do(ready(1))
+    play.answer("a")
+    assert (shown(play)["queue"]["retrying"], shown(play)["queue"]["running"]) == (0, 1)
+
+
+def test_what_is_set_aside_is_listed_with_its_reason_until_a_person_asks() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a", "no rule"))
+    play.answer()
+    assert shown(play)["set_aside"] == [{"issue_id": "a", "attempts": 1, "error": "no rule"}]
+    play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
+    assert shown(play)["set_aside"] == []
+
+
+def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
+    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
+    play.answer(results={"a": Result.FOUND_CLOSED})
+    assert shown(play)["totals"]["done"] == 0
+
+
+def test_what_earlier_runs_left_is_shown_from_the_start() -> None:
+    play = Play(
+        carried=[
+            Carried("a", charged=3, set_aside=True, error="boom"),
+            Carried("b", charged=1, not_before=EPOCH + 60.0),
+            Carried("c", held_by="actor/run-0"),
+        ]
+    )
+    queue = shown(play)["queue"]
+    assert (queue["set_aside"], queue["retrying"], queue["not_closed"]) == (1, 1, 1)
+
+
+def test_trouble_is_backing_off_at_first_and_failing_from_the_third_time_on() -> None:
+    play = Play()
+    play.join(1)
+    states = []
+    for _ in range(3):
+        play.answer(take_error="locked")
+        states.append(shown(play)["source_state"]["state"])
+        play.wait(5.0)
+        play.do(ready(1))
+    assert states == ["backing_off", "backing_off", "failing"]
+    assert shown(play)["source_state"]["since_seconds"] == 15.0
+    play.answer()
+    assert shown(play)["source_state"]["state"] == "ok"
+
+
+def test_the_states_that_are_shown_are_the_four_that_are_promised() -> None:
+    play = Play(recovering=True)
+    states = [shown(play)["state"]]
+    play.do(ev.RecoveryEnded())
+    play.working("a")
+    for event in (
+        ev.PauseAsked(ev.Ticket(1)),
+        ev.StopAsked(drain=True),
+        ev.StopAsked(),
+        failed(1, "a"),
+        lost(1),
+    ):
+        play.do(event)
+        states.append(shown(play)["state"])
+    assert states == ["running", "paused", "draining", "stopping", "stopping", "stopping"]
+    play.quiet()
+    assert (shown(play)["running"], play.ended) == (False, 7)
