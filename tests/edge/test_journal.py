@@ -1,0 +1,72 @@
+"""The journal's file: whole lines, before anything else, and what a crash leaves of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beads_workers.core import records as rec
+from beads_workers.edge.journal import Journal, read_journal
+
+
+def test_nothing_is_in_the_file_before_the_flush_and_all_of_it_afterwards(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    for issue_id in "abc":
+        journal.append(rec.Claimed(issue_id))
+    assert journal.path.read_bytes() == b""
+    written = journal.flush()
+    assert journal.path.read_bytes() == written and written.count(b"\n") == 3
+    assert journal.flush() == b""
+    journal.close()
+
+
+def test_what_is_read_back_is_what_was_written_with_its_times(tmp_path: Path) -> None:
+    ticks = iter([10.0, 10.5, 12.0])
+    journal = Journal(tmp_path / "journal.jsonl", lambda: next(ticks))
+    entries = [journal.append(rec.Claimed("a")), journal.append(rec.Claimed("b"))]
+    journal.flush()
+    assert [e.elapsed for e in entries] == [0.5, 2.0]
+    assert [(e.record, e.elapsed) for e in read_journal(journal.path)] == [
+        (e.record, e.elapsed) for e in entries
+    ]
+    journal.close()
+
+
+def test_a_record_that_is_written_now_goes_before_those_that_only_gathered(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(rec.Claimed("later"))
+    journal.write_now(rec.CallStarted(7, 8))
+    journal.flush()
+    kinds = [type(e.record) for e in read_journal(journal.path)]
+    assert kinds == [rec.CallStarted, rec.Claimed]
+    journal.close()
+
+
+def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(rec.Claimed("a"))
+    journal.append(rec.Claimed("b"))
+    journal.flush()
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole[:-1])
+    assert [e.record for e in read_journal(journal.path)] == [rec.Claimed("a")]
+    journal.close()
+
+
+def test_a_journal_that_is_missing_has_no_entries(tmp_path: Path) -> None:
+    assert list(read_journal(tmp_path / "none")) == []
+
+
+def test_it_is_gone_when_it_was_deleted_or_replaced(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    assert not journal.is_gone()
+    journal.path.unlink()
+    assert journal.is_gone()
+    journal.path.write_bytes(b"")
+    assert journal.is_gone(), "a new file in its place is not ours"
+    journal.close()
+
+
+def test_it_is_ours_alone_to_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+    journal.close()
