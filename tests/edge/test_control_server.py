@@ -1,0 +1,180 @@
+"""The control socket: questions, followers, the owner, and those who wait for the end."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core.commands import Answer
+from beads_workers.core.jobs import IssueId
+from beads_workers.edge.control_server import ControlServer
+
+
+class Desk:
+    """A control server, its events, and the turning of its selector."""
+
+    def __init__(self, folder: Path, owner: socket.socket | None = None) -> None:
+        self.path = folder / "control.sock"
+        self.selector = selectors.DefaultSelector()
+        self.events: list[ev.Event] = []
+        self.server = ControlServer(
+            self.path, self.selector, self.events.append, lambda: {"state": "running"}, owner
+        )
+
+    def turn(self) -> None:
+        """Handle whatever is ready."""
+        while ready := self.selector.select(0):
+            for key, mask in ready:
+                key.data(mask)
+
+    def client(self) -> socket.socket:
+        """Somebody connects."""
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(5)
+        client.connect(str(self.path))
+        return client
+
+    def ask(self, client: socket.socket, control: object, **data: Any) -> None:
+        """Send a request."""
+        line = json.dumps({"control": control, "control_data": data}).encode() + b"\n"
+        client.sendall(line)
+        self.turn()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.server.close({})
+    made.selector.close()
+
+
+def lines(client: socket.socket) -> list[Any]:
+    """Everything that has arrived."""
+    return [json.loads(line) for line in client.recv(1 << 16).splitlines()]
+
+
+def test_status_is_one_object(desk: Desk) -> None:
+    with desk.client() as client:
+        desk.ask(client, "bw.status")
+        assert lines(client) == [{"state": "running"}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{\n",
+        b"\xff\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"control": 7}\n',
+        b'{"control": "bw.nothing"}\n',
+        b'{"control": "bw.scale", "control_data": {"workers": -1}}\n',
+        b'{"control": "bw.scale", "control_data": {"workers": 1.5}}\n',
+        b'{"control": "bw.scale", "control_data": {"workers": true}}\n',
+        b'{"control": "bw.scale", "control_data": {"workers": 1e999}}\n',
+        b'{"control": "bw.stop", "control_data": {"seconds": -1}}\n',
+        b'{"control": "bw.retry", "control_data": {"issue_ids": []}}\n',
+        b'{"control": "bw.retry", "control_data": {"issue_ids": [7]}}\n',
+    ],
+)
+def test_a_wrong_request_is_answered_with_an_error_and_nothing_happens(
+    desk: Desk, line: bytes
+) -> None:
+    with desk.client() as client:
+        client.sendall(line)
+        desk.turn()
+        (answer,) = lines(client)
+        assert list(answer) == ["error"] and answer["error"]
+        assert desk.events == []
+        desk.ask(client, "bw.status")
+        assert lines(client) == [{"state": "running"}], "the connection goes on"
+
+
+def test_each_answer_finds_the_one_who_asked(desk: Desk) -> None:
+    with desk.client() as first, desk.client() as second:
+        desk.ask(first, "bw.pause")
+        desk.ask(second, "bw.retry", issue_ids=["x"])
+        pause, retry = desk.events
+        assert isinstance(pause, ev.PauseAsked) and isinstance(retry, ev.RetryAskedFor)
+        assert retry.issue_ids == (IssueId("x"),)
+        desk.server.answer(Answer(retry.ticket, error="nothing to retry: x", not_found=True))
+        desk.server.answer(Answer(pause.ticket, "paused"))
+        assert lines(first) == [{"text": "paused"}]
+        assert lines(second) == [{"text": "", "error": "nothing to retry: x", "not_found": True}]
+
+
+def test_an_answer_for_somebody_who_left_goes_nowhere(desk: Desk) -> None:
+    with desk.client() as client:
+        desk.ask(client, "bw.pause")
+    desk.turn()
+    (pause,) = desk.events
+    assert isinstance(pause, ev.PauseAsked)
+    desk.server.answer(Answer(pause.ticket, "paused"))
+
+
+def test_a_follower_gets_the_status_first_and_then_every_line(desk: Desk) -> None:
+    with desk.client() as follower, desk.client() as other:
+        desk.ask(follower, "bw.follow")
+        desk.ask(other, "bw.status")
+        desk.server.publish(b'{"e":"claimed"}\n')
+        assert lines(follower) == [{"status": {"state": "running"}}, {"e": "claimed"}]
+        assert lines(other) == [{"state": "running"}]
+
+
+def test_a_follower_that_leaves_changes_nothing(desk: Desk) -> None:
+    with desk.client() as follower:
+        desk.ask(follower, "bw.follow")
+    desk.turn()
+    desk.server.publish(b"{}\n")
+    assert desk.events == []
+
+
+def test_who_asked_for_a_stop_waits_for_the_end_and_is_told(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with desk.client() as stopper, desk.client() as other:
+        desk.ask(stopper, "bw.stop", seconds=3, drain=True)
+        assert desk.events == [ev.StopAsked(drain=True, seconds=3.0)]
+        desk.ask(other, "bw.status")
+        desk.server.close({"exit_code": 0})
+        assert lines(stopper) == [{"ended": {"exit_code": 0}}]
+        assert lines(other) == [{"state": "running"}]
+        assert other.recv(10) == b""
+    assert not desk.path.exists()
+
+
+def test_the_end_of_the_owners_connection_is_a_stop(tmp_path: Path) -> None:
+    ours, owner = socket.socketpair()
+    desk = Desk(tmp_path, ours)
+    owner.close()
+    desk.turn()
+    (stop,) = desk.events
+    assert isinstance(stop, ev.StopAsked) and not stop.drain and stop.seconds is None
+    desk.server.close({})
+
+
+def test_an_owner_that_detached_may_leave(tmp_path: Path) -> None:
+    ours, owner = socket.socketpair()
+    desk = Desk(tmp_path, ours)
+    desk.ask(owner, "bw.detach")
+    assert json.loads(owner.recv(1000)) == {"text": "detached"}
+    owner.close()
+    desk.turn()
+    assert desk.events == []
+    desk.server.close({})
+
+
+def test_the_owner_follows_from_the_start_and_hears_of_the_end(tmp_path: Path) -> None:
+    ours, owner = socket.socketpair()
+    desk = Desk(tmp_path, ours)
+    desk.server.publish(b'{"e":"claimed"}\n')
+    desk.server.close({"exit_code": 7})
+    assert lines(owner) == [{"e": "claimed"}, {"ended": {"exit_code": 7}}]
+    owner.close()
