@@ -55,7 +55,9 @@ class Client:
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
-        self._buffer = b""
+        self._rest = b""
+        self._lines: list[bytes] = []
+        """Whole lines that are not read yet, the next one last."""
 
     def ask(self, control: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """One request, one answer; raises ``CommandError`` for an error or no answer."""
@@ -76,7 +78,7 @@ class Client:
     def read(self, seconds: float | None = None) -> dict[str, Any] | None:
         """The next object; None at the end. Raises ``CommandError`` when nothing comes in time."""
         self.socket.settimeout(seconds)
-        while b"\n" not in self._buffer:
+        while not self._lines:
             try:
                 data = self.socket.recv(1 << 16)
             except TimeoutError:
@@ -88,10 +90,15 @@ class Client:
                 return None
             if not data:
                 return None
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._lines = lines[::-1]
+        answer: dict[str, Any] = json.loads(self._lines.pop())
         return answer
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything that has come so far was read."""
+        return not self._lines
 
     def follow(self) -> Iterator[dict[str, Any]]:
         """Everything that comes, to the end."""

@@ -26,9 +26,10 @@ def launch(settings: FleetSettings) -> tuple[Client, dict[str, Any]]:
     """Start it; returns our connection and its ``started``. Raises ``CommandError``."""
     ours, theirs = socket.socketpair()
     with theirs:
-        # The process is not waited for: it is to live on when this one ends.
+        # The process is not waited for: it is to live on when this one ends. -P: what lies in the
+        # project's folder is never imported.
         process = subprocess.Popen(
-            [sys.executable, "-m", "beads_workers.edge.main", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "beads_workers.edge.main", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -76,6 +77,8 @@ def watch_run(client: Client, started: dict[str, Any], *, as_json: bool) -> int:
             ended = message["ended"]
         elif "e" in message:
             _show(message, as_json=as_json)
+            if client.drained:
+                sys.stdout.flush()
     wait_for_exit(started["pid"], EXIT_SECONDS)
     if ended is None:
         raise CommandError(
@@ -93,9 +96,9 @@ def watch_run(client: Client, started: dict[str, Any], *, as_json: bool) -> int:
 
 def _show(message: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(message), flush=True)
+        print(json.dumps(message))
         return
     entry = from_json(message)
     text = line(entry) if entry is not None else None
     if text is not None:
-        print(text, flush=True)
+        print(text)

@@ -209,4 +209,4 @@ def restart(
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
     argv = [*argv[:1], "--detach", *argv[1:]] if detach else argv
     os.chdir(info["folder"])
-    os.execv(sys.executable, [sys.executable, "-m", "beads_workers", *argv])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "beads_workers", *argv])

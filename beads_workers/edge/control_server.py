@@ -21,6 +21,12 @@ from beads_workers.edge import requests
 from beads_workers.edge.listener import Listener
 from beads_workers.edge.streams import Stream
 
+PUBLISH_SECONDS = 0.05
+"""Between two batches of lines for followers: to people it is at once."""
+
+FOLLOWER_BYTES_MAX = 1 << 20
+"""A follower that has so much unread misses what comes now; far below what ends a stream."""
+
 
 class ControlServer:
     """``status`` gives the snapshot. The ``owner`` is the client that started the fleet."""
@@ -43,6 +49,8 @@ class ControlServer:
         self._tickets: dict[Ticket, int] = {}
         self._last = 0
         self._last_ticket = 0
+        self._gathered = bytearray()
+        self._publish_at = 0.0
         self._owner: int | None = None
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
         if owner is not None:
@@ -50,9 +58,25 @@ class ControlServer:
             self._followers.add(self._owner)
 
     def publish(self, lines: bytes) -> None:
-        """New journal lines, for whoever follows."""
+        """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
+        if self._followers:
+            self._gathered += lines
+
+    def deadline(self) -> float | None:
+        """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
+        return self._publish_at if self._gathered else None
+
+    def flush(self, now: float) -> None:
+        """Send what has gathered, a few times a second: nobody reads faster, and each costs."""
+        if not self._gathered or now < self._publish_at:
+            return
+        self._publish_at = now + PUBLISH_SECONDS
+        lines, self._gathered = bytes(self._gathered), bytearray()
         for number in list(self._followers):
-            self._queue(self._streams[number], lines)
+            stream = self._streams[number]
+            # A terminal that is held (Ctrl-S) must not end its fleet: it misses lines instead.
+            if stream.unsent < FOLLOWER_BYTES_MAX:
+                self._queue(stream, lines)
 
     def answer(self, answer: Answer) -> None:
         """The core's answer to a request."""
@@ -67,6 +91,7 @@ class ControlServer:
 
     def close(self, farewell: dict[str, Any]) -> None:
         """The run is over: tell whoever waits for that, and remove the socket."""
+        self.flush(float("inf"))
         self._selector.unregister(self._listener)
         self._listener.close()
         for number, stream in list(self._streams.items()):

@@ -135,17 +135,20 @@ class Loop:
                 self._perform(self._core.handle(self._events.popleft(), time.monotonic()))
             self._act()
         self.workers.flush()
+        self.control.flush(time.monotonic())
 
     def _wait(self) -> None:
         deadline = self._core.deadline()
-        if self._events:
-            timeout: float | None = 0.0
-        else:
-            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-        for key, mask in self._selector.select(timeout):
+        for key, mask in self._selector.select(self._patience(deadline)):
             key.data(mask)
         if deadline is not None and (now := time.monotonic()) >= deadline:
             self._perform(self._core.on_deadline(now))
+
+    def _patience(self, deadline: float | None) -> float | None:
+        if self._events:
+            return 0.0
+        due = [at for at in (deadline, self.control.deadline()) if at is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:

@@ -25,6 +25,11 @@ class Stream:
         self._reader = LineReader()
         self._outbox = bytearray()
 
+    @property
+    def unsent(self) -> int:
+        """How many bytes the peer has not taken yet."""
+        return len(self._outbox)
+
     def fileno(self) -> int:
         """For the selector."""
         return self.socket.fileno()
