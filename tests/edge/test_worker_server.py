@@ -1,0 +1,150 @@
+"""The worker socket: bytes become events, commands become bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core.commands import Send
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.message_types import Ready, Task, Wait
+from beads_workers.edge.worker_server import WorkerServer
+
+READY = b'{"type":"READY","worker_id":"w","timestamp":1.5}\n'
+
+
+class Door:
+    """A worker server, its events, and the turning of its selector."""
+
+    def __init__(self, folder: Path) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.events: list[ev.Event] = []
+        self.path = folder / "s"
+        self.server = WorkerServer(
+            self.path, self.selector, self.events.append, lambda: None, folder
+        )
+
+    def turn(self) -> list[ev.Event]:
+        """Handle whatever is ready; returns the new events."""
+        before = len(self.events)
+        while ready := self.selector.select(0):
+            for key, mask in ready:
+                key.data(mask)
+        return self.events[before:]
+
+    def client(self) -> socket.socket:
+        """Somebody connects, and is accepted."""
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(5)
+        client.connect(str(self.path))
+        self.turn()
+        return client
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    made = Door(tmp_path)
+    yield made
+    made.server.close()
+    made.selector.close()
+
+
+def test_a_connection_is_told_with_the_pid_and_each_has_its_own_number(door: Door) -> None:
+    with door.client(), door.client():
+        assert door.events == [
+            ev.Connected(ConnId(1), os.getpid()),
+            ev.Connected(ConnId(2), os.getpid()),
+        ]
+
+
+def test_each_line_is_an_event_and_wrong_ones_end_nothing(door: Door) -> None:
+    with door.client() as client:
+        client.sendall(b"nonsense\n" + READY + b'{"type":"TASK"}\n' + READY)
+        kinds = [type(e) for e in door.turn()]
+        assert kinds == [ev.Misread, ev.Received, ev.Misread, ev.Received]
+        assert door.events[2] == ev.Received(ConnId(1), Ready("w"))
+
+
+def test_a_worker_may_not_say_what_only_an_orchestrator_says(door: Door) -> None:
+    with door.client() as client:
+        client.sendall(b'{"type":"WAIT","worker_id":"w","timestamp":1,"wait_seconds":3}\n')
+        (wrong,) = door.turn()
+        assert isinstance(wrong, ev.Misread) and wrong.reason == "not a worker's message"
+
+
+def test_wrong_lines_reach_the_log_short_and_escaped(door: Door) -> None:
+    with door.client() as client:
+        client.sendall(b"\x1b[2J" + b"x" * 5000 + b"\n")
+        (wrong,) = door.turn()
+        assert isinstance(wrong, ev.Misread)
+        assert "\x1b" not in wrong.head and len(wrong.head) <= limits.LOGGED_BYTES_MAX * 4
+
+
+def test_last_words_come_before_the_end_and_a_half_line_is_told(door: Door) -> None:
+    client = door.client()
+    client.sendall(READY + b'{"type":"DO')
+    client.close()
+    kinds = [type(e) for e in door.turn()]
+    assert kinds == [ev.Received, ev.Misread, ev.Disconnected]
+
+
+def test_a_message_leaves_with_the_flush(door: Door) -> None:
+    with door.client() as client:
+        door.server.send(Send(ConnId(1), "W1", Wait(2), v1=True))
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+        door.server.flush()
+        assert json.loads(client.recv(1000))["wait_seconds"] == 2
+
+
+def test_a_message_to_somebody_who_left_is_dropped(door: Door) -> None:
+    door.server.send(Send(ConnId(9), "W1", Wait(2), v1=True))
+    door.server.flush()
+    assert door.events == []
+
+
+def test_hanging_up_is_told_like_any_other_end(door: Door) -> None:
+    with door.client() as client:
+        door.server.hang_up(ConnId(1), "too many wrong lines")
+        assert door.events[-1] == ev.Disconnected(ConnId(1), "too many wrong lines")
+        assert client.recv(10) == b""
+        door.server.hang_up(ConnId(1), "again")
+        assert len(door.events) == 2
+
+
+def test_a_slow_reader_gets_everything_in_the_end(door: Door) -> None:
+    with door.client() as client:
+        title = "x" * 60_000
+        for number in range(20):
+            task = Task(IssueId(f"i{number}"), 2, title)
+            door.server.send(Send(ConnId(1), "W1", task, v1=True))
+        door.server.flush()
+        received = b""
+        while received.count(b"\n") < 20:
+            received += client.recv(1 << 20)
+            door.turn()
+        assert [json.loads(m)["issue_id"] for m in received.splitlines()] == [
+            f"i{n}" for n in range(20)
+        ]
+
+
+def test_a_large_payload_travels_as_a_file_that_is_ours_alone(door: Door) -> None:
+    payload: dict[str, Any] = {"issue": {"text": "x" * limits.INLINE_BYTES_MAX}}
+    with door.client() as client:
+        door.server.send(Send(ConnId(1), "W1", Task(IssueId("a"), 2, "t", payload=payload), False))
+        door.server.flush()
+        task = json.loads(client.recv(1 << 20))
+    file = Path(task["payload_file"])
+    assert "payload" not in task and file.stat().st_mode & 0o777 == 0o600
+    assert json.loads(file.read_text())["issue"] == payload["issue"]
