@@ -19,6 +19,7 @@ class Nursery:
     def __init__(self, start_zygote: Callable[[], Zygote]) -> None:
         self._start_zygote = start_zygote
         self._zygote = start_zygote()
+        self._asked_for: list[str] = []
         self._living: dict[int, str] = {}
         self._orphans: dict[int, int] = {}
         self._selector: selectors.BaseSelector
@@ -39,6 +40,7 @@ class Nursery:
         """Ask for a worker; ``WorkerSpawned`` follows."""
         if self._zygote.closed:
             self._replace()
+        self._asked_for.append(worker_id)
         self._zygote.spawn(self._settings_for(worker_id))
 
     def kill(self, pid: int) -> None:
@@ -56,6 +58,7 @@ class Nursery:
                 self._tell(WorkerReaped(event.worker_id, event.pid, _shell_status(event.status)))
             else:
                 self._living[event.pid] = event.worker_id
+                self._asked_for.remove(event.worker_id)
                 self._tell(WorkerSpawned(event.worker_id, event.pid))
         if self._zygote.closed:
             self._replace()
@@ -78,6 +81,9 @@ class Nursery:
         self._living.clear()
         self._zygote = self._start_zygote()
         self._register()
+        # Whom the dead one had not reported, it never told of: the core still waits for them.
+        for worker_id in self._asked_for:
+            self._zygote.spawn(self._settings_for(worker_id))
 
     def _adopt(self, pid: int, worker_id: str) -> None:
         try:

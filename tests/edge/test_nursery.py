@@ -1,0 +1,95 @@
+"""Our worker processes, seen from the loop: the zygote may die, its workers are not forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.edge.nursery import Nursery
+from beads_workers.edge.zygote import Zygote
+
+
+@dataclass
+class FarEnd:
+    """What a zygote would hold: we read what it is asked, and say what it would report."""
+
+    socket: socket.socket
+
+    def asked(self) -> list[dict[str, object]]:
+        """The requests so far."""
+        self.socket.setblocking(False)
+        try:
+            return [json.loads(line) for line in self.socket.recv(1 << 16).splitlines()]
+        except BlockingIOError:
+            return []
+
+    def says(self, **report: object) -> None:
+        """Report something."""
+        self.socket.sendall(json.dumps(report).encode() + b"\n")
+
+
+class Room:
+    """A nursery over zygotes that we play."""
+
+    def __init__(self) -> None:
+        self.far: list[FarEnd] = []
+        self.events: list[ev.Event] = []
+        self.selector = selectors.DefaultSelector()
+        self.nursery = Nursery(self.zygote)
+        self.nursery.attach(self.selector, self.events.append, told)
+
+    def zygote(self) -> Zygote:
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        self.far.append(FarEnd(theirs))
+        return Zygote(ours, pid)
+
+    def turn(self) -> None:
+        for key, mask in self.selector.select(1):
+            key.data(mask)
+
+
+def told(worker_id: str) -> WorkerSettings:
+    """What a worker of that id is told."""
+    return WorkerSettings(worker_id, "/s", 1, "/p", "r", "/r", "actor", Work())
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    made = Room()
+    yield made
+    made.nursery.close()
+    for far in made.far:
+        far.socket.close()
+    made.selector.close()
+
+
+def test_workers_that_a_dying_zygote_never_reported_are_asked_for_again(room: Room) -> None:
+    room.nursery.spawn("W1")
+    room.nursery.spawn("W2")
+    room.far[0].says(spawned="W1", pid=os.getppid())
+    room.turn()
+    assert room.events == [ev.WorkerSpawned("W1", os.getppid())]
+    room.far[0].socket.close()
+    room.turn()
+    (again,) = room.far[1].asked()
+    request = again["spawn"]
+    assert isinstance(request, dict) and request["worker_id"] == "W2"
+
+
+def test_the_end_of_a_worker_is_told_as_a_shell_would(room: Room) -> None:
+    room.nursery.spawn("W1")
+    room.far[0].says(spawned="W1", pid=4_000_000)
+    room.far[0].says(exited="W1", pid=4_000_000, status=-9)
+    room.turn()
+    assert room.events[-1] == ev.WorkerReaped("W1", 4_000_000, 137)
