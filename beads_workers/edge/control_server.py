@@ -137,6 +137,8 @@ class ControlServer:
             if name == requests.STATUS:
                 self._reply(stream, self._status())
             elif name == requests.FOLLOW:
+                # Its snapshot holds what has gathered: only the others still need it.
+                self.flush(self._publish_at)
                 self._reply(stream, {"status": self._status()})
                 self._followers.add(stream.conn_id)
             elif name == "bw.detach":

@@ -125,8 +125,21 @@ def test_a_follower_gets_the_status_first_and_then_every_line(desk: Desk) -> Non
         desk.ask(follower, "bw.follow")
         desk.ask(other, "bw.status")
         desk.server.publish(b'{"e":"claimed"}\n')
+        due = desk.server.deadline()
+        assert due is not None
+        desk.server.flush(due)
         assert lines(follower) == [{"status": {"state": "running"}}, {"e": "claimed"}]
         assert lines(other) == [{"state": "running"}]
+
+
+def test_a_new_follower_is_not_sent_what_its_status_shows_already(desk: Desk) -> None:
+    with desk.client() as old, desk.client() as new:
+        desk.ask(old, "bw.follow")
+        desk.server.publish(b'{"e":"claimed"}\n')
+        desk.ask(new, "bw.follow")
+        assert desk.server.deadline() is None
+        assert lines(old) == [{"status": {"state": "running"}}, {"e": "claimed"}]
+        assert lines(new) == [{"status": {"state": "running"}}]
 
 
 def test_a_follower_that_leaves_changes_nothing(desk: Desk) -> None:
