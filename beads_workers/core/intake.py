@@ -30,6 +30,7 @@ class Intake:
         self._tasks = parts.tasks
         self._exhausted = False
         self._looked = False
+        self._overtaken = False
         self._idle_polls = 0
         self._attempt_seconds: float | None = None
         self._listed = Listed()
@@ -46,8 +47,12 @@ class Intake:
         self._attempt_seconds += (seconds - self._attempt_seconds) * 0.25
 
     def look_again(self) -> None:
-        """Something changed that may have made work ready."""
-        self._exhausted = self._looked = False
+        """Something changed that may have made work ready.
+
+        A turn that is under way was asked before that: that it brings nothing proves nothing.
+        """
+        self._exhausted = self._looked = self.found_nothing = False
+        self._overtaken = self._lane.busy
         self._idle_polls = 0
 
     def poll(self) -> None:
@@ -82,6 +87,7 @@ class Intake:
         if take is not None:
             skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.held.keys())
         self._asked_for = take or 0
+        self._overtaken = False
         lane.begin(Turn(settlements, renew, take, skip))
 
     def answered(self, turn: TurnEnded) -> None:
@@ -97,6 +103,8 @@ class Intake:
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
         self.found_nothing = not taken.jobs and not taken.listed
+        if self._overtaken:
+            self._exhausted = self._looked = self.found_nothing = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)

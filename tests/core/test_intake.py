@@ -8,6 +8,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.message_types import Wait
 from beads_workers.core.source import Action, Result
+from beads_workers.core.states import RunState
 from tests.core.playbook import Play, done, failed, lost, ready, said, task_of
 
 
@@ -245,3 +246,42 @@ def test_nothing_is_renewed_when_nothing_is_held() -> None:
     play.quiet()
     play.wait(limits.RENEW_SECONDS * 3)
     assert play.turn is None or play.turn.renew == ()
+
+
+def about_to_fail() -> Play:
+    """Under ``--until-empty``, one worker with the one issue that there is."""
+    play = Play(until_empty=True)
+    play.join(1)
+    play.answer(listed=["a"])
+    assert task_of(play.answer("a"), 1) == "a"
+    return play
+
+
+def test_an_answer_from_before_a_retry_was_due_is_no_proof_that_nothing_is_left() -> None:
+    play = about_to_fail()
+    play.do(failed(1, "a"), ready(1))
+    play.answer()
+    while play.turn is None:
+        play.wait(0.5)
+    assert "a" in play.turn.skip
+    play.wait(60.0)
+    play.answer()
+    assert play.core.state is RunState.RUNNING
+    assert play.asked() >= 1
+    assert play.turn is not None and "a" not in play.turn.skip
+
+
+def test_what_a_turn_itself_gives_back_is_looked_for_again() -> None:
+    play = Play(until_empty=True, literal=True)
+    play.join(1, v1=True)
+    play.answer(listed=["a"])
+    play.answer("a")
+    assert (Action.HAND_OVER, "a") in play.owed()
+    play.join(2, v1=True)
+    play.do(lost(1))
+    play.answer()
+    assert (Action.RELEASE, "a") in play.owed()
+    assert play.turn is not None and play.turn.take is not None and "a" in play.turn.skip
+    play.answer()
+    assert play.core.state is RunState.RUNNING
+    assert play.turn is not None and "a" not in play.turn.skip
