@@ -13,7 +13,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import TAKE_AGAIN
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import Listed
-from beads_workers.core.source import Taken
+from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, JobState, RunState
 
 RENEW = "renew"
@@ -103,7 +103,7 @@ class Intake:
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
         self.found_nothing = not taken.jobs and not taken.listed
-        if self._overtaken:
+        if self._overtaken or self._given_back(turn):
             self._exhausted = self._looked = self.found_nothing = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
@@ -111,6 +111,12 @@ class Intake:
         if taken.jobs:
             self._idle_polls = 0
             self._desk.timers.set_earlier(RENEW, self._desk.now + limits.RENEW_SECONDS)
+
+    def _given_back(self, turn: TurnEnded) -> bool:
+        """Whether this very turn released what its take had still to leave out."""
+        off = self._parts.ledger.not_to_take()
+        released = (s.settlement for s in turn.settled if s.result is Result.APPLIED)
+        return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
 
     def _ask_later(self, *, raced: bool) -> None:
         poll = self._parts.settings.poll_seconds
