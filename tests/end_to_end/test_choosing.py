@@ -76,7 +76,7 @@ def test_an_agent_of_ones_own_and_a_prompt_from_a_file(
     options = ("--agent", "own", "--prompt", "prompt.md")
     shown = call(embedded, "start", "--dry-run", *options)
     assert shown.returncode == 0, shown.stderr
-    assert "just bw-1: T" in shown.stdout
+    assert "just {id}: {title}, as {worker}" in shown.stdout
     assert not (stub_folder / "bw-1.argv").exists()
     fleet: Fleet = start(embedded, "-n", "1", "--until-empty", *options)
     assert fleet.wait() == 0, fleet.said()
