@@ -48,7 +48,7 @@ busy() { [ -n "$runner" ] && kill -0 "$runner" 2>/dev/null; }
 leave() { # end the task, give its issue back, go with this status
   trap '' TERM INT HUP; busy && kill -TERM "$runner" && wait "$runner"
   kill -KILL -- ${timer:+"-$timer"} "-$line_out" 2>/dev/null
-  rm -f "$dir/in" "$dir/out"; exit "$1"
+  rm -rf "$dir"; exit "$1"
 }
 take() { # a TASK: refuse what is too much or makes no sense, else run it in the background
   local id priority title; id=$(field issue_id) priority=$(field priority) title=$(field title)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any, NoReturn
 
 from beads_workers import __version__
 from beads_workers.cli.errors import CommandError
@@ -65,15 +66,33 @@ def main() -> None:
     from beads_workers.cli.building import build
 
     try:
-        build(sys.argv[1:])(prog_name="beads-workers")
+        code = build(sys.argv[1:])(prog_name="beads-workers", standalone_mode=False)
     except CommandError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _fail(error.message, error.hint, error.exit_code)
+    except _usage_errors() as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # No error at all: what there is to choose from.
+            sys.exit(error.exit_code)
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "beads-workers"
+        _fail(error.format_message(), f"'{command} --help' shows how", error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
         # The reader has seen enough. Python would complain once more while it shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage_errors() -> type[Any]:
+    """What the parser raises: typer carries its own copy of click, or uses the real one."""
+    from typer import BadParameter
+
+    return next(kind for kind in BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _fail(message: str, hint: str, exit_code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    sys.exit(exit_code)

@@ -7,6 +7,7 @@ by name and sentence only, which is all that ``--help`` shows and a misspelt nam
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from typing import Annotated
 
@@ -71,6 +72,8 @@ def _options(
         raise typer.Exit
 
 
-def _show_version() -> None:
+def _show_version(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
     """Show the version."""
-    print(__version__)
+    print(json.dumps({"version": __version__}) if as_json else __version__)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.running import StateDir
+
+if TYPE_CHECKING:
+    from beads_workers.core.journal_lines import Entry
+    from beads_workers.edge.run_directory import RunDirectory
 
 LOOK_SECONDS = 0.2
 """How often a followed file is looked at."""
@@ -47,6 +52,9 @@ def logs(
     since: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Only what began since, like 5m.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The journal's own lines; of attempts, one object each.")
+    ] = False,
     state_dir: StateDir = None,
 ) -> None:
     """Show the fleet's events, or the output of a worker's or an issue's attempts."""
@@ -59,13 +67,18 @@ def logs(
     after = _after(since)
     if which is None:
         journal = directory.run(run_ids[-1]) / "journal.jsonl"
-        _show(_events(journal, after), lines)
+        shown = _raw if as_json else _told
+        _show(_events(journal, after, shown), lines)
         if follow:
-            _follow_events(directory, run_ids[-1], journal)
+            _follow_events(directory, run_ids[-1], journal, shown)
         return
     attempts = _attempts(directory, run_ids, which, after)
     if not attempts:
         raise CommandError(f"no attempts of {which}", "", EXIT_UNKNOWN)
+    if as_json:
+        for attempt in attempts:
+            print(json.dumps(asdict(attempt) | {"log": str(attempt.log)}))
+        return
     if re.fullmatch(r"W\d+", which) or lines is not None:
         attempts = attempts[-1:]
     for attempt in attempts:
@@ -85,23 +98,38 @@ def _after(since: str | None) -> float:
         raise CommandError(str(error), "", EXIT_USAGE) from None
 
 
-def _events(journal: Path, after: float) -> Iterator[str]:
+Shown = Callable[["Entry"], str | None]
+"""How an entry of the journal is shown; None for what is left out."""
+
+
+def _told(entry: Entry) -> str | None:
     from beads_workers.dashboard.lines import line
+
+    return line(entry)
+
+
+def _raw(entry: Entry) -> str | None:
+    from beads_workers.core.journal_lines import encode
+
+    return encode(entry).decode().rstrip("\n")
+
+
+def _events(journal: Path, after: float, shown: Shown) -> Iterator[str]:
     from beads_workers.edge.journal import read_journal
 
     for entry in read_journal(journal):
-        if entry.at >= after and (text := line(entry)) is not None:
+        if entry.at >= after and (text := shown(entry)) is not None:
             yield text
 
 
-def _attempts(directory: object, run_ids: list[str], which: str, after: float) -> list[Attempt]:
+def _attempts(
+    directory: RunDirectory, run_ids: list[str], which: str, after: float
+) -> list[Attempt]:
     """Of the newest run that has any."""
     from beads_workers.core.records import Started
     from beads_workers.edge.journal import read_journal
-    from beads_workers.edge.run_directory import RunDirectory
     from beads_workers.executors.files import log_file
 
-    assert isinstance(directory, RunDirectory)
     for run_id in reversed(run_ids):
         folder = directory.run(run_id)
         found = [
@@ -147,26 +175,22 @@ def _show(texts: Iterator[str], count: int | None) -> None:
     sys.stdout.flush()
 
 
-def _follow_events(directory: object, run_id: str, journal: Path) -> None:
+def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: Shown) -> None:
     from beads_workers.core.journal_lines import decode
-    from beads_workers.dashboard.lines import line
 
     for raw in _grow(directory, run_id, journal):
         entry = decode(raw)
-        if entry is not None and (text := line(entry)) is not None:
+        if entry is not None and (text := shown(entry)) is not None:
             print(text, flush=True)
 
 
-def _follow_output(directory: object, run_id: str, log: Path) -> None:
+def _follow_output(directory: RunDirectory, run_id: str, log: Path) -> None:
     for raw in _grow(directory, run_id, log):
         print(_text(raw), flush=True)
 
 
-def _grow(directory: object, run_id: str, file: Path) -> Iterator[bytes]:
+def _grow(directory: RunDirectory, run_id: str, file: Path) -> Iterator[bytes]:
     """Lines that are added, until the run is over."""
-    from beads_workers.edge.run_directory import RunDirectory
-
-    assert isinstance(directory, RunDirectory)
     with file.open("rb") as opened:
         opened.seek(0, 2)
         rest = b""

@@ -114,7 +114,7 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     if command is not None:
         command = _runnable(command)
     if agent is not None:
-        agent = replace(agent, argv=_runnable(agent.argv))
+        agent = replace(agent, argv=_runnable(agent.argv, f"install {agent.name}; {_found()}"))
     return Work(
         command=command,
         agent=agent,
@@ -170,7 +170,9 @@ def _agent(resolved: Resolved, name: str) -> Agent:
     return agent
 
 
-def _runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
+def _runnable(
+    argv: tuple[str, ...], hint: str = "a shell's own words need a shell: -- sh -c '...'"
+) -> tuple[str, ...]:
     """The command with a path that holds from anywhere; raises where it cannot be run."""
     if (why := check_command(argv)) is not None:
         raise CommandError(why, "the issue's text must never be part of a script", EXIT_USAGE)
@@ -180,11 +182,7 @@ def _runnable(argv: tuple[str, ...]) -> tuple[str, ...]:
     if "/" in program:
         program = str(Path(program).expanduser().absolute())
     if shutil.which(program) is None:
-        raise CommandError(
-            f"command not found, or not executable: {argv[0]}",
-            "a shell's own words need a shell: -- sh -c '...'",
-            EXIT_USAGE,
-        )
+        raise CommandError(f"command not found, or not executable: {argv[0]}", hint, EXIT_USAGE)
     return (program, *argv[1:])
 
 
@@ -199,6 +197,11 @@ def _issues_bring_commands(tracker: Tracker) -> bool:
             return any_command(connection)
     except SourceError as error:
         raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+
+
+def _found() -> str:
+    found = find_agents(os.environ.get("PATH", ""))
+    return f"agents found here: {', '.join(found) or 'none'}"
 
 
 def _what_to_type() -> str:

@@ -10,7 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers.cli.client import Client, connect, find_state_directory, wait_for_exit
-from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_UNKNOWN, CommandError
+from beads_workers.cli.errors import (
+    EXIT_NOT_RUNNING,
+    EXIT_UNFINISHED,
+    EXIT_UNKNOWN,
+    CommandError,
+)
 
 EXIT_TIMED_OUT = 124
 EXIT_SECONDS = 15.0
@@ -72,15 +77,21 @@ def stop(
             else f"the orchestrator (pid {pid}) is still there",
             "'beads-workers status' shows it; the next start settles what it left",
         )
+    given_back, owed = ended["given_back"], ended["owed"]
     if as_json:
         print(json.dumps(ended))
-        return
-    given_back = ended["given_back"]
+        raise typer.Exit(EXIT_UNFINISHED if owed else 0)
     print(f"stopped: everyone has left, {len(given_back)} issues given back")
     if given_back:
         from beads_workers.core.text import printable
 
         print("given back: " + " ".join(printable(issue_id) for issue_id in given_back))
+    if owed:
+        raise CommandError(
+            f"the tracker did not take back {', '.join(owed)[:500]}",
+            "the next start settles that, as soon as the tracker works",
+            EXIT_UNFINISHED,
+        )
 
 
 def wait(

@@ -27,6 +27,9 @@ def summary(ended: dict[str, Any]) -> list[str]:
 
 
 def _next(ended: dict[str, Any], queue: dict[str, Any], set_aside: list[dict[str, Any]]) -> str:
+    if ended.get("owed"):
+        ids = " ".join(printable(issue_id) for issue_id in ended["owed"][:SHOWN_MAX])
+        return f"start again when the tracker works: it is still owed a word on {ids}"
     if queue["not_closed"]:
         return "start again when the tracker works: what is done is closed then, never run again"
     if set_aside:

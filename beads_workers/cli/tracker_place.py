@@ -75,7 +75,9 @@ def opened() -> Iterator[sqlite3.Connection]:
     database = find_tracker(Path.cwd())
     if database is None:
         raise CommandError(
-            "no tracker here", "run 'beads-workers init' here, or go to a folder below one"
+            "no tracker here",
+            "run 'beads-workers init' here, or go to a folder below one",
+            EXIT_TRACKER,
         )
     with tracker_errors():
         connection = connect(database)

@@ -84,9 +84,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The run is over: remove the sockets and exit."""
+    """The run is over: remove the sockets and exit.
+
+    ``owed``: issues that are still ours in the tracker. ``settled``: it is known to owe nothing;
+    otherwise the next start asks the tracker what this run still holds.
+    """
 
     exit_code: int
+    owed: tuple[IssueId, ...] = ()
+    settled: bool = True
 
 
 Command = Write | Send | HangUp | Turn | Spawn | KillWorker | WatchHolder | Answer | End

@@ -120,6 +120,9 @@ class Ending:
                     self._replies.shut_down(connection)
             case RunReaction.SHUTDOWN:
                 self._shut_down()
+            case RunReaction.HASTEN if self._parts.state is RunState.SETTLING:
+                if self._stop_seconds == 0.0:
+                    self._desk.timers.set_earlier(GIVE_UP, self._desk.now)
             case RunReaction.HASTEN:
                 self._desk.timers.set_earlier(LEAVE_BY, self._desk.now + self._stop_seconds)
             case RunReaction.KILL:
@@ -207,7 +210,11 @@ class Ending:
     def _end(self) -> None:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._desk.write(RunEnded(code, self._why or self._parts.reason))
-        self._desk.ask(End(code))
+        lane = self._parts.lane
+        owed = tuple(self._parts.tasks.held.keys() | lane.owed.keys())
+        # A turn that is under way, or that failed, may hold claims nobody has heard of.
+        settled = not owed and not lane.busy and not lane.troubled_now
+        self._desk.ask(End(code, owed, settled))
 
     def _something_failed(self) -> bool:
         # What earlier runs failed at and this one did not touch is not its failure.

@@ -6,7 +6,7 @@ Source: docs/PROTOCOL.md, "The conversation". What is answered in which state st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -128,7 +128,7 @@ class Floor:
                 self._lose(connection, held)
         if connection.own:
             # It ends its task and exits by itself; if it does not, it is stuck.
-            grace = self._parts.settings.work.term_grace_seconds + limits.LEAVE_MARGIN_SECONDS
+            grace = self._replies.grace(connection) + limits.LEAVE_MARGIN_SECONDS
             self._timers.set(ExitDue(connection.pid), self._desk.now + grace)
 
     def holder_dead(self, pid: int) -> None:
@@ -245,12 +245,19 @@ class Floor:
         self._timers.cancel(Overdue(connection.conn_id))
         for warning in message.warnings:
             self._desk.note("warning", f"{connection.worker_id}: {warning}")
+        if connection.own and isinstance(message, Failed) and message.error_detail == CANNOT_START:
+            self.command_unusable = message.error
         outcome = _outcome(message)
+        if outcome.kind is OutcomeKind.CANCELLED and not self._asked_to_end(connection, held):
+            # Nobody asked for that: free like a retry, but it backs off, and not for ever.
+            outcome = replace(outcome, kind=OutcomeKind.RETRY)
         self._tasks.conclude(held, outcome, message.duration_ms)
         if connection.own:
             self._parts.crew.worked(connection.pid)
-            if isinstance(message, Failed) and message.error_detail == CANNOT_START:
-                self.command_unusable = message.error
+
+    def _asked_to_end(self, connection: Connection, held: Held) -> bool:
+        told_to_leave = connection.state is ConnState.LEAVING
+        return bool(told_to_leave or held.cancelled or self.command_unusable)
 
     def _lose(self, connection: Connection, held: Held) -> None:
         if connection.state is ConnState.ENDING:

@@ -31,7 +31,6 @@ class Intake:
         self._exhausted = False
         self._looked = False
         self._overtaken = False
-        self._idle_polls = 0
         self._attempt_seconds: float | None = None
         self._listed = Listed()
         self._asked_for = 0
@@ -53,7 +52,6 @@ class Intake:
         """
         self._exhausted = self._looked = self.found_nothing = False
         self._overtaken = self._lane.busy
-        self._idle_polls = 0
 
     def poll(self) -> None:
         """Time to ask again although nothing is known to have changed."""
@@ -109,7 +107,6 @@ class Intake:
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
         if taken.jobs:
-            self._idle_polls = 0
             self._desk.timers.set_earlier(RENEW, self._desk.now + limits.RENEW_SECONDS)
 
     def _given_back(self, turn: TurnEnded) -> bool:
@@ -120,10 +117,8 @@ class Intake:
 
     def _ask_later(self, *, raced: bool) -> None:
         poll = self._parts.settings.poll_seconds
-        delay = min(poll * 2.0 ** min(self._idle_polls, 4), max(poll, limits.POLL_MAX_SECONDS))
-        self._idle_polls += 1
         # Rows without claims: somebody else was quicker, so look again soon.
-        self._desk.timers.set(TAKE_AGAIN, self._desk.now + (min(0.5, poll) if raced else delay))
+        self._desk.timers.set(TAKE_AGAIN, self._desk.now + (min(0.5, poll) if raced else poll))
 
     def _want(self) -> int:
         if self._parts.state is not RunState.RUNNING or self._exhausted:

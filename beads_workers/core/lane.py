@@ -49,6 +49,11 @@ class Lane:
         self._resting = False
 
     @property
+    def troubled_now(self) -> bool:
+        """Whether the source could not be asked, when it was last."""
+        return self._failures > 0
+
+    @property
     def resting(self) -> bool:
         """Whether the source is left alone for a while after trouble."""
         return self._resting

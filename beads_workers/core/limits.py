@@ -61,9 +61,6 @@ LISTED_PER_SLOT = 4
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
 
-POLL_MAX_SECONDS = 30.0
-"""An idle fleet asks less and less often, down to this."""
-
 RENEW_SECONDS = 120.0
 """Under half of a lease's five minutes."""
 
@@ -93,6 +90,10 @@ LEAVE_MARGIN_SECONDS = 1.0
 """A worker that lost its connection ends its task within the grace, and exits within this."""
 TIMEOUT_MARGIN_SECONDS = 15.0
 """A worker that has not ended an attempt this long after its timeout is itself stuck."""
+
+LITERAL_CALL_SECONDS = 60.0
+"""A claim, close or give-back by the worker itself is ended after this: a stuck ``bd`` must not
+hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
 
 # --- workers that die -----------------------------------------------------------------------
 RESPAWN_DELAY_SECONDS = 0.5

@@ -40,6 +40,15 @@ class Remains:
         handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
         return [*debts, DeadRun(self.actor, tuple(own), handed_over)]
 
+    def take_over(self, before: Remains) -> None:
+        """Add what the run before knew of issues, unless our own checkpoint says it all.
+
+        A run that died while it wrote its checkpoint must not lose what it was carrying over.
+        """
+        if not self.whole:
+            self.pages = {**before.pages, **self.pages}
+            self.done_not_closed = {**before.done_not_closed, **self.done_not_closed}
+
     def checkpoint(self) -> list[Carried]:
         """What the next run carries over."""
         pages = dict(self.pages)
@@ -49,18 +58,11 @@ class Remains:
         return list(pages.values())
 
 
-def remains(entries: Iterable[Entry], before: Remains | None = None) -> Remains:
-    """Fold one journal; ``before`` is the fold of the run before it.
-
-    What ``before`` knows of issues counts only while this journal's own checkpoint is not whole:
-    a run that died while it wrote that must not lose what it was about to carry over.
-    """
+def remains(entries: Iterable[Entry]) -> Remains:
+    """Fold one journal; what the run before it left is added by ``take_over``."""
     left = Remains()
     for entry in entries:
         _apply(left, entry)
-    if before is not None and not left.whole:
-        left.pages = {**before.pages, **left.pages}
-        left.done_not_closed = {**before.done_not_closed, **left.done_not_closed}
     return left
 
 

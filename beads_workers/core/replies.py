@@ -60,7 +60,7 @@ class Replies:
         self.say(connection, self._task(held))
         timeout = self._timeout(held.job)
         if timeout is not None:
-            grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
+            grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
             self._timers.set(Overdue(connection.conn_id), self._desk.now + timeout + grace)
 
     def repeat_task(self, connection: Connection) -> None:
@@ -99,7 +99,7 @@ class Replies:
             return False
         held.cancelled = reason
         self.say(connection, Cancel(held.job.issue_id, reason))
-        grace = self._parts.settings.work.term_grace_seconds + limits.TIMEOUT_MARGIN_SECONDS
+        grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         self._timers.set_earlier(Overdue(connection.conn_id), self._desk.now + grace)
         return True
 
@@ -108,6 +108,11 @@ class Replies:
         self._desk.ask(
             Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
         )
+
+    def grace(self, connection: Connection) -> float:
+        """How long its task may take to end, in seconds; one that calls the tracker has a close."""
+        calls = 0.0 if connection.grouped else limits.LITERAL_CALL_SECONDS
+        return self._parts.settings.work.term_grace_seconds + calls
 
     def held(self, connection: Connection) -> Held | None:
         """The job that it has, or is to get."""

@@ -223,7 +223,7 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
         (st.STOPPING, sti.STOP): Move(st.STOPPING, re.HASTEN),
         (st.STOPPING, sti.DEADLINE): Move(st.STOPPING, re.KILL),
         (st.STOPPING, sti.ALL_LEFT): Move(st.SETTLING, re.NONE),
-        (st.SETTLING, sti.STOP): Move(st.SETTLING, re.NONE),
+        (st.SETTLING, sti.STOP): Move(st.SETTLING, re.HASTEN),
         (st.SETTLING, sti.SETTLED): Move(st.ENDED, re.END),
         (st.ENDED, sti.STOP): Move(st.ENDED, re.NONE),
     }

@@ -19,6 +19,8 @@ class Timers:
         self._due[key] = at
         self._pushed += 1
         heapq.heappush(self._heap, (at, self._pushed, key))
+        if len(self._heap) > 2 * len(self._due) + 64:
+            self._forget_stale()
 
     def set_earlier(self, key: Hashable, at: float) -> None:
         """Due at ``at`` unless it is due sooner."""
@@ -28,6 +30,11 @@ class Timers:
     def cancel(self, key: Hashable) -> None:
         """Forget it; a key that is not set is fine."""
         self._due.pop(key, None)
+
+    def _forget_stale(self) -> None:
+        # Deadlines that were cancelled or moved would otherwise stay until their time had come.
+        self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+        heapq.heapify(self._heap)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._due

@@ -33,10 +33,6 @@ from beads_workers.core.step_results import detail, failure, timed_out
 from beads_workers.core.worker_events import Command, Event
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
-TRACKER_STEP_SECONDS = 60.0
-"""A claim, close or give-back by the worker itself is ended after this: a stuck ``bd`` must not
-hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
-
 
 @dataclass(slots=True)
 class _Current:
@@ -245,10 +241,10 @@ class WorkerHalf:
     def _run(self, current: _Current, step: Step, now: float) -> None:
         current.step = step
         if step.kind is StepKind.CLAIM:
-            limit = now + TRACKER_STEP_SECONDS
+            limit = now + limits.LITERAL_CALL_SECONDS
             self._deadline = min(limit, current.times_out_at or limit)
         elif step.kind in (StepKind.CLOSE, StepKind.GIVE_BACK):
-            self._deadline = now + TRACKER_STEP_SECONDS
+            self._deadline = now + limits.LITERAL_CALL_SECONDS
         else:
             self._deadline = current.times_out_at
         self._out.append(ev.RunStep(current.plan, step))

@@ -7,13 +7,18 @@ survive a power cut, and runs in the lane's thread because it costs a tenth of a
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from beads_workers.core.journal_lines import Entry, decode, encode
 from beads_workers.core.records import Record
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_RETRY_SECONDS = 0.5
 
 
 class Journal:
@@ -25,6 +30,10 @@ class Journal:
         self._clock = clock
         self._began = clock()
         self._gathered: list[bytes] = []
+        # Guards the file's end: the loop and the lane both write, and a line must stay whole.
+        self._lock = threading.Lock()
+        self._leaving = b""
+        self._left = 0
         self._written = 0
         self._synced = 0
 
@@ -39,17 +48,32 @@ class Journal:
         return entry
 
     def flush(self) -> bytes:
-        """Write what has gathered; returns the bytes. Raises ``OSError`` (disk full...)."""
-        if not self._gathered:
+        """Write what has gathered; returns the bytes.
+
+        Raises ``OSError`` (disk full...): call again later, nothing is lost or written twice.
+        """
+        if not (self._gathered or self._leaving):
             return b""
-        data = b"".join(self._gathered)
-        self._gathered.clear()
-        self._write(data)
+        with self._lock:
+            self._leaving += b"".join(self._gathered)
+            self._gathered.clear()
+            self._write_on()
+            data, self._leaving, self._left = self._leaving, b"", 0
         return data
 
     def write_now(self, record: Record) -> None:
-        """Append one record at once, from any thread: a line is one write, and lines are whole."""
-        self._write(encode(Entry(record, time.time(), self.elapsed())))
+        """Append one record at once, from any thread; waits for as long as the disk is full."""
+        line = encode(Entry(record, time.time(), self.elapsed()))
+        while True:
+            with self._lock:
+                try:
+                    self._write_on()  # A line that is half on disk must be ended first.
+                    self._write(line)
+                    return
+                except OSError as error:
+                    if error.errno not in DISK_FULL:
+                        raise
+            time.sleep(DISK_RETRY_SECONDS)
 
     def sync(self) -> None:
         """Everything flushed so far is on disk when this returns. Called by the lane."""
@@ -70,11 +94,20 @@ class Journal:
         self.sync()
         os.close(self._fd)
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
-        self._written += len(data)
+    def _write_on(self) -> None:
+        while self._left < len(self._leaving):
+            sent = os.write(self._fd, memoryview(self._leaving)[self._left :])
+            self._left += sent
+            self._written += sent
+
+    def _write(self, line: bytes) -> None:
+        # Short lines are written whole or not at all, but for a disk that fills up in the middle;
+        # the torn line is then passed over by readers, and the record written once more.
+        sent = os.write(self._fd, line)
+        self._written += sent
+        if sent < len(line):
+            os.write(self._fd, b"\n")
+            raise OSError(errno.ENOSPC, "the disk filled up in the middle of a line")
 
 
 def read_journal(path: Path) -> Iterator[Entry]:

@@ -6,7 +6,6 @@ processes, answers. It decides nothing and never blocks.
 
 from __future__ import annotations
 
-import errno
 import os
 import selectors
 import signal
@@ -34,12 +33,10 @@ from beads_workers.core.events import Event, FatalError, HolderGone, StopAsked
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.status import status
 from beads_workers.edge.control_server import ControlServer
-from beads_workers.edge.journal import Journal
+from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.worker_server import WorkerServer
-
-DISK_RETRY_SECONDS = 0.5
 
 
 class Mailbox:
@@ -100,6 +97,9 @@ class Loop:
         self._events: deque[Event] = deque()
         self._exit_code: int | None = None
         self._memory_lost = False
+        self._disk_full = False
+        self.owed: tuple[str, ...] = ()
+        self.settled = False
         self.workers: WorkerServer
         self.control: ControlServer
         self.lane: LaneThread
@@ -130,10 +130,15 @@ class Loop:
 
     def _turn(self) -> None:
         self._events.extend(self._mailbox.collect())
-        while self._events or self._outside:
+        while True:
             while self._events:
                 self._perform(self._core.handle(self._events.popleft(), time.monotonic()))
-            self._act()
+            # The journal first, then whatever depends on it.
+            if not self._write_journal() or not self._outside:
+                break
+            outside, self._outside = self._outside, []
+            for command in outside:
+                self._carry_out(command)
         self.workers.flush()
         self.control.flush(time.monotonic())
 
@@ -147,6 +152,8 @@ class Loop:
     def _patience(self, deadline: float | None) -> float | None:
         if self._events:
             return 0.0
+        if self._disk_full:
+            return DISK_RETRY_SECONDS
         due = [at for at in (deadline, self.control.deadline()) if at is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -157,27 +164,19 @@ class Loop:
             else:
                 self._outside.append(command)
 
-    def _act(self) -> None:
-        """The journal first, then whatever depends on it."""
-        self._write_journal()
-        outside, self._outside = self._outside, []
-        for command in outside:
-            self._carry_out(command)
-
-    def _write_journal(self) -> None:
-        lines = b""
-        while True:
-            try:
-                lines += self._journal.flush()
-                break
-            except OSError as error:
-                # Nothing may be done before the journal has it: all waits, nothing is thrown away.
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
+    def _write_journal(self) -> bool:
+        """False where the disk is full: nothing may be done then, and nothing is thrown away."""
+        try:
+            self.control.publish(self._journal.flush())
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            if not self._disk_full:
                 print(f"the journal cannot be written: {error}", file=sys.stderr, flush=True)
-                time.sleep(DISK_RETRY_SECONDS)
-        if lines:
-            self.control.publish(lines)
+            self._disk_full = True
+            return False
+        self._disk_full = False
+        return True
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -198,8 +197,8 @@ class Loop:
                 self._watch_holder(pid)
             case Answer():
                 self.control.answer(command)
-            case End(exit_code):
-                self._exit_code = exit_code
+            case End(exit_code, owed, settled):
+                self._exit_code, self.owed, self.settled = exit_code, owed, settled
             case Write():
                 raise AssertionError("records are written before")
             case _:

@@ -7,7 +7,6 @@ at last ``{"ended": {...}}``. Nothing is printed: what goes wrong inside goes to
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import selectors
@@ -17,18 +16,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from beads_workers import __version__
 from beads_workers.core.board import Board
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
 from beads_workers.core.recovery import Remains
-from beads_workers.core.settings import FleetSettings, WorkerSettings, fleet_from_json
+from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
 from beads_workers.edge.control_server import ControlServer
+from beads_workers.edge.handshake import read_settings, say, vars_of
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.loop import Loop, Mailbox
@@ -46,8 +45,9 @@ from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.edge.zygote import start_zygote
 
 OPEN_FILES_MAX = 65_536
-LANE_STOP_SECONDS = 130.0
-"""A tracker call under way may take its 60 seconds and more; it is not abandoned half-way."""
+LANE_STOP_SECONDS = 10.0
+"""For the last flush of the tracker. A call that takes longer goes on without us: the journal
+names it, and the next start waits for its end."""
 
 
 class Refused(Exception):
@@ -106,9 +106,13 @@ class Fleet:
             os.close(lock)
         return code
 
+    def _tracker_folder(self) -> Path:
+        tracker = Path(self._settings.tracker).resolve()
+        return tracker if tracker.is_dir() else tracker.parent
+
     def _lock(self) -> list[int]:
         try:
-            return [self._directory.lock(), lock_tracker(Path(self._settings.tracker))]
+            return [self._directory.lock(), lock_tracker(self._tracker_folder())]
         except AlreadyRunning as error:
             hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
             raise Refused(str(error), hint, 5) from None
@@ -136,7 +140,7 @@ class Fleet:
         )
         try:
             self._directory.write_info(info)
-            self._say({"started": vars_of(info) | {"tracker": description}})
+            say(self._client, {"started": vars_of(info) | {"tracker": description}})
             loop.control = ControlServer(
                 Path(info.control_socket),
                 selector,
@@ -172,14 +176,13 @@ class Fleet:
     def _end(self, loop: Loop, nursery: Nursery, board: Board, code: int) -> int:
         loop.lane.stop(LANE_STOP_SECONDS)
         nursery.close()
-        owed = bool(board.not_closed or board.closing or board.unsent or board.running)
-        # A tracker that failed last may hold claims in our name that we never heard of.
-        if not owed and board.trouble is None:
+        if loop.settled:
             self._directory.mark_settled(self._run_id)
         self._journal.close()
         self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
         farewell["given_back"] = list(board.given_back)
+        farewell["owed"] = list(loop.owed)
         loop.control.close(farewell)
         return code
 
@@ -230,46 +233,12 @@ class Fleet:
         os.close(null)
         os.close(log)
 
-    def _say(self, message: dict[str, Any]) -> None:
-        say(self._client, message)
-
-
-def vars_of(info: RunInfo) -> dict[str, Any]:
-    """run.json as a client is shown it."""
-    return {
-        "pid": info.pid,
-        "run_id": info.run_id,
-        "socket": info.socket,
-        "control_socket": info.control_socket,
-        "project": info.project,
-        "source": info.source,
-    }
-
 
 def literal_argv(source: Source) -> tuple[str, ...]:
     """How a worker that claims and closes by itself calls the tracker."""
     argv = getattr(source, "literal_argv", None)
     assert argv is not None, "checked by the command line: only bd has such workers"
     return tuple(argv)
-
-
-def say(client: socket.socket, message: dict[str, Any]) -> None:
-    """One line to the client, which may be gone."""
-    try:
-        client.sendall(json.dumps(message).encode("ascii") + b"\n")
-    except OSError:
-        pass
-
-
-def read_settings(client: socket.socket) -> FleetSettings:
-    """The client's one line."""
-    line = b""
-    while not line.endswith(b"\n"):
-        data = client.recv(1 << 16)
-        if not data:
-            raise EOFError("the client left before it said what to do")
-        line += data
-    return fleet_from_json(json.loads(line))
 
 
 def _raise_file_limit() -> int:
@@ -289,6 +258,10 @@ def main(argv: list[str]) -> int:
     os.chdir(settings.project)
     try:
         return Fleet(settings, client).run()
+    except OSError as error:
+        # Before the fleet says "started" this is an answer; afterwards it is a bug's last word.
+        say(client, {"failed": {"error": str(error), "hint": "", "exit_code": 1}})
+        raise
     except Refused as refused:
         failed = {"error": str(refused), "hint": refused.hint, "exit_code": refused.exit_code}
         say(client, {"failed": failed})

@@ -89,6 +89,7 @@ class Nursery:
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
+            self._clear_up(pid, worker_id)
             self._tell(WorkerReaped(worker_id, pid, 1))
             return
         self._orphans[pid] = fd
@@ -96,10 +97,15 @@ class Nursery:
         def ended(mask: int) -> None:
             self._selector.unregister(fd)
             os.close(self._orphans.pop(pid))
-            sessions.kill_session(pid)
+            self._clear_up(pid, worker_id)
             self._tell(WorkerReaped(worker_id, pid, 1))
 
         self._selector.register(fd, selectors.EVENT_READ, ended)
+
+    def _clear_up(self, pid: int, worker_id: str) -> None:
+        """What its zygote would have done: end what a dead worker left behind."""
+        run_id = self._settings_for(worker_id).run_id
+        sessions.kill_sessions({pid}, run_id, {worker_id})
 
 
 def _shell_status(status: int) -> int:

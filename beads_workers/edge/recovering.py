@@ -73,12 +73,16 @@ class Recovery:
         return []
 
     def _wait_until_gone(self, left: Remains) -> None:
+        lock = self._directory.run(left.run_id) / "alive"
         deadline = time.monotonic() + GONE_SECONDS
         while self._directory.is_alive(left.run_id) and not self._abandoned.is_set():
             if time.monotonic() > deadline:
-                sessions.sweep(left.run_id, None)
+                # Stuck or stopped. Only that run's zygote and workers ever hold this file open.
+                sessions.kill_holders(lock)
                 deadline = time.monotonic() + GONE_SECONDS
             self._abandoned.wait(LOOK_SECONDS)
+        # Where workers were killed with their orchestrator, nobody has ended their tasks.
+        sessions.sweep(left.run_id, None)
         if left.socket:
             try:
                 clear_dead(Path(left.socket))

@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import socket
 import time
@@ -113,8 +114,7 @@ class RunDirectory:
 
     def create_run(self) -> tuple[str, int]:
         """A new run: its id, and the descriptor of its ``alive`` lock, which children inherit."""
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        run_id = f"{stamp}-{secrets.token_hex(3)}"
+        run_id = _next_run_id(max(self.run_ids(), default=""))
         folder = self.run(run_id)
         for name in ("logs", "issues"):
             (folder / name).mkdir(parents=True)
@@ -139,7 +139,10 @@ class RunDirectory:
 
     def mark_settled(self, run_id: str) -> None:
         """The tracker is owed nothing from that run."""
-        (self.run(run_id) / "settled").touch()
+        try:
+            (self.run(run_id) / "settled").touch()
+        except OSError:
+            pass  # The folder is gone, or the disk full: the next start asks the tracker again.
 
     def write_last_words(self, run_id: str, words: Mapping[str, Any]) -> None:
         """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
@@ -151,17 +154,34 @@ class RunDirectory:
             pass  # The disk is full or the folder is gone: the journal, if any, says the same.
 
     def left_over(self) -> tuple[list[Remains], Remains]:
-        """What unsettled runs are owed, and the fold over all: what the next run carries over."""
-        unsettled: list[Remains] = []
+        """What unsettled runs are owed, and the fold over all: what the next run carries over.
+
+        A run whose checkpoint is whole carries all that came before it, so older ones are read
+        only where the tracker may still be owed something.
+        """
+        known: list[Remains] = []
+        whole = False
+        for run_id in reversed(self.run_ids()):
+            if whole and self.is_settled(run_id):
+                continue
+            left = remains(read_journal(self.run(run_id) / "journal.jsonl"))
+            if left.run_id:  # Else it died before it had written anything.
+                known.append(left)
+                whole = whole or left.whole
         last = Remains()
-        for run_id in self.run_ids():
-            left = remains(read_journal(self.run(run_id) / "journal.jsonl"), last)
-            if not left.run_id:
-                continue  # It died before it had written anything.
-            if not self.is_settled(run_id):
-                unsettled.append(left)
+        for left in reversed(known):
+            left.take_over(last)
             last = left
-        return unsettled, last
+        return [left for left in reversed(known) if not self.is_settled(left.run_id)], last
+
+
+def _next_run_id(last: str) -> str:
+    """Later than ``last`` in the order of names, even when the clock was set back."""
+    stamp, count = time.strftime("%Y%m%d-%H%M%S", time.gmtime()), 0
+    known = re.fullmatch(r"(\d{8}-\d{6})\.(\d{3})-[0-9a-f]+", last)
+    if known and known[1] >= stamp:
+        stamp, count = known[1], int(known[2]) + 1
+    return f"{stamp}.{count:03d}-{secrets.token_hex(3)}"
 
 
 def try_lock(path: Path) -> int | None:
@@ -175,20 +195,25 @@ def try_lock(path: Path) -> int | None:
     return fd
 
 
-def lock_tracker(tracker: Path) -> int:
-    """One orchestrator per tracker on this machine, whatever its state directory."""
-    name = hashlib.sha256(os.fsencode(tracker.resolve())).hexdigest()[:16]
-    fd = try_lock(runtime_directory() / f"tracker-{name}.lock")
-    if fd is None:
-        raise AlreadyRunning(f"another orchestrator on this machine works on {tracker}")
+def lock_tracker(folder: Path) -> int:
+    """One orchestrator per tracker on this machine, whatever its state directory.
+
+    ``folder`` holds the tracker; it is locked itself, so nobody can miss or delete the lock.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        message = f"another orchestrator on this machine works on {folder}"
+        raise AlreadyRunning(message) from None
     return fd
 
 
 def runtime_directory() -> Path:
-    """A folder for us alone: $XDG_RUNTIME_DIR/beads-workers, else one under /tmp."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
+    """A folder for us alone, for sockets whose own path would be too long."""
     uid = os.getuid()
-    folder = Path(base) / "beads-workers" if base else Path(f"/tmp/beads-workers-{uid}")
+    folder = Path(f"/tmp/beads-workers-{uid}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if status.st_uid != uid or status.st_mode & 0o077:

@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 ROUNDS_MAX = 20
 """Looks at /proc before giving up on something that forks faster than it is killed."""
@@ -61,6 +62,34 @@ def kill_session(session: int) -> int:
 def sweep(run_id: str, worker_id: str | None) -> int:
     """KILL what carries the token of a worker (None: of any worker of that run)."""
     return kill_sessions((), run_id, None if worker_id is None else {worker_id})
+
+
+def kill_holders(file: Path) -> int:
+    """KILL every process, but for this one, that holds ``file`` open; returns how many were hit.
+
+    For a file that only processes of ours ever open, like a run's ``alive``.
+    """
+    wanted = file.stat()
+    hit = 0
+    for process in _processes():
+        if process.pid != os.getpid() and _holds(process.pid, wanted):
+            hit += kill(process.pid, process.started, signal.SIGKILL)
+    return hit
+
+
+def _holds(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as descriptors:
+            return any(_same(entry, wanted) for entry in descriptors)
+    except OSError:
+        return False  # It is gone, or not ours to look at.
+
+
+def _same(entry: os.DirEntry[str], wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(entry.stat(), wanted)
+    except OSError:
+        return False
 
 
 def kill_sessions(

@@ -220,3 +220,11 @@ def test_a_reply_that_was_owed_to_a_lost_connection_goes_nowhere() -> None:
     play.do(lost(1))
     assert said(play.answer("a")) == []
     assert said(play.wait(10.0)) == []
+
+
+def test_a_cancel_that_nobody_asked_for_backs_off_and_charges_nothing() -> None:
+    play = Play()
+    play.working("a")
+    finished = records(play.do(cancelled(1, "a")), rec.Finished)[0]
+    assert (finished.outcome, finished.verdict, finished.charged) == ("retry", "requeue", 0)
+    assert finished.delay_seconds >= 5.0

@@ -48,7 +48,7 @@ def test_while_paused_workers_wait_and_nothing_is_taken() -> None:
     play.join(1)
     play.quiet()
     assert asked(play, ev.PauseAsked(T)) == Answer(T, "paused")
-    play.wait(limits.POLL_MAX_SECONDS)
+    play.wait(limits.POLL_SECONDS)
     assert play.turn is None
     assert isinstance(said(play.do(ready(1)))[0], Wait)
 
@@ -158,7 +158,7 @@ def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
     assert records(ended, rec.Finished)[0].charged == 0
     assert records(ended, rec.Withheld) == [rec.Withheld("a")]
     play.answer()
-    play.wait(limits.POLL_MAX_SECONDS)
+    play.wait(limits.POLL_SECONDS)
     play.do(ready(1))
     assert play.turn is not None and "a" in play.turn.skip
 

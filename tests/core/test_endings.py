@@ -262,7 +262,7 @@ def test_an_issue_that_was_set_aside_and_then_done_after_all_is_no_failure() -> 
     play.do(ev.RetryAskedFor(ev.Ticket(1), (job("a").issue_id,)))
     play.answer()
     play.quiet()
-    play.wait(limits.POLL_MAX_SECONDS)
+    play.wait(limits.POLL_SECONDS)
     play.do(ready(1))
     assert task_of(play.answer("a"), 1) == "a"
     play.do(done(1, "a"))

@@ -137,12 +137,14 @@ BEFORE = Remains(
 
 
 def test_a_crash_in_the_middle_of_a_checkpoint_loses_nothing_of_the_run_before() -> None:
-    torn = remains(entries(STARTED, Carried("a", charged=2)), BEFORE)
+    torn = remains(entries(STARTED, Carried("a", charged=2)))
+    torn.take_over(BEFORE)
     assert torn.pages == BEFORE.pages and torn.done_not_closed == BEFORE.done_not_closed
 
 
 def test_after_a_whole_checkpoint_the_run_before_adds_nothing() -> None:
-    whole = remains(entries(STARTED, Carried("a", charged=2), rec.CheckpointEnded()), BEFORE)
+    whole = remains(entries(STARTED, Carried("a", charged=2), rec.CheckpointEnded()))
+    whole.take_over(BEFORE)
     assert set(whole.pages) == {"a"} and whole.done_not_closed == {}
 
 

@@ -10,12 +10,13 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.limits import LITERAL_CALL_SECONDS
 from beads_workers.core.message_types import CANNOT_START
 from beads_workers.core.messages import Cancel, Done, Failed, Ready, Shutdown, Task, Wait
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.worker import TRACKER_STEP_SECONDS, WorkerHalf
+from beads_workers.core.worker import WorkerHalf
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
 CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
@@ -305,7 +306,7 @@ def test_a_close_under_way_is_let_finish_whatever_comes() -> None:
 def test_a_tracker_that_hangs_is_killed_after_its_limit() -> None:
     book = Playbook(CLAIM, RUN, literal=True)
     book.tell(CONNECTED, task())
-    assert book.half.deadline() == book.now + TRACKER_STEP_SECONDS
+    assert book.half.deadline() == book.now + LITERAL_CALL_SECONDS
     assert book.tick() == [TERM]
     assert book.tell(TERMINATED)[0] == failed(
         OutcomeKind.RETRY, "claim failed: the tracker did not answer", 60_000

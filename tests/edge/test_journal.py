@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
+
+import pytest
 
 from beads_workers.core import records as rec
 from beads_workers.edge.journal import Journal, read_journal
@@ -69,4 +73,41 @@ def test_it_is_gone_when_it_was_deleted_or_replaced(tmp_path: Path) -> None:
 def test_it_is_ours_alone_to_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl")
     assert journal.path.stat().st_mode & 0o777 == 0o600
+    journal.close()
+
+
+def test_a_full_disk_loses_no_record_and_writes_none_twice(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(rec.Claimed("a"))
+    kept = os.dup(journal._fd)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, journal._fd)
+    with pytest.raises(OSError, match="No space left"):
+        journal.flush()
+    journal.append(rec.Claimed("b"))
+    os.dup2(kept, journal._fd)
+    written = journal.flush()
+    ids = [
+        e.record.issue_id for e in read_journal(journal.path) if isinstance(e.record, rec.Claimed)
+    ]
+    assert ids == ["a", "b"] and journal.path.read_bytes() == written
+    os.close(kept)
+    os.close(full)
+    journal.close()
+
+
+def test_lines_of_two_threads_stay_whole(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+
+    def write_calls() -> None:
+        for number in range(500):
+            journal.write_now(rec.CallStarted(number, 1))
+
+    other = threading.Thread(target=write_calls)
+    other.start()
+    for number in range(500):
+        journal.append(rec.Claimed(str(number)))
+        journal.flush()
+    other.join()
+    assert len(list(read_journal(journal.path))) == 1000
     journal.close()

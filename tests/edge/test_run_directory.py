@@ -10,7 +10,13 @@ import pytest
 
 from beads_workers.core import records as rec
 from beads_workers.edge.journal import Journal
-from beads_workers.edge.run_directory import AlreadyRunning, RunDirectory, RunInfo, try_lock
+from beads_workers.edge.run_directory import (
+    AlreadyRunning,
+    RunDirectory,
+    RunInfo,
+    lock_tracker,
+    try_lock,
+)
 
 
 @pytest.fixture
@@ -88,13 +94,10 @@ def test_a_broken_run_json_is_none(directory: RunDirectory, text: str) -> None:
     assert directory.read_info() is None
 
 
-def test_a_control_socket_with_too_long_a_path_gets_a_short_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_a_control_socket_with_too_long_a_path_gets_a_short_name() -> None:
     short, long = RunDirectory(Path("/p/.bw")), RunDirectory(Path("/p") / ("x" * 100) / ".bw")
     assert short.control_socket == Path("/p/.bw/control.sock")
-    assert long.control_socket.parent == tmp_path / "beads-workers"
+    assert long.control_socket.parent == Path(f"/tmp/beads-workers-{os.getuid()}")
     assert long.control_socket != RunDirectory(Path("/p") / ("y" * 100) / ".bw").control_socket
 
 
@@ -120,3 +123,23 @@ def test_a_run_that_wrote_nothing_hides_none_before_it(directory: RunDirectory) 
     (directory.run("2") / "journal.jsonl").write_bytes(b'{"v":1,"e":"run_sta')
     _, last = directory.left_over()
     assert last.run_id == "1" and "b" in last.pages
+
+
+def test_runs_are_in_the_order_of_their_making_whatever_the_clock_says(
+    directory: RunDirectory,
+) -> None:
+    directory.create()
+    made = [directory.create_run()[0] for _ in range(5)]
+    assert directory.run_ids() == made
+    (directory.runs / "29991231-235959.007-abcdef").mkdir()
+    later, _ = directory.create_run()
+    assert later.startswith("29991231-235959.008-")
+
+
+def test_one_tracker_is_locked_once_whoever_asks(tmp_path: Path) -> None:
+    held = lock_tracker(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(AlreadyRunning):
+        lock_tracker(tmp_path / "link")
+    os.close(held)
+    os.close(lock_tracker(tmp_path))

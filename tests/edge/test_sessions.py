@@ -94,3 +94,17 @@ def test_a_signal_goes_only_to_the_very_process_that_was_meant(family: Family) -
     assert sessions.start_time(pid) == started
     assert sessions.kill(pid, started, signal.SIGKILL)
     assert gone(pid)
+
+
+def test_whoever_holds_a_file_open_is_killed_and_nobody_else(
+    family: Family, tmp_path: Path
+) -> None:
+    held = tmp_path / "alive"
+    held.touch()
+    holder = family.start(f"exec 9<{held}; echo x > ready; exec sleep 1000")
+    other = family.start("echo x > ready2; exec sleep 1000")
+    wait_for(tmp_path / "ready")
+    wait_for(tmp_path / "ready2")
+    with held.open():  # We hold it, too.
+        assert sessions.kill_holders(held) == 1
+    assert gone(holder) and not gone(other, 0.2)

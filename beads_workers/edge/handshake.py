@@ -1,0 +1,41 @@
+"""The first words between the client that starts a fleet and the orchestrator's process."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+from beads_workers.core.settings import FleetSettings, fleet_from_json
+from beads_workers.edge.run_directory import RunInfo
+
+
+def read_settings(client: socket.socket) -> FleetSettings:
+    """The client's one line."""
+    line = b""
+    while not line.endswith(b"\n"):
+        data = client.recv(1 << 16)
+        if not data:
+            raise EOFError("the client left before it said what to do")
+        line += data
+    return fleet_from_json(json.loads(line))
+
+
+def say(client: socket.socket, message: dict[str, Any]) -> None:
+    """One line to the client, which may be gone."""
+    try:
+        client.sendall(json.dumps(message).encode("ascii") + b"\n")
+    except OSError:
+        pass
+
+
+def vars_of(info: RunInfo) -> dict[str, Any]:
+    """run.json as a client is shown it."""
+    return {
+        "pid": info.pid,
+        "run_id": info.run_id,
+        "socket": info.socket,
+        "control_socket": info.control_socket,
+        "project": info.project,
+        "source": info.source,
+    }

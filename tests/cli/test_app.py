@@ -1,0 +1,63 @@
+"""How every command ends: its errors, its hints and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from beads_workers import __version__
+
+PROGRAM = str(Path(sys.executable).parent / "beads-workers")
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One command, to its end."""
+    return subprocess.run(
+        [PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["scale"], ["scale", "x"], ["start", "--nope"]])
+def test_a_usage_error_is_one_line_and_a_hint(tmp_path: Path, arguments: list[str]) -> None:
+    ended = run(tmp_path, *arguments)
+    error, hint = ended.stderr.splitlines()
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert error.startswith("error: ") and hint.startswith("hint: ") and "--help" in hint
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["version"]])
+def test_the_version_is_said_both_ways(tmp_path: Path, arguments: list[str]) -> None:
+    assert run(tmp_path, *arguments).stdout == __version__ + "\n"
+
+
+def test_the_version_as_json(tmp_path: Path) -> None:
+    assert json.loads(run(tmp_path, "version", "--json").stdout) == {"version": __version__}
+
+
+@pytest.mark.parametrize("command", ["status", "stop", "wait", "pause", "resume"])
+def test_without_a_fleet_they_say_so_with_exit_3(tmp_path: Path, command: str) -> None:
+    ended = run(tmp_path, command)
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("error: no fleet is running here\nhint: ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["start", "--", "true"], ["list"], ["export"], ["show", "x"]]
+)
+def test_without_a_tracker_they_say_which_command_helps(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    ended = run(tmp_path, *arguments)
+    assert ended.returncode == 6
+    assert "beads-workers init" in ended.stderr
+
+
+def test_nothing_in_the_projects_folder_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('imported')")
+    for arguments in (["init"], ["add", "x", "--", "true"], ["start", "--until-empty"]):
+        ended = run(tmp_path, *arguments)
+        assert ended.returncode == 0, ended.stderr

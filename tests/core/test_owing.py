@@ -1,0 +1,47 @@
+"""A run that ends while the tracker is owed: docs/PROTOCOL.md, "Life of a fleet"."""
+
+from __future__ import annotations
+
+from beads_workers.core import events as ev
+from beads_workers.core.commands import Command, End
+from beads_workers.core.source import Result
+from beads_workers.core.states import RunState
+from tests.core.playbook import Play, done, lost, of
+
+
+def failing_close() -> Play:
+    """A fleet that stops while the tracker will not take a close."""
+    play = Play()
+    play.working("a")
+    play.do(done(1, "a"))
+    play.answer(results={"a": Result.FAILED})
+    play.do(ev.StopAsked())
+    play.do(lost(1))
+    assert play.core.state is RunState.SETTLING
+    return play
+
+
+def test_what_the_tracker_is_still_owed_at_the_end_is_said() -> None:
+    play = failing_close()
+    commands: list[Command] = []
+    while play.ended is None:
+        commands = play.wait(1.0)
+        if play.turn is not None:
+            commands += play.answer(results={"a": Result.FAILED})
+    end = of(commands, End)[0]
+    assert (end.owed, end.settled, end.exit_code) == (("a",), False, 7)
+
+
+def test_asked_to_hurry_it_does_not_wait_for_a_tracker_that_fails() -> None:
+    play = failing_close()
+    play.do(ev.StopAsked(seconds=0.0))
+    end = of(play.wait(0.0), End)[0]
+    assert end.owed == ("a",) and not end.settled
+
+
+def test_a_run_that_owes_nothing_is_settled() -> None:
+    play = Play(until_empty=True)
+    play.join(1)
+    play.answer()
+    commands = play.do(lost(1))
+    assert of(commands, End) == [End(0, (), True)]
