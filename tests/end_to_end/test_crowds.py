@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,10 @@ JUNK: dict[str, tuple[bytes, ...]] = {
 }
 
 
+def _more_notes(fleet: Fleet, than: int) -> bool:
+    return len(fleet.journal("noted")) > than
+
+
 def test_junk_is_survived_and_the_others_notice_nothing(
     embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
@@ -136,7 +141,7 @@ def test_junk_is_survived_and_the_others_notice_nothing(
                 break  # The connection was closed on the flood.
         client.close()
         if name not in ("nothing but newlines",):
-            until(lambda noted=noted: len(fleet.journal("noted")) > noted, 10, name)
+            until(partial(_more_notes, fleet, noted), 10, name)
         assert fleet.status()["state"] == "running"
     Path(f"{ran.file}.gate").touch()
     assert fleet.wait() == 0, fleet.said()

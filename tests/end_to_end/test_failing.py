@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core.jobs import IssueId
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
@@ -29,13 +30,13 @@ def fleet_of(start: StartFleet, project: Any, ran: Ran, script: str, *options: s
 
 
 def test_two_failures_and_then_a_success_are_a_success(
-    any_project: Any, start: StartFleet, ran: Ran
+    embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
-    ids = any_project.create_many([{} for _ in range(2)])
-    fleet = fleet_of(start, any_project, ran, '[ "$BW_ATTEMPT" = 3 ]', *QUICK)
+    ids = embedded.create_many([{} for _ in range(2)])
+    fleet = fleet_of(start, embedded, ran, '[ "$BW_ATTEMPT" = 3 ]', *QUICK)
     assert fleet.wait() == 0, fleet.said()
     assert Counter(ran.begun()) == Counter([*ids] * 3)
-    assert {s for s, _ in any_project.read_all().values()} == {"closed"}
+    assert {s for s, _ in embedded.read_all().values()} == {"closed"}
     assert "closed 2, failed attempts 4" in fleet.output
     fleet.leaves_nothing()
 
@@ -114,25 +115,25 @@ def test_attempts_are_counted_across_restarts(
 
 
 def test_attempts_before_a_stop_bring_the_last_one_nearer(
-    any_project: Any, start: StartFleet, ran: Ran
+    embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
-    (issue_id,) = any_project.create_many([{}])
-    fleet = fleet_of(start, any_project, ran, "exit 1", "--retry-delay", "1s")
+    (issue_id,) = embedded.create_many([{}])
+    fleet = fleet_of(start, embedded, ran, "exit 1", "--retry-delay", "1s")
     fleet.wait_for("finished")
     assert fleet.call("stop").returncode == 0
-    fleet = fleet_of(start, any_project, ran, "exit 1", "--max-attempts", "2", *QUICK)
+    fleet = fleet_of(start, embedded, ran, "exit 1", "--max-attempts", "2", *QUICK)
     assert fleet.wait() == 7, fleet.said()
     assert len(ran.begun()) == 2
-    assert any_project.read_all()[issue_id][0] == "blocked"
+    assert embedded.read_all()[issue_id][0] == "blocked"
     fleet.leaves_nothing()
 
 
 def test_exit_75_gives_back_and_charges_nothing(
-    any_project: Any, start: StartFleet, ran: Ran
+    embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
-    any_project.create_many([{}])
+    embedded.create_many([{}])
     script = 'n=$(grep -c begin "$RAN"); [ "$n" -ge 4 ] || exit 75'
-    fleet = fleet_of(start, any_project, ran, script, *QUICK)
+    fleet = fleet_of(start, embedded, ran, script, *QUICK)
     assert fleet.wait() == 0, fleet.said()
     assert len(ran.begun()) == 4
     assert {r.get("attempt") for r in fleet.journal("started")} == {1}
@@ -141,29 +142,29 @@ def test_exit_75_gives_back_and_charges_nothing(
 
 
 def test_a_task_that_outlives_its_timeout_is_ended_with_everything_it_started(
-    any_project: Any, start: StartFleet, ran: Ran
+    embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
-    any_project.create_many([{}])
+    embedded.create_many([{}])
     script = "trap '' TERM; (trap '' TERM; sleep 600) & setsid sleep 600 & wait"
     fleet = fleet_of(
-        *(start, any_project, ran, script),
-        *("--timeout", "0.3s", "--term-grace", "0.3s", "--max-attempts", "2", *QUICK),
+        *(start, embedded, ran, script),
+        *("--timeout", "0.3s", "--term-grace", "0.3s", "--max-attempts", "1", *QUICK),
     )
     assert fleet.wait() == 7, fleet.said()
     assert {r["outcome"] for r in fleet.journal("finished")} == {"timeout"}
-    assert any_project.read_all()["bw-1"][0] == "blocked"
+    assert embedded.read(IssueId("bw-1"))[0] == "blocked"
     fleet.leaves_nothing()
 
 
-def test_verify_must_pass_too(any_project: Any, start: StartFleet, ran: Ran) -> None:
-    ids = any_project.create_many([{}, {}])
+def test_verify_must_pass_too(embedded: EmbeddedProject, start: StartFleet, ran: Ran) -> None:
+    ids = embedded.create_many([{}, {}])
     fleet = fleet_of(
-        *(start, any_project, ran, 'echo made >"$RAN.$BW_ISSUE_ID"'),
+        *(start, embedded, ran, 'echo made >"$RAN.$BW_ISSUE_ID"'),
         *("--verify", f'test "$BW_ISSUE_ID" = {ids[0]} && cat "$RAN.$BW_ISSUE_ID"'),
-        *("--max-attempts", "2", *QUICK),
+        *("--max-attempts", "1", *QUICK),
     )
     assert fleet.wait() == 7, fleet.said()
-    statuses = {i: s for i, (s, _) in any_project.read_all().items()}
+    statuses = {i: s for i, (s, _) in embedded.read_all().items()}
     assert statuses == {ids[0]: "closed", ids[1]: "blocked"}
     fleet.leaves_nothing()
 
