@@ -89,7 +89,7 @@ def test_ids_begin_with_the_folders_name_or_with_what_is_asked_for(project: Path
 )
 def test_without_a_tracker_every_command_says_what_to_do(command: list[str]) -> None:
     error = refused(*command)
-    assert (error.message, error.exit_code) == ("no tracker here", 1)
+    assert (error.message, error.exit_code) == ("no tracker here", 6)
     assert error.hint.startswith("run 'beads-workers init' here")
 
 
