@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from types import FrameType
 from typing import Any
 
 from beads_workers.cli.client import Client, wait_for_exit
-from beads_workers.cli.errors import CommandError
+from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
 from beads_workers.cli.summary import summary
 from beads_workers.core.journal_lines import from_json
 from beads_workers.core.settings import FleetSettings
@@ -68,14 +69,22 @@ class Interrupts:
             self._client.send("bw.stop", {"seconds": 0})
 
 
-def watch_run(client: Client, started: dict[str, Any], *, as_json: bool) -> int:
-    """Show every event as it comes, then the summary; returns the exit code."""
+def watch_run(
+    client: Client, started: dict[str, Any], *, named: Collection[str], as_json: bool
+) -> int:
+    """Show every event as it comes, then the summary; returns the exit code.
+
+    ``named``: the only issues that were to be taken. Raises ``CommandError`` (exit 4) where the
+    run ended without having met any of them.
+    """
+    touched = False
     interrupts = Interrupts(client)
     ended: dict[str, Any] | None = None
     for message in client.follow():
         if "ended" in message:
             ended = message["ended"]
         elif "e" in message:
+            touched = touched or message["e"] == "claimed"
             _show(message, as_json=as_json)
             if client.drained:
                 sys.stdout.flush()
@@ -91,6 +100,12 @@ def watch_run(client: Client, started: dict[str, Any], *, as_json: bool) -> int:
     else:
         for text in summary(ended):
             print(text, flush=True)
+    if named and not touched and not interrupts.first and not ended["exit_code"]:
+        raise CommandError(
+            f"nothing was taken of {', '.join(named)}",
+            "not ready, closed, in somebody's hands, or not there at all",
+            EXIT_UNKNOWN,
+        )
     return 128 + interrupts.first if interrupts.first else int(ended["exit_code"])
 
 

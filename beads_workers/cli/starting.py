@@ -164,7 +164,8 @@ def start(
     if detach:
         show_detached(started, as_json=json_lines)
         return
-    raise typer.Exit(watch_run(client, started, as_json=json_lines))
+    named = settings.filters.only
+    raise typer.Exit(watch_run(client, started, named=named, as_json=json_lines))
 
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
