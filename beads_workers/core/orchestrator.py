@@ -112,7 +112,8 @@ class Orchestrator:
             case ev.TurnEnded():
                 self._turn_ended(event)
             case ev.WorkerSpawned(worker_id, pid):
-                self._spawned(worker_id, pid)
+                # During a stop, too: it connects, and is told to leave like all others.
+                self._parts.crew.spawned(worker_id, pid)
             case ev.WorkerReaped(worker_id, pid, status):
                 self._parts.crew.reaped(worker_id, pid, status)
                 self._floor.holder_dead(pid)
@@ -190,11 +191,6 @@ class Orchestrator:
         if reaction is JobReaction.LEAVE:
             text = f"{held.job.issue_id} is not ours any more and was left alone"
             self._desk.note("warning", f"{text}: {settled.error}" if settled.error else text)
-
-    def _spawned(self, worker_id: str, pid: int) -> None:
-        self._parts.crew.spawned(worker_id, pid)
-        if self._parts.state in (RunState.STOPPING, RunState.SETTLING):
-            self._parts.crew.kill(pid)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for settled in event.settled:

@@ -139,14 +139,19 @@ def test_the_issue_of_a_foreign_worker_that_still_lives_goes_back_and_is_named()
     assert play.ended == 0
 
 
-def test_a_worker_that_was_still_being_started_is_killed_as_soon_as_it_exists() -> None:
+def test_a_worker_that_was_still_being_started_is_told_to_leave_like_all_others() -> None:
     play = Play(workers=1)
     play.do(STOP)
     assert play.ended is None
-    assert of(play.do(ev.WorkerSpawned("W1", 101)), KillWorker) == [KillWorker("W1", 101)]
-    play.reap(1, 137)
-    play.quiet()
-    assert play.ended == 0
+    assert said(play.own(1), 1) == [Shutdown("user_requested")]
+
+
+def test_a_worker_that_was_still_being_started_is_killed_at_the_deadline() -> None:
+    play = Play(workers=1)
+    play.do(STOP)
+    play.wait(limits.STOP_SECONDS)
+    play.do(ev.WorkerSpawned("W1", 101))
+    assert of(play.wait(1.0), KillWorker) == [KillWorker("W1", 101)]
 
 
 def test_a_drain_lets_running_tasks_finish_and_sends_the_idle_home() -> None:

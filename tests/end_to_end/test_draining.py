@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.support.bd import BdProject
+from tests.support.bd import NEW, BdProject
 
 ISSUES = 60
 
@@ -82,7 +82,7 @@ def test_every_issue_is_run_exactly_once_in_order_and_closed(
 def test_four_workers_in_bash_beside_four_of_ours_share_the_work(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
-    rows = backlog(16 if getattr(any_project, "version", "").startswith("1") else 40)
+    rows = backlog(12 if getattr(any_project, "version", "") == NEW else 60)
     ids = any_project.create_many(rows)
     command = ran.command("sleep 0.1")
     fleet = start(
@@ -106,7 +106,7 @@ def test_four_workers_in_bash_beside_four_of_ours_share_the_work(
 def test_workers_that_call_bd_themselves_do_the_same(
     bd_project: BdProject, start: StartFleet, ran: Ran
 ) -> None:
-    rows = backlog(12)
+    rows = backlog(6 if bd_project.version == NEW else 24)
     ids = bd_project.create_many(rows)
     fleet = start(
         bd_project,

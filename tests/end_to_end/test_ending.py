@@ -262,13 +262,13 @@ def _with(ran: Ran) -> dict[str, Any]:
 
 
 def test_a_state_directory_that_is_deleted_ends_the_fleet_with_an_error(
-    bd_project: Any, start: StartFleet, ran: Ran, tmp_path: Path
+    project_old: Any, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
     # Of bd: the embedded tracker itself would be gone with it.
-    bd_project.create_many([{} for _ in range(40)])
+    project_old.create_many([{} for _ in range(40)])
     state = tmp_path / "state"
     fleet = start(
-        bd_project,
+        project_old,
         *("-n", "2", "--state-dir", str(state), "--"),
         *ran.command("sleep 0.1"),
         **_with(ran),
@@ -284,4 +284,4 @@ def test_a_state_directory_that_is_deleted_ends_the_fleet_with_an_error(
     assert fleet.bash_workers_left() == [0]
     until(lambda: sessions.start_time(pid) is None)
     assert not path.exists()
-    assert not [i for i, s in bd_project.read_all().items() if s[0] == "in_progress"]
+    assert not [i for i, s in project_old.read_all().items() if s[0] == "in_progress"]

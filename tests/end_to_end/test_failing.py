@@ -9,6 +9,7 @@ from typing import Any
 
 from beads_workers.core.jobs import IssueId
 from tests.end_to_end.conftest import Ran, StartFleet
+from tests.support.bd import BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 
@@ -71,11 +72,11 @@ def test_three_failures_set_an_issue_aside_and_retry_gives_it_new_attempts(
 
 
 def test_set_aside_is_seen_while_the_fleet_runs_and_retry_brings_it_back(
-    any_project: Any, start: StartFleet, ran: Ran
+    project_old: BdProject, start: StartFleet, ran: Ran
 ) -> None:
-    ids = any_project.create_many([{}])
+    ids = project_old.create_many([{}])
     fleet: Fleet = start(
-        any_project,
+        project_old,
         *("-n", "1", "--max-attempts", "1", *QUICK, "--"),
         *("sh", "-c", '[ -e "$RAN.gate" ] || { echo no gate; exit 1; }'),
         environment=ran.environment,
@@ -89,7 +90,7 @@ def test_set_aside_is_seen_while_the_fleet_runs_and_retry_brings_it_back(
     fleet.wait_for("settled", issue_id=ids[0], action="close")
     assert fleet.call("stop").returncode == 0
     fleet.leaves_nothing()
-    assert any_project.read_all()[ids[0]][0] == "closed"
+    assert project_old.read_all()[ids[0]][0] == "closed"
 
 
 def test_attempts_are_counted_across_restarts(
