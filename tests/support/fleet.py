@@ -228,6 +228,8 @@ class Fleet:
             for record in records:
                 _kill(record["pid"], _command_of(record["pid"], "beads_workers"))
             sessions.sweep(self.run_id, None)
+            # One that was killed leaves its socket for a next start, which never comes here.
+            self.socket.unlink(missing_ok=True)
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
