@@ -140,8 +140,12 @@ class Ending:
         self._parts.tasks.give_back_unsent()
         self._parts.crew.close()
         for connection in self._parts.roster:
+            silent = connection.state is ConnState.NEW and not connection.own
             if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
                 self._replies.shut_down(connection)
+            if silent:
+                # It may be no worker at all; nobody waits for it.
+                self._desk.ask(HangUp(connection.conn_id, "said nothing before the stop"))
         self._desk.timers.set(LEAVE_BY, self._desk.now + self._stop_seconds)
 
     def _kill(self) -> None:

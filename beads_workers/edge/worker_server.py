@@ -58,6 +58,7 @@ class WorkerServer:
         """Close a connection from our side."""
         stream = self._streams.get(conn_id)
         if stream is not None:
+            stream.flush()  # The last word, as far as the socket takes it.
             stream.hang_up(reason)
             self._drop(stream)
 

@@ -139,6 +139,17 @@ def test_the_issue_of_a_foreign_worker_that_still_lives_goes_back_and_is_named()
     assert play.ended == 0
 
 
+def test_a_stop_does_not_wait_for_a_connection_that_never_said_anything() -> None:
+    play = Play()
+    play.connect(1)
+    commands = play.do(STOP)
+    assert said(commands, 1) == [Shutdown("user_requested")]
+    assert [c.conn_id for c in of(commands, HangUp)] == [1]
+    play.do(lost(1))
+    play.quiet()
+    assert play.ended == 0
+
+
 def test_a_worker_that_was_still_being_started_is_told_to_leave_like_all_others() -> None:
     play = Play(workers=1)
     play.do(STOP)
