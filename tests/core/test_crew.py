@@ -5,7 +5,7 @@ from __future__ import annotations
 from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core import records as rec
-from beads_workers.core.commands import Answer, Spawn
+from beads_workers.core.commands import Answer, KillWorker, Spawn
 from beads_workers.core.message_types import Shutdown
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
@@ -169,3 +169,18 @@ def test_a_fleet_that_ends_refuses_to_be_scaled() -> None:
     commands = play.do(ev.ScaleAsked(ev.Ticket(1), 4))
     assert of(commands, Answer) == [Answer(ev.Ticket(1), error="the fleet is draining")]
     assert of(commands, Spawn) == [] and notes(commands, "error") == []
+
+
+def test_a_worker_that_was_still_being_started_is_told_to_leave_like_all_others() -> None:
+    play = Play(workers=1)
+    play.do(ev.StopAsked())
+    assert play.ended is None
+    assert said(play.own(1), 1) == [Shutdown("user_requested")]
+
+
+def test_a_worker_that_was_still_being_started_is_killed_at_the_deadline() -> None:
+    play = Play(workers=1)
+    play.do(ev.StopAsked())
+    play.wait(limits.STOP_SECONDS)
+    play.do(ev.WorkerSpawned("W1", 101))
+    assert of(play.wait(1.0), KillWorker) == [KillWorker("W1", 101)]

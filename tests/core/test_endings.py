@@ -150,21 +150,6 @@ def test_a_stop_does_not_wait_for_a_connection_that_never_said_anything() -> Non
     assert play.ended == 0
 
 
-def test_a_worker_that_was_still_being_started_is_told_to_leave_like_all_others() -> None:
-    play = Play(workers=1)
-    play.do(STOP)
-    assert play.ended is None
-    assert said(play.own(1), 1) == [Shutdown("user_requested")]
-
-
-def test_a_worker_that_was_still_being_started_is_killed_at_the_deadline() -> None:
-    play = Play(workers=1)
-    play.do(STOP)
-    play.wait(limits.STOP_SECONDS)
-    play.do(ev.WorkerSpawned("W1", 101))
-    assert of(play.wait(1.0), KillWorker) == [KillWorker("W1", 101)]
-
-
 def test_a_drain_lets_running_tasks_finish_and_sends_the_idle_home() -> None:
     play = Play()
     play.working("a")
