@@ -148,9 +148,14 @@ class Ledger:
         off = (Standing.COOLING, Standing.WITHHELD, Standing.NOT_CLOSED)
         return {i for i, page in self.pages.items() if page.standing in off}
 
+    def next_due(self) -> float | None:
+        """When the first retry is due (monotonic); None when nothing cools down."""
+        cooling = (p.not_before for p in self.pages.values() if p.standing is Standing.COOLING)
+        return min(cooling, default=None)
+
     def any_cooling(self) -> bool:
         """Whether a retry is due at some time."""
-        return any(page.standing is Standing.COOLING for page in self.pages.values())
+        return self.next_due() is not None
 
     def _cool(self, issue_id: IssueId, page: Page, until: float) -> None:
         page.standing, page.not_before = Standing.COOLING, until

@@ -5,6 +5,7 @@ Source: docs/PROTOCOL.md, "Messages".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from beads_workers.core import limits
@@ -143,9 +144,12 @@ class Replies:
         return self._parts.settings.work.timeout_seconds
 
     def _wait_seconds(self, connection: Connection) -> int:
-        if self._tasks.held or self._parts.ledger.any_cooling():
-            return limits.WAIT_SECONDS_BUSY
         # With many who wait, somebody asks soon enough; each alone may sleep longer.
         waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
         calm = min(max(limits.WAIT_SECONDS_IDLE, waiting // 3), limits.WAIT_SECONDS_IDLE_MAX)
-        return calm + round(calm * 0.2 * jitter(f"{connection.conn_id} {self._desk.now}"))
+        seconds = calm + round(calm * 0.2 * jitter(f"{connection.conn_id} {self._desk.now}"))
+        if self._tasks.held:
+            seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
+        if (due := self._parts.ledger.next_due()) is not None:
+            seconds = min(seconds, math.ceil(due - self._desk.now))
+        return max(seconds, limits.WAIT_SECONDS_MIN)

@@ -8,6 +8,7 @@ from beads_workers.core import records as rec
 from beads_workers.core.commands import HangUp, Send, Turn
 from beads_workers.core.events import ConnId
 from beads_workers.core.message_types import Ready, Shutdown, Task, Wait
+from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action, Result
 from tests.core.playbook import (
     Play,
@@ -167,12 +168,15 @@ def test_the_wait_is_short_while_others_work() -> None:
     assert said(play.answer(), 2) == [Wait(limits.WAIT_SECONDS_BUSY)]
 
 
-def test_the_wait_is_short_while_a_retry_is_due() -> None:
-    play = Play()
+def test_the_wait_ends_when_a_retry_is_due() -> None:
+    play = Play(policy=Policy(retry_delay_seconds=2.4))
     play.working("a")
     play.do(failed(1, "a"))
     play.answer()
-    assert said(play.do(ready(1))) == [Wait(limits.WAIT_SECONDS_BUSY)]
+    (wait,) = said(play.do(ready(1)))
+    assert isinstance(wait, Wait)
+    due = play.core.deadline()
+    assert due is not None and due - play.now <= wait.wait_seconds <= 3
 
 
 def test_a_close_that_has_to_be_tried_again_later_holds_no_ready_up() -> None:
