@@ -79,7 +79,7 @@ class Intake:
         renew = self._to_renew() if self._renewal_due else ()
         want = self._want()
         take = want if want > 0 or self._listing_due() else None
-        if take is None and not settlements and not renew:
+        if take is None and not renew and (not settlements or self._may_linger()):
             return
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
@@ -87,6 +87,11 @@ class Intake:
         self._asked_for = take or 0
         self._overtaken = False
         lane.begin(Turn(settlements, renew, take, skip))
+
+    def _may_linger(self) -> bool:
+        # While workers find their next job here, a turn for one or two closes is a waste.
+        flowing = self._parts.state is RunState.RUNNING and self._tasks.count(JobState.CLAIMED) > 0
+        return flowing and self._lane.may_linger()
 
     def answered(self, turn: TurnEnded) -> None:
         """Take in what a turn brought: claims go to the backlog."""

@@ -14,17 +14,23 @@ from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import TurnEnded
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.records import SourceRecovered, SourceTrouble, Spent
-from beads_workers.core.source import Result, Settled, Settlement
+from beads_workers.core.source import Action, Result, Settled, Settlement
 
 TAKE_AGAIN = "take again"
 """Timer key: ask once more, for an idle fleet or after trouble."""
 
+LINGER = "linger"
+"""Timer key: what is owed has gathered for long enough."""
+
 
 @dataclass(slots=True)
 class Owed:
-    """``not_before``: back-off after failures of this one issue; ``since``: the first failure."""
+    """``at``: when it came to be owed. ``not_before``: back-off after failures of this one issue;
+    ``since``: the first failure.
+    """
 
     settlement: Settlement
+    at: float
     tries: int = 0
     since: float | None = None
     not_before: float = 0.0
@@ -60,7 +66,20 @@ class Lane:
 
     def owe(self, settlement: Settlement) -> None:
         """This is to be written; a later one for the same issue takes its place."""
-        self.owed[settlement.issue_id] = Owed(settlement)
+        self.owed[settlement.issue_id] = Owed(settlement, self._desk.now)
+
+    def may_linger(self) -> bool:
+        """Whether what is owed can gather for another moment; if so, a timer ends that.
+
+        Nobody waits for a close while there is other work; a hand-over has a worker waiting.
+        """
+        first = next(iter(self.owed.values()))
+        due = first.at + limits.LINGER_SECONDS
+        handing = any(o.settlement.action is Action.HAND_OVER for o in self.owed.values())
+        if handing or len(self.owed) >= limits.CLAIM_AHEAD_MAX or self._desk.now >= due:
+            return False
+        self._desk.timers.set_earlier(LINGER, due)
+        return True
 
     def failing_since(self) -> float | None:
         """When the oldest settlement that still fails first failed; None if none does."""

@@ -51,6 +51,9 @@ WAIT_SECONDS_RESYNC = 1
 CLAIM_AHEAD_MAX = 32
 """Jobs claimed beyond the free slots: enough for one group, little to give back at a stop."""
 
+LINGER_SECONDS = 0.03
+"""While other work is at hand, settlements gather so long for one turn of the lane."""
+
 LONG_ATTEMPT_SECONDS = 10.0
 """Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
 

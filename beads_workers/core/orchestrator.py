@@ -23,7 +23,7 @@ from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, End
 from beads_workers.core.floor import Floor
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.lane import TAKE_AGAIN, OwedAgain
+from beads_workers.core.lane import LINGER, TAKE_AGAIN, OwedAgain
 from beads_workers.core.ledger import DueAgain
 from beads_workers.core.parts import make_parts
 from beads_workers.core.records import Carried, SettledRecord
@@ -230,6 +230,7 @@ class Orchestrator:
     def _due_by_name(self, key: Hashable) -> None:
         named: dict[Hashable, Callable[[], object]] = {
             TAKE_AGAIN: self._take_again,
+            LINGER: lambda: None,  # ``consider`` finds that it is due.
             intake.RENEW: self._intake.renewal_due,
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),
             GIVE_UP: self._ending.give_up,
