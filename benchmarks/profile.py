@@ -3,7 +3,7 @@
     python -m benchmarks.profile OUTPUT ARGUMENT...   # the arguments of beads-workers
     python -m pstats OUTPUT
 
-The command starts its orchestrator as ``sys.executable -m beads_workers.edge.main FD``; here that
+The command starts its orchestrator as ``sys.executable -P -m beads_workers.edge.main FD``; here that
 program is this module, so nothing in the product knows of it. Only the loop's thread is profiled.
 """
 
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 WRAPPER = """#!/bin/sh
-exec {python} -m benchmarks.profile --inside {output} "$3"
+exec {python} -m benchmarks.profile --inside {output} "$4"
 """
 
 
