@@ -62,6 +62,8 @@ class LaneThread:
 
     def _carry_out(self, turn: Turn) -> TurnEnded:
         began = time.monotonic()
+        # Whatever this turn writes to the tracker follows from records before it.
+        self._journal.sync()
         ended = self._take(turn, self._settle(turn))
         calls = self._source.calls
         return replace(
@@ -74,7 +76,6 @@ class LaneThread:
     def _settle(self, turn: Turn) -> TurnEnded:
         if not turn.settlements:
             return TurnEnded(0.0)
-        self._journal.sync()
         try:
             settled = tuple(self._source.settle(turn.settlements))
         except SourceError as error:
@@ -89,7 +90,6 @@ class LaneThread:
             if turn.renew:
                 ended = replace(ended, lost=tuple(self._source.renew(turn.renew)))
             if turn.take is not None:
-                self._journal.sync()
                 ended = replace(ended, taken=self._source.take(turn.take, turn.skip))
         except SourceError as error:
             ended = replace(ended, take_error=_reason(error), hint=error.hint)

@@ -160,9 +160,11 @@ def _prompt_file(prompt: str) -> int:
 
 
 def _write_private(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # Overwritten and cut rather than emptied first: some file systems write an emptied file out.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     with open(descriptor, "wb") as file:
         file.write(_encode(text))
+        file.truncate()
 
 
 def _encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:

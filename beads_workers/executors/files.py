@@ -34,9 +34,13 @@ def log_file(run_directory: str, issue_id: str, attempt: int) -> str:
     return f"{run_directory}/logs/{file_name(issue_id)}.{attempt}.log"
 
 
-def issue_file(run_directory: str, issue_id: str) -> str:
-    """The path of the issue as JSON: ``BW_ISSUE_FILE``."""
-    return f"{run_directory}/issues/{file_name(issue_id)}.json"
+def issue_file(run_directory: str, worker_id: str) -> str:
+    """The path of the issue as JSON: ``BW_ISSUE_FILE``.
+
+    One per worker, which has one task at a time: beside a journal that is synced all the time, a
+    new file for each task costs more than the task's own start.
+    """
+    return f"{run_directory}/issues/{file_name(worker_id)}.json"
 
 
 def _percent(match: re.Match[str]) -> str:

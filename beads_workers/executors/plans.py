@@ -49,7 +49,7 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         "BW_ISSUE_ID": known["id"],
         "BW_ISSUE_TITLE": known["title"],
         "BW_ISSUE_PRIORITY": known["priority"],
-        "BW_ISSUE_FILE": issue_file(settings.run_directory, task.issue_id),
+        "BW_ISSUE_FILE": issue_file(settings.run_directory, settings.worker_id),
         "BW_WORKER_ID": settings.worker_id,
         "BW_ATTEMPT": known["attempt"],
         "BW_RUN_ID": settings.run_id,
