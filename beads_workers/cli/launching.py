@@ -23,32 +23,41 @@ EXIT_SECONDS = 15.0
 """The last word is said just before the process ends; its tracker call may take a little."""
 
 
-def launch(settings: FleetSettings) -> tuple[Client, dict[str, Any]]:
-    """Start it; returns our connection and its ``started``. Raises ``CommandError``."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        # The process is not waited for: it is to live on when this one ends. -P: what lies in the
-        # project's folder is never imported.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "beads_workers.edge.main", str(theirs.fileno())],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    client = Client(ours)
-    ours.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
-    answer = client.read()
-    if answer is None or "failed" in answer:
-        process.wait()
-        failed = (answer or {}).get("failed", {})
-        raise CommandError(
-            failed.get("error", "the orchestrator did not start"),
-            failed.get("hint", "its last words stand above"),
-            failed.get("exit_code", 1),
-        )
-    process.returncode = 0  # Or its destructor would warn that it still runs.
-    started: dict[str, Any] = answer["started"]
-    return client, started
+class Launch:
+    """An orchestrator's process that waits to be told what to do.
+
+    It is started before the settings are worked out, because both take a while; one that is never
+    told anything ends by itself as soon as this process does.
+    """
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # The process is not waited for: it is to live on when this one ends. -P: what lies in
+            # the project's folder is never imported.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "beads_workers.edge.main", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._process.returncode = 0  # Or its destructor would warn that it still runs.
+        self.client = Client(ours)
+
+    def tell(self, settings: FleetSettings) -> dict[str, Any]:
+        """Let it run a fleet; returns its ``started``. Raises ``CommandError``."""
+        self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+        answer = self.client.read()
+        if answer is None or "failed" in answer:
+            wait_for_exit(self._process.pid, EXIT_SECONDS)
+            failed = (answer or {}).get("failed", {})
+            raise CommandError(
+                failed.get("error", "the orchestrator did not start"),
+                failed.get("hint", "its last words stand above"),
+                failed.get("exit_code", 1),
+            )
+        started: dict[str, Any] = answer["started"]
+        return started
 
 
 class Interrupts:

@@ -126,27 +126,27 @@ def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
 ) -> list[Attempt]:
     """Of the newest run that has any."""
-    from beads_workers.core.records import Started
+    from beads_workers.core.records import Finished, Started
     from beads_workers.edge.journal import read_journal
-    from beads_workers.executors.files import log_file
+    from beads_workers.executors.files import log_file, output_file
 
     for run_id in reversed(run_ids):
-        folder = directory.run(run_id)
-        found = [
-            Attempt(
-                r.issue_id,
-                r.worker_id,
-                r.attempt,
-                entry.at,
-                Path(log_file(str(folder), r.issue_id, r.attempt)),
-            )
-            for entry in read_journal(folder / "journal.jsonl")
-            if isinstance(r := entry.record, Started) and which in (r.issue_id, r.worker_id)
-        ]
-        # A free retry has the number of the attempt before it, and shares its log.
-        by_log = {attempt.log: attempt for attempt in found if attempt.at >= after}
-        if by_log:
-            return list(by_log.values())
+        folder = str(directory.run(run_id))
+        entries = list(read_journal(directory.run(run_id) / "journal.jsonl"))
+        over = {e.record.request_id for e in entries if isinstance(e.record, Finished)}
+        found: dict[Path, Attempt] = {}
+        for entry in entries:
+            r = entry.record
+            if not isinstance(r, Started) or which not in (r.issue_id, r.worker_id):
+                continue
+            log = Path(log_file(folder, r.issue_id, r.attempt))
+            if r.request_id not in over and not log.exists():
+                log = Path(output_file(folder, r.worker_id))  # It is being written.
+            if entry.at >= after:
+                # A free retry has the number of the attempt before it, and shares its log.
+                found[log] = Attempt(r.issue_id, r.worker_id, r.attempt, entry.at, log)
+        if found:
+            return list(found.values())
     return []
 
 
@@ -156,7 +156,7 @@ def _output(log: Path) -> Iterator[str]:
             for line in file:
                 yield _text(line)
     except FileNotFoundError:
-        print(f"there is no {log} (yet)", file=sys.stderr)
+        print("(it printed nothing)", file=sys.stderr)
 
 
 def _text(line: bytes) -> str:

@@ -120,6 +120,9 @@ def start(
     What stands after -- is the command; {id}, {title}, {priority}, {worker} and {attempt} in it
     are replaced, and the environment holds BW_ISSUE_ID and its like.
     """
+    from beads_workers.cli.launching import Launch, watch_run
+
+    launch = None if dry_run else Launch()
     from beads_workers.cli import preparing
     from beads_workers.cli.config import resolve
 
@@ -151,21 +154,19 @@ def start(
     )
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
-    if dry_run:
+    if launch is None:
         from beads_workers.cli.dry_run import show
 
         show(settings, as_json=json_lines)
         return
-    from beads_workers.cli.launching import launch, watch_run
-
-    client, started = launch(settings)
+    started = launch.tell(settings)
     if not json_lines:
         say_preflight(settings, started)
     if detach:
         show_detached(started, as_json=json_lines)
         return
     named = settings.filters.only
-    raise typer.Exit(watch_run(client, started, named=named, as_json=json_lines))
+    raise typer.Exit(watch_run(launch.client, started, named=named, as_json=json_lines))
 
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:

@@ -43,13 +43,15 @@ class Plan:
 
     ``close`` and ``give_back`` are set only where the worker itself holds the claim: exactly one
     of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
-    is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output.
+    is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
+    which goes to ``output_file`` first while there is no log yet.
     """
 
     steps: tuple[Step, ...]
     issue_file: str
     issue_text: str
     log_file: str
+    output_file: str
     close: Step | None = None
     give_back: Step | None = None
 

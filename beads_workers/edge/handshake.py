@@ -10,13 +10,13 @@ from beads_workers.core.settings import FleetSettings, fleet_from_json
 from beads_workers.edge.run_directory import RunInfo
 
 
-def read_settings(client: socket.socket) -> FleetSettings:
-    """The client's one line."""
+def read_settings(client: socket.socket) -> FleetSettings | None:
+    """The client's one line; None when it left without a word: it had nothing to start."""
     line = b""
     while not line.endswith(b"\n"):
         data = client.recv(1 << 16)
         if not data:
-            raise EOFError("the client left before it said what to do")
+            return None
         line += data
     return fleet_from_json(json.loads(line))
 

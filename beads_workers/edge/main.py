@@ -255,6 +255,8 @@ def main(argv: list[str]) -> int:
     client = socket.socket(fileno=int(argv[0]))
     client.set_inheritable(False)
     settings = read_settings(client)
+    if settings is None:
+        return 0
     os.chdir(settings.project)
     try:
         return Fleet(settings, client).run()

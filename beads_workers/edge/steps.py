@@ -31,12 +31,11 @@ _RESET = (
 class RunningStep:
     """A started step. Watch ``pidfd`` for reading; then call ``finish`` once."""
 
-    def __init__(self, pid: int, log: int, log_start: int) -> None:
+    def __init__(self, pid: int, output: _Output) -> None:
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.ended_by_us = False
-        self._log = log
-        self._log_start = log_start
+        self._output = output
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to the whole process group."""
@@ -49,9 +48,8 @@ class RunningStep:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        tail = self._tail()
+        tail = self._output.end()
         os.close(self.pidfd)
-        os.close(self._log)
         code = os.waitstatus_to_exitcode(status)
         return StepEnded(code, tail, _signal_name(-code) if code < 0 else "")
 
@@ -62,10 +60,44 @@ class RunningStep:
             # Not there yet, or under another user by its own doing (sudo): beyond our reach.
             pass
 
-    def _tail(self) -> str:
-        size = os.fstat(self._log).st_size
-        offset = max(self._log_start, size - TAIL_BYTES)
-        return os.pread(self._log, TAIL_BYTES, offset).decode("utf-8", "replace")
+
+class _Output:
+    """What a step prints: to the attempt's log if there is one already, else to one file per
+    worker that becomes the log when it holds anything.
+
+    A new file for each task would cost more than the task, beside a journal that is synced.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._becomes = ""
+        try:
+            self.fd = os.open(plan.log_file, _APPEND)
+        except FileNotFoundError:
+            self._from, self._becomes = plan.output_file, plan.log_file
+            self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
+            if os.fstat(self.fd).st_size:
+                # Left by a worker of this name that was killed: kept, under a name of its own.
+                os.close(self.fd)
+                folder, _, name = plan.output_file.rpartition("/")
+                os.rename(plan.output_file, f"{folder}/lost{name}.{os.getpid()}.log")  # noqa: PTH104
+                self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
+        # Measured before the start: the log may hold earlier steps, and this one is quick.
+        self._start = os.fstat(self.fd).st_size
+
+    def end(self) -> str:
+        """The step is over: returns how its output ends."""
+        size = os.fstat(self.fd).st_size
+        tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
+        os.close(self.fd)
+        if size and self._becomes:
+            try:
+                os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here
+            except OSError:
+                pass  # The run directory is gone; the outcome counts all the same.
+        return tail.decode("utf-8", "replace")
+
+
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class CannotStart(Exception):
@@ -88,15 +120,13 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
     try:
         if step is plan.steps[0]:
             _write_private(plan.issue_file, plan.issue_text)
-        log = os.open(plan.log_file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        output = _Output(plan)
     except OSError as error:
         raise CannotStart(f"cannot write {error.filename}: {error.strerror}") from None
     try:
-        # Measured before the start: the log may hold earlier steps, and this one is quick.
-        log_start = os.fstat(log).st_size
-        return RunningStep(_spawn(step, log, inherited), log, log_start)
+        return RunningStep(_spawn(step, output.fd, inherited), output)
     except OSError as error:
-        os.close(log)
+        output.end()
         missing = error.errno in (errno.ENOENT, errno.EACCES)
         raise CannotStart(_explain(error, step.argv[0]), missing=missing) from None
 

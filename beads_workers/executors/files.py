@@ -34,6 +34,14 @@ def log_file(run_directory: str, issue_id: str, attempt: int) -> str:
     return f"{run_directory}/logs/{file_name(issue_id)}.{attempt}.log"
 
 
+def output_file(run_directory: str, worker_id: str) -> str:
+    """Where a worker's running step prints to, until it has ended and printed anything.
+
+    Then it becomes the attempt's log; a step that prints nothing costs no file.
+    """
+    return f"{run_directory}/logs/.{file_name(worker_id)}.out"
+
+
 def issue_file(run_directory: str, worker_id: str) -> str:
     """The path of the issue as JSON: ``BW_ISSUE_FILE``.
 

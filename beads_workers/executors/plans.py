@@ -9,7 +9,7 @@ from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import WorkerSettings
-from beads_workers.executors.files import issue_file, log_file
+from beads_workers.executors.files import issue_file, log_file, output_file
 from beads_workers.executors.placeholders import (
     SAFE_ID,
     check_command,
@@ -120,6 +120,7 @@ def _steps(task: Task, settings: WorkerSettings, argv: tuple[str, ...], prompt: 
         issue_file=added["BW_ISSUE_FILE"],
         issue_text=issue_json(task),
         log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
+        output_file=output_file(settings.run_directory, settings.worker_id),
         close=close,
         give_back=give_back,
     )

@@ -50,6 +50,7 @@ class Playbook:
             issue_file="i",
             issue_text="{}",
             log_file="l",
+            output_file="o",
             close=CLOSE if literal else None,
             give_back=GIVE_BACK if literal else None,
         )

@@ -117,7 +117,7 @@ def test_the_issue_file_holds_the_trackers_issue_or_what_the_task_said() -> None
     whole = made(replace(TASK, payload={"issue": original}), command=("x",))
     assert json.loads(whole.issue_text) == original
     assert json.loads(made(command=("x",)).issue_text)["description"] == "Some text"
-    assert whole.issue_file == "/run/issues/W1.json"
+    assert whole.issue_file == "/run/issues/W3.json"
     assert whole.log_file == "/run/logs/bw-1.2.log"
 
 
