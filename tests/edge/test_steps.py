@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from tests.edge import test_worker
 from tests.edge.test_worker import Bench
 
@@ -13,7 +11,7 @@ bench = test_worker.bench
 def test_a_step_that_prints_nothing_leaves_no_log(bench: Bench) -> None:
     bench.sh("true")
     bench.result("DONE")
-    assert not [name for name in os.listdir(bench.run / "logs") if name.endswith(".log")]
+    assert not list((bench.run / "logs").glob("*.log"))
 
 
 def test_a_free_retry_adds_to_the_log_of_its_attempt(bench: Bench) -> None:
