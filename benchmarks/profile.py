@@ -3,8 +3,9 @@
     python -m benchmarks.profile OUTPUT ARGUMENT...   # the arguments of beads-workers
     python -m pstats OUTPUT
 
-The command starts its orchestrator as ``sys.executable -P -m beads_workers.edge.main FD``; here that
-program is this module, so nothing in the product knows of it. Only the loop's thread is profiled.
+The command starts its orchestrator as ``sys.executable -P -m beads_workers.edge.main FD``; here
+that program is this module, so nothing in the product knows of it. Only the loop's thread is
+profiled.
 """
 
 from __future__ import annotations
