@@ -15,6 +15,8 @@ from typing import Any
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, CommandError
 
 STATE_FOLDER = ".beads-workers"
+EXIT_SECONDS = 15.0
+"""The last word is said just before the process ends; its tracker call may take a little."""
 ANSWER_SECONDS = 10.0
 """The orchestrator answers at once, or is stuck on a full disk."""
 
@@ -110,7 +112,7 @@ class Client:
         self.socket.close()
 
 
-def wait_for_exit(pid: int, seconds: float) -> bool:
+def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:
     """Wait until the orchestrator's process has ended; False when it has not in time."""
     import select
 

@@ -19,9 +19,6 @@ from beads_workers.core.journal_lines import from_json
 from beads_workers.core.settings import FleetSettings
 from beads_workers.dashboard.lines import line
 
-EXIT_SECONDS = 15.0
-"""The last word is said just before the process ends; its tracker call may take a little."""
-
 
 class Launch:
     """An orchestrator's process that waits to be told what to do.
@@ -49,7 +46,7 @@ class Launch:
         self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
         answer = self.client.read()
         if answer is None or "failed" in answer:
-            wait_for_exit(self._process.pid, EXIT_SECONDS)
+            wait_for_exit(self._process.pid)
             failed = (answer or {}).get("failed", {})
             raise CommandError(
                 failed.get("error", "the orchestrator did not start"),
@@ -97,7 +94,7 @@ def watch_run(
             _show(message, as_json=as_json)
             if client.drained:
                 sys.stdout.flush()
-    wait_for_exit(started["pid"], EXIT_SECONDS)
+    wait_for_exit(started["pid"])
     if ended is None:
         raise CommandError(
             "the orchestrator ended without a word",

@@ -18,7 +18,6 @@ from beads_workers.cli.errors import (
 )
 
 EXIT_TIMED_OUT = 124
-EXIT_SECONDS = 15.0
 
 StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -69,7 +68,7 @@ def stop(
     seconds = 0.0 if now else timeout
     client.send("bw.stop", {"drain": drain} | ({} if seconds is None else {"seconds": seconds}))
     ended = _wait_for_end(client, None)
-    gone = wait_for_exit(pid, EXIT_SECONDS)
+    gone = wait_for_exit(pid)
     if ended is None or not gone:
         raise CommandError(
             f"the orchestrator (pid {pid}) ended without a word"
@@ -107,7 +106,7 @@ def wait(
     pid = _pid(directory)
     client.send("bw.follow")
     ended = _wait_for_end(client, timeout)
-    wait_for_exit(pid, EXIT_SECONDS)
+    wait_for_exit(pid)
     if ended is None:
         raise CommandError("the orchestrator ended without a word")
     if as_json:

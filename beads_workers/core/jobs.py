@@ -9,9 +9,6 @@ from typing import Any, NewType
 IssueId = NewType("IssueId", str)
 """A job's id in its source; unique within the one source of a run."""
 
-WorkerId = NewType("WorkerId", str)
-"""``W1``, ``W2``...: given by the orchestrator, whatever the worker calls itself."""
-
 PRIORITY_MOST_URGENT = 0
 PRIORITY_LEAST_URGENT = 4
 PRIORITY_DEFAULT = 2

@@ -6,9 +6,7 @@ by pid and start time.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import signal
 import subprocess
@@ -20,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.edge import sessions
+from beads_workers.edge.run_directory import RunDirectory
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
@@ -203,10 +202,11 @@ class Fleet:
         assert self.token_holders() == []
         assert sessions.start_time(self.pid) is None, "the orchestrator still runs"
         assert not self.socket.exists()
-        state = self.state_directory
-        assert not (state / "control.sock").exists()
-        assert not locked(state / "lock"), "the run directory is still locked"
-        until(lambda: not locked(self.run_folder / "alive"), 2, "something of the run still lives")
+        directory = RunDirectory(self.state_directory)
+        assert not directory.control_socket.exists()
+        assert not directory.is_locked(), "the run directory is still locked"
+        run_id = self.run_folder.name
+        until(lambda: not directory.is_alive(run_id), 2, "something of the run still lives")
         busy = {i: s for i, s in self.project.read_all().items() if s[0] == "in_progress"}
         assert busy == {}
 
@@ -242,21 +242,6 @@ class Fleet:
         match = re.search(pattern, self.started().errors)
         assert match is not None, self.said()
         return match[1]
-
-
-def locked(path: Path) -> bool:
-    """Whether somebody holds the file's lock."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _command_of(pid: int, word: str) -> bool:
