@@ -28,6 +28,10 @@ MODULES: dict[str, dict[str, str]] = {
         "release": "Take issues away from the fleet: tasks are ended, and left alone until "
         "'retry'.",
     },
+    "watching": {
+        "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
+        "replay": "Show a run again from its journal, as it was shown when it ran.",
+    },
     "retrying": {
         "retry": "Try issues again that were set aside, wait for a retry, or were taken away.",
     },

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from beads_workers.core import limits
 from beads_workers.core import records as rec
+from beads_workers.core.activity import Activity, Ended
 from beads_workers.core.journal_lines import Entry
 
 
@@ -62,10 +63,14 @@ class Board:
     closing: set[str] = field(default_factory=set)
     not_closed: dict[str, str] = field(default_factory=dict)
     given_back: dict[str, None] = field(default_factory=dict)
+    lost: dict[str, rec.HolderLost] = field(default_factory=dict)
+    given_up: dict[str, str] = field(default_factory=dict)
+    """Workers of ours that are not started again, with the reason."""
+    claims: int = 0
     totals: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
     )
-    spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
+    activity: Activity = field(default_factory=Activity)
     trouble: Trouble | None = None
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
@@ -77,8 +82,9 @@ class Board:
             case rec.Started() as started:
                 self._started(started, entry.elapsed)
             case rec.Finished() as finished:
-                self._finished(finished, entry.elapsed)
+                self._finished(finished, entry)
             case rec.Claimed(issue_id, title, _):
+                self.claims += 1
                 self.titles[issue_id] = title
                 self.unsent.add(issue_id)
                 self.given_back.pop(issue_id, None)
@@ -87,8 +93,10 @@ class Board:
                 self.withheld.discard(issue_id)
             case rec.SettledRecord() as settled:
                 self._settled(settled, entry.elapsed)
+            case rec.TurnBegan() as turn:
+                self.activity.asking.began(turn, entry.elapsed)
             case rec.Spent() as spent:
-                self.spent = spent
+                self.activity.asking.ended(spent)
             case rec.Listed() as listed:
                 self.listed = listed
             case rec.SourceTrouble() | rec.SourceRecovered() as source:
@@ -115,8 +123,9 @@ class Board:
                 self.set_aside.pop(issue_id, None)
                 self.retrying.pop(issue_id, None)
                 self.withheld.discard(issue_id)
-            case rec.HolderLost(issue_id, worker_id, _):
-                self.running[issue_id] = worker_id
+            case rec.HolderLost() as lost:
+                self.running[lost.issue_id] = lost.worker_id
+                self.lost[lost.issue_id] = lost
             case _:
                 self._about_worker(entry.record)
 
@@ -137,8 +146,10 @@ class Board:
             case rec.WorkerExited(worker_id):
                 if row_left := self.workers.get(worker_id):
                     row_left.pid = None
-            case rec.WorkerGone(worker_id):
+            case rec.WorkerGone(worker_id, reason):
                 self.workers.pop(worker_id, None)
+                if reason:
+                    self.given_up[worker_id] = reason
             case _:
                 pass
 
@@ -158,9 +169,11 @@ class Board:
         row.state, row.since = "busy", elapsed
         row.issue_id, row.title, row.attempt = started.issue_id, started.title, started.attempt
 
-    def _finished(self, finished: rec.Finished, elapsed: float) -> None:
-        issue_id = finished.issue_id
+    def _finished(self, finished: rec.Finished, entry: Entry) -> None:
+        issue_id, elapsed = finished.issue_id, entry.elapsed
         self.running.pop(issue_id, None)
+        self.lost.pop(issue_id, None)
+        self.activity.last.append(Ended(finished, self.titles.get(issue_id, ""), entry.at))
         row = self.workers.get(finished.worker_id)
         if row is not None and row.issue_id == issue_id:
             row.state = "idle"
@@ -172,6 +185,7 @@ class Board:
         if success:
             self.closing.add(issue_id)
             self.recent_done.append(elapsed)
+            self.activity.throughput.add(elapsed)
             return
         if finished.outcome in ("error", "timeout", "lost", "not_found"):
             self.totals["failed"] += 1

@@ -37,6 +37,7 @@ KINDS: dict[str, type[Record]] = {
     "retry_asked": rec.RetryAsked,
     "source_trouble": rec.SourceTrouble,
     "source_recovered": rec.SourceRecovered,
+    "turn_began": rec.TurnBegan,
     "call_started": rec.CallStarted,
     "call_ended": rec.CallEnded,
     "spent": rec.Spent,

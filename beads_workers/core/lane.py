@@ -13,7 +13,7 @@ from beads_workers.core.commands import Turn
 from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import TurnEnded
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.records import SourceRecovered, SourceTrouble, Spent
+from beads_workers.core.records import SourceRecovered, SourceTrouble, Spent, TurnBegan
 from beads_workers.core.source import Action, Result, Settled, Settlement
 
 TAKE_AGAIN = "take again"
@@ -101,6 +101,7 @@ class Lane:
         """Start a turn; ``TurnEnded`` will answer."""
         assert not self.busy, "one turn at a time"
         self.busy = True
+        self._desk.write(TurnBegan(len(turn.settlements), len(turn.renew), turn.take))
         self._desk.ask(turn)
 
     def wake(self) -> None:

@@ -110,6 +110,10 @@ CRASH_LOOP_MAX = 5
 RECENT_MAX = 50
 """Last outcomes and warnings kept for the dashboard."""
 
+BUCKET_SECONDS = 1.0
+BUCKETS_MAX = 120
+"""Throughput over the whole run, in at most so many buckets, each this long at first."""
+
 assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
 assert TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS

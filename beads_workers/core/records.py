@@ -213,6 +213,15 @@ class SourceRecovered(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class TurnBegan(Record):
+    """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
+
+    settle: int = 0
+    renew: int = 0
+    take: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallStarted(Record):
     """A process of the tracker was started; written before anything is read from it."""
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from beads_workers.core import records as rec
+from beads_workers.core.activity import Asking, Ended
+from beads_workers.core.attention import TROUBLE_FAILURES, needs
 from beads_workers.core.board import Board, WorkerRow
 from beads_workers.core.journal_lines import Entry
+
+OUTCOMES_MAX = 20
+NOTES_MAX = 10
+"""Of the last outcomes and notes, so many are shown."""
 
 SHOWN_STATES = {
     "recovering": "running",
@@ -42,6 +48,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "by_priority": list(board.listed.by_priority),
             "running": len(board.running),
             "retrying": len(board.retrying),
+            "next_retry_seconds": _next_retry(board, elapsed),
             "blocked": board.listed.blocked,
             "set_aside": len(board.set_aside),
             "withheld": len(board.withheld),
@@ -55,17 +62,74 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "source_state": _source_state(board, elapsed),
         "rate_per_minute": rate,
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
-        "source_calls": {
-            "count": board.spent.calls,
-            "seconds": round(board.spent.seconds, 3),
-            "per_done": _ratio(board.spent.calls, board.totals["done"]),
-        },
+        "source_calls": _source_calls(board, elapsed),
         "recent": [{"at": e.at, "level": n.level, "text": n.text} for e, n in _notes(board)],
+        "outcomes": [_outcome(ended) for ended in list(board.activity.last)[-OUTCOMES_MAX:]],
+        "throughput": {
+            "bucket_seconds": board.activity.throughput.bucket_seconds,
+            "done": list(board.activity.throughput.done),
+        },
+        "needs": [{"text": text, "todo": todo} for text, todo in needs(board)],
+        "ended": _ended(board),
     }
 
 
 def _notes(board: Board) -> list[tuple[Entry, rec.Noted]]:
-    return [(e, e.record) for e in board.notes if isinstance(e.record, rec.Noted)][-10:]
+    notes = [(e, e.record) for e in board.notes if isinstance(e.record, rec.Noted)]
+    return notes[-NOTES_MAX:]
+
+
+def _outcome(ended: Ended) -> dict[str, Any]:
+    finished = ended.finished
+    return {
+        "at": round(ended.at, 3),
+        "issue_id": finished.issue_id,
+        "title": ended.title,
+        "worker_id": finished.worker_id,
+        "attempt": finished.attempt,
+        "outcome": finished.outcome,
+        "verdict": finished.verdict,
+        "error": finished.error,
+        "seconds": finished.duration_ms / 1000,
+        "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
+    }
+
+
+def _source_calls(board: Board, elapsed: float) -> dict[str, Any]:
+    asking = board.activity.asking
+    typical = asking.typical_seconds()
+    return {
+        "count": asking.spent.calls,
+        "seconds": round(asking.spent.seconds, 3),
+        "per_done": _ratio(asking.spent.calls, board.totals["done"]),
+        "typical_seconds": None if typical is None else round(typical, 4),
+        "slowest_recent_seconds": round(max(asking.each), 4) if asking.each else None,
+        "now": _doing(asking),
+        "now_seconds": round(elapsed - asking.since, 3) if asking.turn else None,
+    }
+
+
+def _doing(asking: Asking) -> str | None:
+    if (turn := asking.turn) is None:
+        return None
+    parts = [
+        f"settling {turn.settle}" if turn.settle else "",
+        f"renewing {turn.renew}" if turn.renew else "",
+        f"claiming up to {turn.take}" if turn.take else "",
+        "listing" if turn.take == 0 else "",
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
+def _next_retry(board: Board, elapsed: float) -> float | None:
+    soonest = min(board.retrying.values(), default=None)
+    return None if soonest is None else round(max(0.0, soonest - elapsed), 1)
+
+
+def _ended(board: Board) -> dict[str, Any] | None:
+    if (ended := board.ended) is None:
+        return None
+    return {"exit_code": ended.exit_code, "reason": ended.reason}
 
 
 def _in_order(board: Board) -> list[WorkerRow]:
@@ -92,8 +156,7 @@ def _source_state(board: Board, elapsed: float) -> dict[str, Any]:
     if trouble is None:
         return {"state": "ok", "error": None, "since_seconds": None, "retry_in_seconds": None}
     return {
-        # One failure may be a hiccup; from the third on a person should look.
-        "state": "failing" if trouble.failures >= 3 else "backing_off",
+        "state": "failing" if trouble.failures >= TROUBLE_FAILURES else "backing_off",
         "error": trouble.error,
         "hint": trouble.hint,
         "since_seconds": round(elapsed - trouble.since, 1),

@@ -1,4 +1,4 @@
-"""The control socket: ``status``, ``stop`` and the rest, and the followers of the journal.
+"""The control socket: ``status``, ``stop`` and the rest, followers of the journal, watchers.
 
 Source: docs/PROTOCOL.md, "The control socket".
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from beads_workers.core.commands import Answer
 from beads_workers.core.events import Event, StopAsked, Ticket
+from beads_workers.core.frames import Frames
 from beads_workers.core.framing import Line
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.edge import requests
@@ -29,7 +30,10 @@ FOLLOWER_BYTES_MAX = 1 << 20
 
 
 class ControlServer:
-    """``status`` gives the snapshot. The ``owner`` is the client that started the fleet."""
+    """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
+
+    Followers get the journal's lines, watchers the snapshots of ``frames``.
+    """
 
     def __init__(
         self,
@@ -37,14 +41,17 @@ class ControlServer:
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
         status: Callable[[], dict[str, Any]],
+        frames: Frames,
         owner: socket.socket | None,
     ) -> None:
         self._listener = Listener(path)
         self._selector = selector
         self._tell = tell
         self._status = status
+        self._frames = frames
         self._streams: dict[int, Stream] = {}
         self._followers: set[int] = set()
+        self._watchers: set[int] = set()
         self._stoppers: set[int] = set()
         self._tickets: dict[Ticket, int] = {}
         self._last = 0
@@ -61,6 +68,14 @@ class ControlServer:
         """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
         if self._followers:
             self._gathered += lines
+
+    def show(self, snapshot: dict[str, Any]) -> None:
+        """A frame is over; a watcher that has not read the one before misses this one."""
+        line = json.dumps({"snapshot": snapshot}).encode("ascii") + b"\n"
+        for number in list(self._watchers):
+            stream = self._streams[number]
+            if not stream.unsent:
+                self._queue(stream, line)
 
     def deadline(self) -> float | None:
         """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
@@ -92,10 +107,12 @@ class ControlServer:
     def close(self, farewell: dict[str, Any]) -> None:
         """The run is over: tell whoever waits for that, and remove the socket."""
         self.flush(float("inf"))
+        if (last := self._frames.rest()) is not None:
+            self.show(last)
         self._selector.unregister(self._listener)
         self._listener.close()
         for number, stream in list(self._streams.items()):
-            if number in self._followers | self._stoppers:
+            if number in self._followers | self._watchers | self._stoppers:
                 stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
             # Whoever waits reads; whoever does not read within a second has had its chance.
             stream.socket.settimeout(1.0)
@@ -141,6 +158,8 @@ class ControlServer:
                 self.flush(self._publish_at)
                 self._reply(stream, {"status": self._status()})
                 self._followers.add(stream.conn_id)
+            elif name == requests.WATCH:
+                self._watch(stream)
             elif name == "bw.detach":
                 self._detach(stream)
             else:
@@ -157,6 +176,12 @@ class ControlServer:
         else:
             self._tickets[ticket] = stream.conn_id
         self._tell(event)
+
+    def _watch(self, stream: Stream) -> None:
+        self._followers.discard(stream.conn_id)
+        self._watchers.add(stream.conn_id)
+        self._frames.watched = True
+        self._reply(stream, {"snapshot": self._status()})
 
     def _detach(self, stream: Stream) -> None:
         if stream.conn_id == self._owner:
@@ -185,6 +210,8 @@ class ControlServer:
         self._selector.unregister(stream)
         stream.socket.close()
         self._followers.discard(number)
+        self._watchers.discard(number)
+        self._frames.watched = bool(self._watchers)
         self._stoppers.discard(number)
         if number == self._owner:
             # The client that started the fleet is gone: Ctrl-C, a closed terminal, kill -9.

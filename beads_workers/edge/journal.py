@@ -41,9 +41,14 @@ class Journal:
         """Seconds since the run began."""
         return self._clock() - self._began
 
+    def clock_at(self, elapsed: float) -> float:
+        """The clock's reading (monotonic seconds) at so many seconds of the run."""
+        return self._began + elapsed
+
     def append(self, record: Record) -> Entry:
         """Gather a record; returns it with its times."""
-        entry = Entry(record, time.time(), self.elapsed())
+        # As it is read back: whoever watches sees the same numbers as whoever replays.
+        entry = Entry(record, round(time.time(), 3), round(self.elapsed(), 6))
         self._gathered.append(encode(entry))
         return entry
 

@@ -14,9 +14,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import assert_never
+from math import inf
+from typing import Any, assert_never
 
-from beads_workers.core.board import Board
 from beads_workers.core.commands import (
     Answer,
     Command,
@@ -30,6 +30,7 @@ from beads_workers.core.commands import (
     Write,
 )
 from beads_workers.core.events import Event, FatalError, HolderGone, StopAsked
+from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.status import status
 from beads_workers.edge.control_server import ControlServer
@@ -84,14 +85,14 @@ class Loop:
         mailbox: Mailbox,
         core: Orchestrator,
         journal: Journal,
-        board: Board,
+        frames: Frames,
         nursery: Nursery,
     ) -> None:
         self._selector = selector
         self._mailbox = mailbox
         self._core = core
         self._journal = journal
-        self._board = board
+        self._frames = frames
         self._nursery = nursery
         self._outside: list[Command] = []
         self._events: deque[Event] = deque()
@@ -108,9 +109,9 @@ class Loop:
         """Queue an event for the core; it is handled before the loop waits again."""
         self._events.append(event)
 
-    def snapshot(self) -> dict[str, object]:
+    def snapshot(self) -> dict[str, Any]:
         """``status`` as it is now."""
-        return status(self._board, self._journal.elapsed())
+        return status(self._frames.board, self._journal.elapsed())
 
     def run(self) -> int:
         """Until the core says ``End``."""
@@ -141,6 +142,7 @@ class Loop:
                 self._carry_out(command)
         self.workers.flush()
         self.control.flush(time.monotonic())
+        self._show(self._frames.due(self._journal.elapsed()))
 
     def _wait(self) -> None:
         deadline = self._core.deadline()
@@ -154,13 +156,14 @@ class Loop:
             return 0.0
         if self._disk_full:
             return DISK_RETRY_SECONDS
-        due = [at for at in (deadline, self.control.deadline()) if at is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        frame_over = self._journal.clock_at(self._frames.ends)
+        due = [at for at in (deadline, self.control.deadline(), frame_over) if at is not None]
+        return max(0.0, min(due) - time.monotonic()) if min(due) < inf else None
 
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Write):
-                self._board.apply(self._journal.append(command.record))
+                self._show(self._frames.add(self._journal.append(command.record)))
             else:
                 self._outside.append(command)
 
@@ -203,6 +206,10 @@ class Loop:
                 raise AssertionError("records are written before")
             case _:
                 assert_never(command)
+
+    def _show(self, snapshot: dict[str, Any] | None) -> None:
+        if snapshot is not None:
+            self.control.show(snapshot)
 
     # --- odds and ends ------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from beads_workers import __version__
 from beads_workers.core.board import Board
+from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
 from beads_workers.core.recovery import Remains
@@ -123,6 +124,7 @@ class Fleet:
         selector = selectors.DefaultSelector()
         mailbox = Mailbox(selector)
         board = Board()
+        frames = Frames(board, watched=False)
         core = Orchestrator(
             self._settings,
             self._run_id,
@@ -131,7 +133,7 @@ class Fleet:
             carried=last.checkpoint(),
             epoch=time.time(),
         )
-        loop = Loop(selector, mailbox, core, self._journal, board, nursery)
+        loop = Loop(selector, mailbox, core, self._journal, frames, nursery)
         info = self._info(description)
         self._begin_journal(board, info, last)
         nursery.attach(selector, loop.tell, self._settings_for)
@@ -146,6 +148,7 @@ class Fleet:
                 selector,
                 loop.tell,
                 loop.snapshot,
+                frames,
                 self._client if self._settings.owned else None,
             )
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post)
@@ -183,6 +186,7 @@ class Fleet:
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
         farewell["given_back"] = list(board.given_back)
         farewell["owed"] = list(loop.owed)
+        farewell["claimed"] = board.claims
         loop.control.close(farewell)
         return code
 

@@ -1,7 +1,8 @@
 """The control socket's language: one JSON object a line, and what each asks of the core.
 
 Source: docs/PROTOCOL.md, "The control socket". ``{"control": "bw.status", "control_data": {...}}``
-is answered by one JSON object, or, for ``bw.follow``, by the journal's lines as they are written.
+is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
+written, for ``bw.watch`` snapshots.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from beads_workers.core.json_fields import ProtocolError, as_number, parse_objec
 
 STATUS = "bw.status"
 FOLLOW = "bw.follow"
+WATCH = "bw.watch"
 STOP = "bw.stop"
 WORKERS_MAX = 1000
 

@@ -17,6 +17,7 @@ from beads_workers.core.records import Record
 SAMPLES: dict[str, Any] = {
     "str": "ä\n\x00\ud800",
     "int": 7,
+    "int | None": 7,
     "float": 1.25,
     "bool": True,
     "tuple[int, ...]": (5, 4, 3, 2, 1),

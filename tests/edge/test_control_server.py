@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from beads_workers.core import events as ev
+from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
+from beads_workers.core.frames import Frames
 from beads_workers.core.jobs import IssueId
 from beads_workers.edge.control_server import ControlServer
 
@@ -24,8 +26,14 @@ class Desk:
         self.path = folder / "control.sock"
         self.selector = selectors.DefaultSelector()
         self.events: list[ev.Event] = []
+        self.frames = Frames(Board(), watched=False)
         self.server = ControlServer(
-            self.path, self.selector, self.events.append, lambda: {"state": "running"}, owner
+            self.path,
+            self.selector,
+            self.events.append,
+            lambda: {"state": "running"},
+            self.frames,
+            owner,
         )
 
     def turn(self) -> None:

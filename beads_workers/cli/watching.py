@@ -1,0 +1,127 @@
+"""``watch`` and ``replay``: the same dashboard, from a running fleet and from a journal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.running import StateDir
+
+if TYPE_CHECKING:
+    from beads_workers.core.journal_lines import Entry
+
+REPLAY_SPEED = 20.0
+PAUSE_SECONDS_MAX = 2.0
+"""A night in which nothing happens for an hour is not replayed as three minutes of nothing."""
+
+Snapshots = Annotated[bool, typer.Option("--json", help="One snapshot a line, as 'status --json'.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command("watch", epilog="Example: beads-workers watch")(watch)
+    app.command("replay", epilog="Example: beads-workers replay --speed 50")(replay)
+
+
+def watch(as_json: Snapshots = False, state_dir: StateDir = None) -> None:
+    """Attach the dashboard from any terminal; leaving it stops nothing."""
+    client = connect(find_state_directory(state_dir))
+    client.send("bw.watch" if as_json else "bw.follow")
+    for message in client.follow():
+        if as_json and "snapshot" in message:
+            print(json.dumps(message["snapshot"]), flush=True)
+        elif not as_json and "e" in message:
+            _tell(message)
+            if client.drained:
+                sys.stdout.flush()
+
+
+def replay(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Default: the last one.")
+    ] = None,
+    speed: Annotated[
+        float | None, typer.Option(min=0.001, help="Times as fast; default 20 on a terminal.")
+    ] = None,
+    as_json: Snapshots = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Show a run again from its journal, as it was shown when it ran."""
+    from beads_workers.edge.journal import read_journal
+
+    journal = find_run(find_state_directory(state_dir), run) / "journal.jsonl"
+    entries = read_journal(journal)
+    if as_json:
+        for snapshot in paced(frames(entries), speed):
+            print(json.dumps(snapshot), flush=speed is not None)
+        return
+    _lines(entries, speed)
+
+
+def find_run(directory: Path, said: str | None) -> Path:
+    """The folder of a run, by its id or the beginning of it; raises ``CommandError`` (exit 4)."""
+    from beads_workers.edge.run_directory import RunDirectory
+
+    runs = RunDirectory(directory)
+    run_ids = runs.run_ids()
+    if not run_ids:
+        raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
+    found = [run_id for run_id in run_ids if run_id.startswith(said or run_ids[-1])]
+    if not found:
+        raise CommandError(f"no run {said}", f"there are: {', '.join(run_ids[-5:])}", EXIT_UNKNOWN)
+    if len(found) > 1:
+        raise CommandError(f"{said} is not one run", f"say which: {', '.join(found)}", EXIT_USAGE)
+    return runs.run(found[0])
+
+
+def frames(entries: Iterator[Entry]) -> Iterator[dict[str, Any]]:
+    """The snapshots that whoever had watched the whole run was shown."""
+    from beads_workers.core.board import Board
+    from beads_workers.core.frames import Frames
+
+    shown = Frames(Board(), watched=True)
+    for entry in entries:
+        if (snapshot := shown.add(entry)) is not None:
+            yield snapshot
+    if (snapshot := shown.rest()) is not None:
+        yield snapshot
+
+
+def paced(snapshots: Iterator[dict[str, Any]], speed: float | None) -> Iterator[dict[str, Any]]:
+    """Each when its time has come, so many times as fast; None: at once."""
+    last = 0.0
+    for snapshot in snapshots:
+        if speed is not None:
+            pause = (snapshot["uptime_seconds"] - last) / speed
+            time.sleep(min(max(0.0, pause), PAUSE_SECONDS_MAX))
+            last = snapshot["uptime_seconds"]
+        yield snapshot
+
+
+def _lines(entries: Iterator[Entry], speed: float | None) -> None:
+    from beads_workers.dashboard.lines import line
+
+    last = 0.0
+    for entry in entries:
+        if speed is not None:
+            time.sleep(min(max(0.0, entry.elapsed - last) / speed, PAUSE_SECONDS_MAX))
+            last = entry.elapsed
+        if (text := line(entry)) is not None:
+            print(text, flush=speed is not None)
+
+
+def _tell(message: dict[str, Any]) -> None:
+    from beads_workers.core.journal_lines import from_json
+    from beads_workers.dashboard.lines import line
+
+    entry = from_json(message)
+    if entry is not None and (text := line(entry)) is not None:
+        print(text)
