@@ -8,6 +8,7 @@ new text everywhere, ``r`` everything anew, any other the same again. Events go 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -70,9 +71,15 @@ def main() -> int:
     if not can_draw():
         print("no terminal")
         return 4
+    log = Path(sys.argv[1])
     with Terminal.open() as terminal:
-        status = Counters(terminal, Path(sys.argv[1])).run()
-    print(f"left with {status}")
+        status = Counters(terminal, log).run()
+    with log.open("a") as file:
+        print(f"left with {status}", file=file)
+    try:
+        print(f"left with {status}", flush=True)
+    except OSError:
+        os._exit(status)  # There is no terminal any more, and flushing once more would fail too.
     return status
 
 

@@ -64,6 +64,11 @@ class TmuxScreen:
         self._tmux("send-keys", "-l", text)
         self.keys("Enter")
 
+    def paste(self, text: str) -> None:
+        """What a terminal sends when a text is pasted, without marks around it."""
+        self._tmux("set-buffer", "--", text)
+        self._tmux("paste-buffer")
+
     def text(self) -> str:
         """What stands on the screen, without colours and without spaces at the end of lines."""
         return self._tmux("capture-pane", "-p")
@@ -166,20 +171,22 @@ class Pty:
         before, self.received = self.received, b""
         return before
 
-    def exit_status(self, seconds: float = PATIENCE_SECONDS) -> int:
+    def read_some(self, seconds: float) -> bytes:
+        """What comes within this time; everything that is not asked for yet."""
+        self._read(seconds)
+        return self.received
+
+    def exit_status(self, seconds: float = PATIENCE_SECONDS, reading: bool = True) -> int:
         """Its exit status, or minus the signal that ended it; reads what it still says."""
-        fd = os.pidfd_open(self.pid)
         deadline = time.monotonic() + seconds
-        try:
-            while not select.select([fd], [], [], 0)[0]:
-                assert time.monotonic() < deadline, "it still runs"
-                if not self._read(LOOK_SECONDS):
-                    select.select([fd], [], [], LOOK_SECONDS)
-        finally:
-            os.close(fd)
-        self._read(0)
+        with open(os.pidfd_open(self.pid)) as ended:
+            while not select.select([ended], [], [], LOOK_SECONDS)[0]:
+                assert time.monotonic() < deadline, f"it still runs: {self.received!r}"
+                if reading:
+                    self._read(0)
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
+        self._read(0)
         return os.waitstatus_to_exitcode(status)
 
     def hang_up(self) -> None:
