@@ -97,6 +97,26 @@ class Client:
         answer: dict[str, Any] = json.loads(self._lines.pop())
         return answer
 
+    def receive(self) -> tuple[list[dict[str, Any]], bool]:
+        """What has come, without waiting, and whether that was the end."""
+        self.socket.settimeout(0)
+        over = False
+        try:
+            data = self.socket.recv(1 << 20)
+        except BlockingIOError:
+            data = b""
+        except OSError:
+            data, over = b"", True
+        else:
+            over = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        waiting, self._lines = self._lines[::-1], []
+        return [json.loads(line) for line in (*waiting, *lines)], over
+
+    def fileno(self) -> int:
+        """For whoever waits for several things at once."""
+        return self.socket.fileno()
+
     @property
     def drained(self) -> bool:
         """Whether everything that has come so far was read."""

@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
@@ -75,25 +75,36 @@ class Interrupts:
             self._client.send("bw.stop", {"seconds": 0})
 
 
-def watch_run(
-    client: Client, started: dict[str, Any], *, named: Collection[str], as_json: bool
-) -> int:
-    """Show every event as it comes, then the summary; returns the exit code.
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How watching a run went: its last word, the first signal to us, and whether it lives on."""
 
-    ``named``: the only issues that were to be taken. Raises ``CommandError`` (exit 4) where the
-    run ended without having met any of them.
+    ended: dict[str, Any] | None
+    signal: int | None = None
+    detached: bool = False
+
+
+def watch_run(
+    client: Client,
+    started: dict[str, Any],
+    *,
+    named: Collection[str],
+    as_json: bool,
+    show: Callable[[Client], Watched] | None = None,
+) -> int:
+    """Show what happens as it comes, then the summary; returns the exit code.
+
+    ``show``: draws a dashboard; without it, every event is a line. ``named``: the only issues that
+    were to be taken. Raises ``CommandError`` (exit 4) where the run ended without having met any
+    of them.
     """
-    touched = False
-    interrupts = Interrupts(client)
-    ended: dict[str, Any] | None = None
-    for message in client.follow():
-        if "ended" in message:
-            ended = message["ended"]
-        elif "e" in message:
-            touched = touched or message["e"] == "claimed"
-            _show(message, as_json=as_json)
-            if client.drained:
-                sys.stdout.flush()
+    watched = show(client) if show else _tell_events(client, as_json=as_json)
+    if watched.detached:
+        return 0
+    ended = watched.ended
+    if ended is None and watched.signal is not None:
+        # Our terminal is gone: the fleet sees our end of the connection close, and stops.
+        return 128 + watched.signal
     wait_for_exit(started["pid"])
     if ended is None:
         raise CommandError(
@@ -106,13 +117,26 @@ def watch_run(
     else:
         for text in summary(ended):
             print(text, flush=True)
-    if named and not touched and not interrupts.first and not ended["exit_code"]:
+    if named and not ended["claimed"] and not watched.signal and not ended["exit_code"]:
         raise CommandError(
             f"nothing was taken of {', '.join(named)}",
             "not ready, closed, in somebody's hands, or not there at all",
             EXIT_UNKNOWN,
         )
-    return 128 + interrupts.first if interrupts.first else int(ended["exit_code"])
+    return 128 + watched.signal if watched.signal else int(ended["exit_code"])
+
+
+def _tell_events(client: Client, *, as_json: bool) -> Watched:
+    interrupts = Interrupts(client)
+    ended: dict[str, Any] | None = None
+    for message in client.follow():
+        if "ended" in message:
+            ended = message["ended"]
+        elif "e" in message:
+            _show(message, as_json=as_json)
+            if client.drained:
+                sys.stdout.flush()
+    return Watched(ended, interrupts.first)
 
 
 def _show(message: dict[str, Any], *, as_json: bool) -> None:

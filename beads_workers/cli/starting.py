@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from beads_workers.cli.client import connect, find_state_directory, wait_for_exit
+from beads_workers.cli.client import Client, connect, find_state_directory, wait_for_exit
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options, parse_duration
+
+if TYPE_CHECKING:
+    from beads_workers.cli.launching import Watched
 
 _AFTER_DASHES = "beads_workers.command"
 
@@ -166,7 +170,31 @@ def start(
         show_detached(started, as_json=json_lines)
         return
     named = settings.filters.only
-    raise typer.Exit(watch_run(launch.client, started, named=named, as_json=json_lines))
+    drawn = None if json_lines or no_dashboard else dashboard(settings.state_directory, started)
+    code = watch_run(launch.client, started, named=named, as_json=json_lines, show=drawn)
+    raise typer.Exit(code)
+
+
+def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client], Watched] | None:
+    """What draws this run; None where there is no terminal to draw on."""
+    from beads_workers.edge.terminal import can_draw
+
+    if not can_draw():
+        return None
+
+    def show(client: Client) -> Watched:
+        from beads_workers.cli import live
+        from beads_workers.cli.feeds import FleetFeed
+        from beads_workers.cli.launching import Watched
+        from beads_workers.dashboard.look import Role
+
+        runs = Path(state_directory) / "runs"
+        seen = live.show(FleetFeed(client), Role.START, runs.joinpath, None)
+        if seen.why is live.Left.DETACHED:
+            show_detached(started, as_json=False)
+        return Watched(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
+
+    return show
 
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:

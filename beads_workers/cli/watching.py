@@ -16,11 +16,12 @@ from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.running import StateDir
 
 if TYPE_CHECKING:
+    from beads_workers.cli.client import Client
     from beads_workers.core.journal_lines import Entry
 
 REPLAY_SPEED = 20.0
 PAUSE_SECONDS_MAX = 2.0
-"""A night in which nothing happens for an hour is not replayed as three minutes of nothing."""
+"""No gap takes longer than this, however long it was."""
 
 Snapshots = Annotated[bool, typer.Option("--json", help="One snapshot a line, as 'status --json'.")]
 
@@ -33,7 +34,11 @@ def register(app: typer.Typer) -> None:
 
 def watch(as_json: Snapshots = False, state_dir: StateDir = None) -> None:
     """Attach the dashboard from any terminal; leaving it stops nothing."""
-    client = connect(find_state_directory(state_dir))
+    directory = find_state_directory(state_dir)
+    client = connect(directory)
+    if not as_json and _can_draw():
+        _watch_drawn(client, directory)
+        return
     client.send("bw.watch" if as_json else "bw.follow")
     for message in client.follow():
         if as_json and "snapshot" in message:
@@ -42,6 +47,28 @@ def watch(as_json: Snapshots = False, state_dir: StateDir = None) -> None:
             _tell(message)
             if client.drained:
                 sys.stdout.flush()
+
+
+def _watch_drawn(client: Client, directory: Path) -> None:
+    from beads_workers.cli import live
+    from beads_workers.cli.feeds import FleetFeed
+    from beads_workers.cli.summary import summary
+    from beads_workers.dashboard.look import Role
+
+    seen = live.show(FleetFeed(client), Role.WATCH, (directory / "runs").joinpath, None)
+    if seen.why is live.Left.ENDED and seen.ended is not None:
+        for text in summary(seen.ended):
+            print(text)
+    elif seen.why is live.Left.LEFT:
+        print("left; the fleet goes on ('beads-workers stop' ends it)")
+    elif seen.signal is None:
+        raise CommandError("the orchestrator ended without a word", "the next start settles it")
+
+
+def _can_draw() -> bool:
+    from beads_workers.edge.terminal import can_draw
+
+    return can_draw()
 
 
 def replay(
@@ -57,11 +84,19 @@ def replay(
     """Show a run again from its journal, as it was shown when it ran."""
     from beads_workers.edge.journal import read_journal
 
-    journal = find_run(find_state_directory(state_dir), run) / "journal.jsonl"
-    entries = read_journal(journal)
+    folder = find_run(find_state_directory(state_dir), run)
+    entries = read_journal(folder / "journal.jsonl")
     if as_json:
         for snapshot in paced(frames(entries), speed):
             print(json.dumps(snapshot), flush=speed is not None)
+        return
+    if _can_draw():
+        from beads_workers.cli import live
+        from beads_workers.cli.feeds import ReplayFeed
+        from beads_workers.dashboard.look import Role
+
+        feed = ReplayFeed(frames(entries), speed or REPLAY_SPEED)
+        live.show(feed, Role.REPLAY, folder.parent.joinpath, None)
         return
     _lines(entries, speed)
 

@@ -10,9 +10,8 @@ from beads_workers.core.attention import TROUBLE_FAILURES, needs
 from beads_workers.core.board import Board, WorkerRow
 from beads_workers.core.journal_lines import Entry
 
-OUTCOMES_MAX = 20
 NOTES_MAX = 10
-"""Of the last outcomes and notes, so many are shown."""
+"""Of the last notes, so many are shown."""
 
 SHOWN_STATES = {
     "recovering": "running",
@@ -64,7 +63,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
         "source_calls": _source_calls(board, elapsed),
         "recent": [{"at": e.at, "level": n.level, "text": n.text} for e, n in _notes(board)],
-        "outcomes": [_outcome(ended) for ended in list(board.activity.last)[-OUTCOMES_MAX:]],
+        "outcomes": [_outcome(ended) for ended in board.activity.last],
         "throughput": {
             "bucket_seconds": board.activity.throughput.bucket_seconds,
             "done": list(board.activity.throughput.done),

@@ -1,0 +1,132 @@
+"""Where a dashboard gets its snapshots: from a running fleet, or from a journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from beads_workers.cli.client import Client
+from beads_workers.dashboard.look import Faster
+
+Message = dict[str, Any]
+
+PAUSE_SECONDS_MAX = 2.0
+"""A night in which nothing happens for an hour is not replayed as three minutes of nothing."""
+
+
+class Feed(Protocol):
+    """Messages as ``bw.watch`` brings them: ``snapshot``, ``ended``, and answers in between."""
+
+    over: bool
+    """Nothing more comes."""
+
+    def sockets(self) -> list[Client]:
+        """What to wait for, besides the time."""
+
+    def deadline(self) -> float | None:
+        """When to ``take`` although no socket is ready (monotonic seconds)."""
+
+    def take(self) -> list[Message]:
+        """What has come; does not wait."""
+
+    def ask(self, control: str, fields: Mapping[str, Any]) -> None:
+        """A control request; its answer comes as a message."""
+
+    def change_speed(self, wish: Faster) -> str:
+        """Only of a replay; returns what it is now, for people."""
+
+    def age(self) -> float:
+        """Seconds of the run since the last snapshot."""
+
+
+class FleetFeed:
+    """A running fleet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._at = time.monotonic()
+        self.over = False
+        client.send("bw.watch")
+
+    def sockets(self) -> list[Client]:
+        """See ``Feed``."""
+        return [] if self.over else [self._client]
+
+    def deadline(self) -> float | None:
+        """See ``Feed``: it tells by itself."""
+        return None
+
+    def take(self) -> list[Message]:
+        """See ``Feed``."""
+        messages, self.over = self._client.receive()
+        if any("snapshot" in message for message in messages):
+            self._at = time.monotonic()
+        return messages
+
+    def ask(self, control: str, fields: Mapping[str, Any]) -> None:
+        """See ``Feed``."""
+        self._client.send(control, dict(fields))
+
+    def change_speed(self, wish: Faster) -> str:
+        """See ``Feed``."""
+        return "a running fleet has one speed"
+
+    def age(self) -> float:
+        """See ``Feed``."""
+        return time.monotonic() - self._at
+
+
+class ReplayFeed:
+    """The snapshots of a journal, each when its time has come."""
+
+    def __init__(self, snapshots: Iterator[Message], speed: float) -> None:
+        self._snapshots = snapshots
+        self._speed = speed
+        self._held = False
+        self._shown_at = time.monotonic()
+        self._elapsed = 0.0
+        self._next = next(snapshots, None)
+        self.over = self._next is None
+
+    def sockets(self) -> list[Client]:
+        """See ``Feed``."""
+        return []
+
+    def deadline(self) -> float | None:
+        """See ``Feed``."""
+        if self._next is None or self._held:
+            return None
+        gap: float = self._next["uptime_seconds"] - self._elapsed
+        return self._shown_at + min(max(0.0, gap) / self._speed, PAUSE_SECONDS_MAX)
+
+    def take(self) -> list[Message]:
+        """See ``Feed``: the last one that is due; what is overtaken is not drawn."""
+        last: Message | None = None
+        while (due := self.deadline()) is not None and due <= time.monotonic():
+            assert self._next is not None, "a deadline is that of the next one"
+            last, self._next = self._next, next(self._snapshots, None)
+            self._shown_at, self._elapsed = due, last["uptime_seconds"]
+        self.over = self._next is None
+        return [] if last is None else [{"snapshot": last}]
+
+    def ask(self, control: str, fields: Mapping[str, Any]) -> None:
+        """See ``Feed``: the past answers nothing, and the keys do not ask it."""
+
+    def change_speed(self, wish: Faster) -> str:
+        """See ``Feed``."""
+        self._elapsed += self.age()
+        self._shown_at = time.monotonic()
+        if wish.factor:
+            self._speed = min(max(self._speed * wish.factor, 0.125), 4096.0)
+        else:
+            self._held = not self._held
+        return "held" if self._held else f"{self._speed:g} times as fast"
+
+    def age(self) -> float:
+        """See ``Feed``."""
+        if self._held or self._next is None:
+            return 0.0
+        passed = (time.monotonic() - self._shown_at) * self._speed
+        gap: float = self._next["uptime_seconds"] - self._elapsed
+        return min(passed, max(0.0, gap))

@@ -1,0 +1,190 @@
+"""The dashboard on a terminal: snapshots and keys in, frames and requests out.
+
+A client like any other: it can be slow, stopped or killed, and the fleet does not notice.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from beads_workers.cli.feeds import Feed, Message
+from beads_workers.cli.log_tail import LogTail
+from beads_workers.core.text import printable
+from beads_workers.dashboard.look import Ask, Detach, Faster, Leave, Look, Pane, Role, Wish, press
+from beads_workers.dashboard.rendering import Renderer
+from beads_workers.dashboard.view import draw, page_rows
+from beads_workers.edge.terminal import Events, Terminal
+
+FRAME_SECONDS = 0.25
+"""Between two frames that nobody asked for; a key is answered at once."""
+TICK_SECONDS = 1.0
+"""Clocks go on although nothing happens."""
+MESSAGE_SECONDS = 5.0
+"""An answer of the fleet stands so long, or until the next key."""
+END_SECONDS = 1.0
+"""The last picture of a run stands so long before the summary takes its place."""
+
+Caption = Callable[[Mapping[str, Any]], str]
+
+
+class Left(Enum):
+    """Why the dashboard is over."""
+
+    ENDED = "the run has ended"
+    LEFT = "the viewer left"
+    DETACHED = "the viewer left, and the fleet lives on"
+    LOST = "the terminal, or the fleet, is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How it went. ``ended``: the run's last word. ``signal``: the first that came."""
+
+    why: Left
+    ended: Message | None = None
+    signal: int | None = None
+
+
+def show(
+    feed: Feed, role: Role, run_folder: Callable[[str], Path], caption: Caption | None
+) -> Seen:
+    """Draw until the run ends or the viewer leaves; the terminal is as before when this returns.
+
+    ``run_folder``: run id -> where its logs are.
+    """
+    with Terminal.open() as terminal:
+        return _Live(terminal, feed, role, run_folder, caption).run()
+
+
+class _Live:
+    def __init__(
+        self,
+        terminal: Terminal,
+        feed: Feed,
+        role: Role,
+        run_folder: Callable[[str], Path],
+        caption: Caption | None,
+    ) -> None:
+        self._terminal = terminal
+        self._feed = feed
+        self._logs = LogTail(run_folder)
+        self._caption = caption
+        self._renderer = Renderer()
+        unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        self._look = Look(role, unicode=unicode)
+        self._snapshot: Message | None = None
+        self._ended: Message | None = None
+        self._seen: Seen | None = None
+        self._signal: int | None = None
+        self._draw_at = 0.0
+        """When the next frame is due; every event can bring it forward."""
+        self._drawn_at = 0.0
+        self._said_at = 0.0
+
+    def run(self) -> Seen:
+        while self._seen is None:
+            now = time.monotonic()
+            if now >= self._draw_at:
+                self._draw(now)
+            events = self._terminal.wait(self._feed.sockets(), max(0.0, self._until() - now))
+            self._handle(events)
+        return self._seen
+
+    def _until(self) -> float:
+        due = self._feed.deadline()
+        return self._draw_at if due is None else min(self._draw_at, due)
+
+    def _draw(self, now: float) -> None:
+        self._drawn_at = now
+        following = self._look.pane is Pane.LOG
+        self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
+        if self._snapshot is None:
+            return
+        columns, rows = self._terminal.size
+        if following:
+            log = self._logs.read(self._look, self._snapshot, rows)
+            self._look = replace(self._look, log=log)
+        if self._look.message and now >= self._said_at + MESSAGE_SECONDS:
+            self._look = replace(self._look, message="")
+        if self._caption is not None:
+            self._look = replace(self._look, caption=self._caption(self._snapshot))
+        picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
+        self._terminal.draw(self._renderer.lines(picture, columns, rows))
+
+    def _handle(self, events: Events) -> None:
+        if events.gone:
+            self._seen = Seen(Left.LOST, self._ended, signal.SIGHUP)
+            return
+        if events.resized or events.resumed:
+            self._draw_at = 0.0
+        for number in events.signals:
+            self._signalled(number)
+        for key in events.keys:
+            self._pressed(key)
+        for message in self._feed.take():
+            self._heard(message)
+        if self._feed.over and self._look.role is not Role.REPLAY and self._seen is None:
+            self._over()
+
+    def _heard(self, message: Message) -> None:
+        if "snapshot" in message:
+            self._snapshot = message["snapshot"]
+            self._draw_at = min(self._draw_at, self._drawn_at + FRAME_SECONDS)
+        elif "ended" in message:
+            self._ended = message["ended"]
+        elif message.get("text") == "detached":
+            self._seen = Seen(Left.DETACHED, signal=self._signal)
+        else:
+            self._say(message.get("error") or message.get("text") or "")
+
+    def _over(self) -> None:
+        """The fleet has ended: its last picture stands for a moment."""
+        self._draw(time.monotonic())
+        if self._ended is not None and self._signal is None:
+            self._terminal.wait([], END_SECONDS)
+        self._seen = Seen(Left.ENDED if self._ended else Left.LOST, self._ended, self._signal)
+
+    def _pressed(self, key: str) -> None:
+        if self._snapshot is None:
+            return
+        rows = page_rows(self._snapshot, self._look, *self._terminal.size)
+        self._look, wish = press(self._look, key, self._snapshot, rows)
+        self._draw_at = 0.0
+        if wish is not None:
+            self._carry_out(wish)
+
+    def _carry_out(self, wish: Wish) -> None:
+        match wish:
+            case Ask(control, fields):
+                self._feed.ask(control, fields)
+                if control == "bw.stop":
+                    self._say("stopping: everyone is told to leave")
+            case Leave():
+                self._seen = Seen(Left.LEFT, self._ended, self._signal)
+            case Detach():
+                self._feed.ask("bw.detach", {})
+            case Faster():
+                self._say(self._feed.change_speed(wish))
+
+    def _signalled(self, number: int) -> None:
+        if self._look.role is not Role.START:
+            self._seen = Seen(Left.LEFT, self._ended, number)
+        elif self._signal is None:
+            self._signal = number
+            self._feed.ask("bw.stop", {})
+            self._say("stopping: running tasks are given back; Ctrl-C again to stop now")
+        else:
+            self._feed.ask("bw.stop", {"seconds": 0})
+            self._say("stopping now: running tasks are killed and given back")
+
+    def _say(self, text: str) -> None:
+        self._look = replace(self._look, message=printable(text))
+        self._said_at = time.monotonic()
+        self._draw_at = 0.0

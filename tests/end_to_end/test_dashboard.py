@@ -1,0 +1,182 @@
+"""The dashboard in real terminals: looked at, steered by keys, left in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import StartFleet
+from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import call, until
+from tests.support.screens import TmuxScreen
+
+STEP = 'echo "hello from $BW_ISSUE_ID"; while [ ! -e "$PWD/go" ]; do sleep 0.05; done'
+
+
+@pytest.fixture
+def screens() -> Iterator[list[TmuxScreen]]:
+    """Terminals; what runs in them ends with the test."""
+    opened: list[TmuxScreen] = []
+    yield opened
+    for screen in opened:
+        screen.close()
+
+
+def open_screen(
+    screens: list[TmuxScreen], project: EmbeddedProject, width: int = 80, height: int = 24
+) -> TmuxScreen:
+    """A shell in the project, with ``bw`` for ``beads-workers``."""
+    screens.append(TmuxScreen())
+    shell = screens[-1].start("", width, height, {"NO_COLOR": "1"}, project.folder)
+    shell.type(f'bw() {{ {sys.executable} -m beads_workers "$@"; }}; stty -g > before; clear')
+    return shell
+
+
+def as_before(screen: TmuxScreen, project: EmbeddedProject) -> None:
+    """The terminal is a shell's again: modes, cursor, screen."""
+    screen.type("stty -g > after; echo back")
+    screen.wait_for(lambda text: "\nback" in text)
+    assert not screen.has("alternate_on") and screen.has("cursor_flag")
+    read = [(project.folder / name).read_text() for name in ("before", "after")]
+    assert read[0] == read[1]
+
+
+def test_a_whole_run_is_seen_steered_and_summed_up(
+    embedded: EmbeddedProject, screens: list[TmuxScreen]
+) -> None:
+    embedded.create_many([{"title": f"Mend number {n}"} for n in range(6)])
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 2 --until-empty -- sh -c '{STEP}'")
+    shown = screen.wait_for(lambda text: "2 busy" in text and "bw-2" in text)
+    assert "ready 4" in shown and "Mend number 1" in shown and "0/6 closed" in shown
+
+    screen.keys("Down", "l")
+    screen.wait_for("hello from bw-2")
+    screen.keys("Escape")
+    screen.wait_for("workers 1-2 of 2")
+    screen.keys("p")
+    screen.wait_for(lambda text: "paused" in text and "-> resume" in text)
+    screen.keys("p")
+    screen.wait_for("running")
+    screen.keys("+")
+    screen.wait_for("workers 1-3 of 3, 3 busy")
+    screen.keys("k")
+    screen.wait_for("take bw-2 away from W2?")
+    screen.keys("y")
+    screen.wait_for("given back")
+    screen.resize(120, 30)
+    screen.wait_for(
+        lambda text: len(text.splitlines()) == 30 and "q leave" in text.splitlines()[29]
+    )
+    screen.keys("?")
+    screen.wait_for("follow the log of the chosen worker")
+    screen.keys("?")
+
+    (embedded.folder / "go").touch()
+    shown = screen.wait_for("next: ")
+    assert re.search(r"closed 5, failed attempts 0, set aside 0, given back [01]", shown)
+    as_before(screen, embedded)
+
+
+def test_ctrl_c_gives_back_what_runs_and_leaves_the_terminal_as_it_was(
+    embedded: EmbeddedProject, screens: list[TmuxScreen]
+) -> None:
+    embedded.create_many([{}, {}])
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 2 -- sh -c '{STEP}'; echo code $?")
+    screen.wait_for("2 busy")
+    screen.keys("C-c")
+    screen.wait_for("code 130")
+    assert "given back 2" in screen.text()
+    as_before(screen, embedded)
+    assert {status for status, _ in embedded.read_all().values()} == {"open"}
+
+
+def test_leaving_the_fleet_in_the_background_lets_it_live(
+    embedded: EmbeddedProject, screens: list[TmuxScreen]
+) -> None:
+    embedded.create_many([{}])
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 1 -- sh -c '{STEP}'; echo code $?")
+    screen.wait_for("1 busy")
+    screen.keys("q")
+    screen.wait_for("b let it run")
+    screen.keys("b")
+    screen.wait_for("code 0")
+    as_before(screen, embedded)
+    assert json.loads(call(embedded, "status", "--json").stdout)["running"]
+    assert call(embedded, "stop", "--now").returncode == 0
+
+
+def test_several_watch_and_come_and_go_and_the_fleet_does_not_notice(
+    embedded: EmbeddedProject, screens: list[TmuxScreen], start: StartFleet
+) -> None:
+    embedded.create_many([{} for _ in range(3)])
+    fleet = start(embedded, "-n", "3", "--", "sh", "-c", STEP).started()
+    first, second = (open_screen(screens, embedded), open_screen(screens, embedded, 200, 50))
+    for screen in (first, second):
+        screen.type("echo $$ > pid; exec 3>&1; bw watch")
+        screen.wait_for("3 busy")
+    first.keys("q")
+    first.wait_for("left; the fleet goes on")
+    as_before(first, embedded)
+    # The other is killed: its terminal is lost for the moment, the fleet is not.
+    pane = int(second.ask("pane_pid"))
+    (watcher,) = [int(p) for p in Path(f"/proc/{pane}/task/{pane}/children").read_text().split()]
+    os.kill(watcher, signal.SIGKILL)
+    second.wait_for("Killed")
+    status = fleet.status()
+    assert status["running"] and status["queue"]["running"] == 3
+    (embedded.folder / "go").touch()
+    until(lambda: fleet.status()["totals"]["done"] == 3)
+
+
+def test_a_killed_client_of_start_is_a_graceful_stop(
+    embedded: EmbeddedProject, screens: list[TmuxScreen]
+) -> None:
+    embedded.create_many([{}])
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 1 -- sh -c '{STEP}'")
+    screen.wait_for("1 busy")
+    pane = int(screen.ask("pane_pid"))
+    (client,) = [int(p) for p in Path(f"/proc/{pane}/task/{pane}/children").read_text().split()]
+    os.kill(client, signal.SIGKILL)
+    until(lambda: set(embedded.read_all().values()) == {("open", "")})
+    until(lambda: call(embedded, "status").returncode == 3)
+
+
+def test_watch_and_replay_show_the_same(
+    embedded: EmbeddedProject, screens: list[TmuxScreen], start: StartFleet
+) -> None:
+    embedded.create_many([{"title": f"Mend number {n}", "priority": n % 5} for n in range(30)])
+    script = '[ $(($(echo "$BW_ISSUE_ID" | tr -dc 0-9) % 7)) != 3 ] && sleep 0.3'
+    options = ("-n", "3", "--until-empty", "--max-attempts", "2", "--retry-delay", "0.5s")
+    fleet = start(embedded, *options, "--", "sh", "-c", script).started()
+    watched = call(embedded, "watch", "--json").stdout.splitlines()
+    assert fleet.process.wait(60) == 7
+    replayed = call(embedded, "replay", "--json").stdout.splitlines()
+    # The first one is of the moment at which somebody came; the others are those of the run.
+    assert len(watched) > 10 and set(watched[1:]) <= set(replayed)
+    last = json.loads(replayed[-1])
+    assert last["ended"] == {"exit_code": 7, "reason": "idle_timeout"}
+
+    screen = open_screen(screens, embedded)
+    screen.type("bw replay --speed 1000")
+    shown = screen.wait_for(lambda text: "ended" in text.splitlines()[0])
+    from beads_workers.dashboard.look import Look, Role
+    from beads_workers.dashboard.rendering import render_lines
+    from beads_workers.dashboard.view import draw
+
+    picture = draw(last, Look(Role.REPLAY), 0.0, 80, 24)
+    expected = render_lines(picture, 80, 24, environ={"NO_COLOR": "1", "TERM": "dumb"})
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in expected]
+    assert [line.rstrip() for line in shown.splitlines()[:24]] == plain
+    screen.keys("q")
+    as_before(screen, embedded)
