@@ -52,6 +52,9 @@ MODULES: dict[str, dict[str, str]] = {
     "config": {
         "config": "What beads-workers.toml and others settle.",
     },
+    "doctor": {
+        "doctor": "Check what a fleet needs, and say what to type where something is wrong.",
+    },
     "cleaning": {
         "clean": "Remove old runs with their logs, and dead sockets of ours in /tmp.",
     },

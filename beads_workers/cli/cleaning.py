@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import socket
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +28,7 @@ def clean(
     state_dir: StateDir = None,
 ) -> None:
     """Remove old runs with their logs, and dead sockets of ours in /tmp."""
+    from beads_workers.edge.listener import dead_sockets
     from beads_workers.edge.run_directory import RunDirectory
 
     directory = RunDirectory(find_state_directory(state_dir))
@@ -55,21 +52,3 @@ def clean(
         print(f"{'would remove' if dry_run else 'removed'} {name}")
     if not found:
         print("nothing to clean")
-
-
-def dead_sockets(folder: Path = Path("/tmp")) -> list[Path]:
-    """Worker sockets of ours whose orchestrator is gone: nobody listens there."""
-    found = []
-    for path in sorted(folder.glob("beads-workers-*.sock")):
-        if not re.fullmatch(r"beads-workers-\d+\.sock", path.name) or not path.is_socket():
-            continue
-        if path.lstat().st_uid != os.getuid():
-            continue
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            try:
-                probe.connect(str(path))
-            except ConnectionRefusedError:
-                found.append(path)
-            except OSError:
-                pass  # It went away meanwhile, or is busy: alive.
-    return found

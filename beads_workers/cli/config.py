@@ -150,7 +150,11 @@ def _agent(where: str, table: dict[str, Any]) -> AgentTable:
 
 def resolve(cli: Options, folder: Path, environ: Mapping[str, str]) -> Resolved:
     """Put everything together; raises ``CommandError`` that names what is wrong and allowed."""
-    file = find_file(folder)
+    return combine(cli, folder, environ, find_file(folder))
+
+
+def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path | None) -> Resolved:
+    """``resolve`` with the file that is given, or with none."""
     in_file, agents = read_file(file) if file else ({}, {})
     values: dict[str, Any] = {key: each.default for key, each in KEYS.items()}
     origin = dict.fromkeys(KEYS, "default")

@@ -26,28 +26,43 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tracker:
-    """``source`` is its kind, ``place`` the folder ``.beads`` or the database."""
+    """``source`` is its kind, ``place`` the folder ``.beads`` or the database.
+
+    ``passed_over``: the embedded tracker that is here too, where nobody said which one to take.
+    """
 
     source: str
     place: Path
     folder: Path
+    passed_over: Path | None = None
 
 
 def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
     """Everything a run is told; raises ``CommandError`` for what cannot work."""
     options = resolved.options
     tracker = find_tracker(options.source)
+    if tracker.passed_over:
+        print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
     if options.bd_calls == "worker" and tracker.source != "bd":
         raise CommandError(
             "--bd-calls worker goes with bd only", "leave it out, or use --source bd", EXIT_USAGE
         )
+    work = find_work(resolved, tracker)
+    return settings_of(resolved, tracker, work, issues, owned=owned)
+
+
+def settings_of(
+    resolved: Resolved, tracker: Tracker, work: Work, issues: tuple[str, ...], *, owned: bool
+) -> FleetSettings:
+    """The settings of a fleet whose tracker and work are known."""
+    options = resolved.options
     return FleetSettings(
         workers=options.workers or 0,
         source=tracker.source,
         tracker=str(tracker.place),
         project=str(tracker.folder),
         state_directory=options.state_dir or str(tracker.folder / STATE_FOLDER),
-        work=find_work(resolved, tracker),
+        work=work,
         filters=Filters(
             labels=options.label or (),
             labels_any=options.label_any or (),
@@ -91,26 +106,16 @@ def find_tracker(source: str | None) -> Tracker:
             EXIT_TRACKER,
         )
     kind = "bd" if place == project.beads else "sqlite"
-    if source is None and project.beads and project.tracker:
-        print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
-    return Tracker(kind, place, project.folder)
+    both = source is None and project.beads and project.tracker
+    return Tracker(kind, place, project.folder, project.tracker if both else None)
 
 
 def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     """What is run; nothing that costs money is ever run unasked."""
     options = resolved.options
-    command, name = options.command, options.agent
-    if command and name:
-        said_last = "command line"
-        origins = resolved.origin["command"], resolved.origin["agent"]
-        if origins[0] == origins[1]:
-            raise CommandError(
-                f"both a command and --agent {name}", "leave one of them out", EXIT_USAGE
-            )
-        command, name = (command, None) if origins[0] == said_last else (None, name)
-    agent = _agent(resolved, name) if name else None
-    if command is None and agent is None and not _issues_bring_commands(tracker):
-        raise CommandError("nothing to run: no command and no agent", _what_to_type(), EXIT_USAGE)
+    command, agent = choose_work(resolved)
+    if command is None and agent is None and not issues_bring_commands(tracker):
+        raise CommandError("nothing to run: no command and no agent", what_to_type(), EXIT_USAGE)
     if command is not None:
         command = _runnable(command)
     if agent is not None:
@@ -122,6 +127,21 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
         timeout_seconds=options.timeout,
         term_grace_seconds=_known(options.term_grace),
     )
+
+
+def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, Agent | None]:
+    """The command or the agent that holds, or neither; whether it can be run is not looked at."""
+    options = resolved.options
+    command, name = options.command, options.agent
+    if command and name:
+        said_last = "command line"
+        origins = resolved.origin["command"], resolved.origin["agent"]
+        if origins[0] == origins[1]:
+            raise CommandError(
+                f"both a command and --agent {name}", "leave one of them out", EXIT_USAGE
+            )
+        command, name = (command, None) if origins[0] == said_last else (None, name)
+    return command, _agent(resolved, name) if name else None
 
 
 def shown_command(work: Work) -> str:
@@ -186,7 +206,8 @@ def _runnable(
     return (program, *argv[1:])
 
 
-def _issues_bring_commands(tracker: Tracker) -> bool:
+def issues_bring_commands(tracker: Tracker) -> bool:
+    """Whether any issue has a command of its own, so that the fleet needs none."""
     if tracker.source != "sqlite":
         return False
     from beads_workers.sources.sqlite.schema import connect
@@ -204,7 +225,8 @@ def _found() -> str:
     return f"agents found here: {', '.join(found) or 'none'}"
 
 
-def _what_to_type() -> str:
+def what_to_type() -> str:
+    """What gives a fleet something to run."""
     found = find_agents(os.environ.get("PATH", ""))
     if found:
         return f"type 'beads-workers start --agent {found[0]}' (found here: {', '.join(found)})"

@@ -38,6 +38,11 @@ class CommandAfterDashes(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+def command_of(ctx: typer.Context) -> tuple[str, ...] | None:
+    """What stood after ``--``; None where nothing did."""
+    return ctx.meta.get(_AFTER_DASHES) or None
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(
@@ -152,7 +157,7 @@ def start(
         poll=poll,
         state_dir=state_dir,
         until_empty=until_empty or None,
-        command=ctx.meta.get(_AFTER_DASHES) or None,
+        command=command_of(ctx),
         term_grace=term_grace,
         stop_timeout=stop_timeout,
     )
@@ -163,6 +168,7 @@ def start(
 
         show(settings, as_json=json_lines)
         return
+    look_ahead(settings, quiet=json_lines)
     started = launch.tell(settings)
     if not json_lines:
         say_preflight(settings, started)
@@ -195,6 +201,22 @@ def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client
         return Watched(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
 
     return show
+
+
+def look_ahead(settings: Any, *, quiet: bool) -> None:
+    """The checks of ``doctor`` that cost nothing; raises ``CommandError`` for what cannot work."""
+    from beads_workers.core.checks import Grade
+    from beads_workers.edge.checks_machine import quick
+
+    places = [(Path(settings.state_directory), "the run directory")]
+    places += [(Path(settings.tracker), "the tracker"), (Path("/tmp"), "/tmp")]
+    for check in quick(settings.workers, places):
+        if check.status is Grade.FAIL and check.name == "files":
+            # Not all workers could connect, and 'status' perhaps not either.
+            raise CommandError(check.text, f"type: {check.remedy}")
+        if check.status is not Grade.OK and not quiet:
+            print(f"{check.status.value} {check.name:<8} {check.text}", file=sys.stderr)
+            print(f"hint: {check.remedy}", file=sys.stderr)
 
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import stat
 from pathlib import Path
@@ -75,3 +76,23 @@ def clear_dead(path: Path) -> None:
         except FileNotFoundError:
             return
     raise FileExistsError(errno.EADDRINUSE, "somebody listens there", str(path))
+
+
+def dead_sockets(folder: Path = Path("/tmp")) -> list[Path]:
+    """Worker sockets of ours whose orchestrator is gone: nobody listens there."""
+    return [path for path in sorted(folder.glob("beads-workers-*.sock")) if _is_dead(path)]
+
+
+def _is_dead(path: Path) -> bool:
+    if not re.fullmatch(r"beads-workers-\d+\.sock", path.name) or not path.is_socket():
+        return False
+    if path.lstat().st_uid != os.getuid():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False  # It went away meanwhile, or is busy: alive.
+    return False

@@ -69,12 +69,32 @@ def kill_holders(file: Path) -> int:
 
     For a file that only processes of ours ever open, like a run's ``alive``.
     """
+    return sum(kill(p.pid, p.started, signal.SIGKILL) for p in holders(file))
+
+
+def holders(file: Path) -> list[Process]:
+    """The processes, but for this one, that hold ``file`` (or a folder) open."""
     wanted = file.stat()
-    hit = 0
-    for process in _processes():
-        if process.pid != os.getpid() and _holds(process.pid, wanted):
-            hit += kill(process.pid, process.started, signal.SIGKILL)
-    return hit
+    return [p for p in _processes() if p.pid != os.getpid() and _holds(p.pid, wanted)]
+
+
+def users_of(folder: Path) -> set[int]:
+    """The processes, but for this one, that have a file below ``folder`` open."""
+    below = f"{folder.resolve()}/"
+    return {p.pid for p in _processes() if p.pid != os.getpid() and _uses(p.pid, below)}
+
+
+def _uses(pid: int, below: str) -> bool:
+    try:
+        names = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]  # noqa: PTH115
+    except OSError:
+        return False  # It is gone, or not ours to look at.
+    return any(name.startswith(below) for name in names)
+
+
+def token_holders(run_id: str) -> list[int]:
+    """The living processes that carry the token of any worker of that run."""
+    return [p.pid for p in _processes() if not p.zombie and has_token(p.pid, run_id, None)]
 
 
 def _holds(pid: int, wanted: os.stat_result) -> bool:

@@ -12,6 +12,7 @@ takes the approval policy as a configuration value, not as ``--ask-for-approval`
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from beads_workers.core.settings import Agent
 
@@ -59,6 +60,42 @@ PRESETS: dict[str, Agent] = {
         ),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is known of an agent's program: how it is installed and logged in, and how that shows.
+
+    ``variables``: any of these in the environment is a login. ``login_files``: where a login is
+    kept, below ``$HOME``; whether one exists is all that is ever looked at. ``login_status``: a
+    call that tells without a network and without cost (exit 0: logged in), where there is one.
+    """
+
+    install: str
+    login: str
+    variables: tuple[str, ...]
+    login_files: tuple[str, ...] = ()
+    login_status: tuple[str, ...] = ()
+
+
+PROGRAMS: dict[str, Program] = {
+    "claude": Program(
+        install="npm install -g @anthropic-ai/claude-code",
+        login="claude /login",
+        variables=(
+            *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+            *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
+        ),
+        login_files=(".claude/.credentials.json",),
+    ),
+    "codex": Program(
+        install="npm install -g @openai/codex",
+        login="codex login",
+        variables=("CODEX_API_KEY",),
+        login_status=("login", "status"),
+    ),
+}
+"""Programs, by name, that answer ``--version`` at once and for nothing. Others are never run."""
 
 
 def find_agents(path: str) -> list[str]:

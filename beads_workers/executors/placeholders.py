@@ -50,6 +50,16 @@ def check_command(argv: Sequence[str]) -> str | None:
     return None
 
 
+def spelt_for_scripts(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command as ``check_command`` wants it: variables in scripts instead of placeholders."""
+    refused = {script for script in scripts(argv) if _TEXT_PLACEHOLDER.search(script)}
+
+    def spelt(match: re.Match[str]) -> str:
+        return f"${{{_VARIABLE[match[1]]}}}"
+
+    return tuple(_TEXT_PLACEHOLDER.sub(spelt, a) if a in refused else a for a in argv)
+
+
 def scripts(argv: Sequence[str]) -> Iterator[str]:
     """The arguments that a shell or interpreter would run as code: behind ``sh -c`` and its kin.
 

@@ -1,0 +1,249 @@
+"""``doctor``: everything that a fleet needs, looked at before it is started. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.options import Options
+from beads_workers.cli.running import StateDir
+from beads_workers.cli.starting import CommandAfterDashes, command_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command(
+        "doctor",
+        cls=CommandAfterDashes,
+        epilog="Example: beads-workers doctor --agent claude",
+    )(doctor)
+
+
+def doctor(
+    ctx: typer.Context,
+    workers: Annotated[int | None, typer.Option("-n", "--workers", help="Default 4.")] = None,
+    source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
+    agent: Annotated[str | None, typer.Option(help="claude, codex, or one of your own.")] = None,
+    verify: Annotated[
+        str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
+    ] = None,
+    state_dir: StateDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Check what a fleet needs, and say what to type where something is wrong.
+
+    Options and what stands after -- are those of 'start'. Nothing is changed, claimed or paid for.
+    """
+    from beads_workers.cli.doctor_text import as_object, printer
+    from beads_workers.core.checks import Grade, any_failed
+    from beads_workers.core.text import json_line
+    from beads_workers.edge.checking import carry_out
+
+    said = Options(
+        workers=workers,
+        source=source,
+        agent=agent,
+        verify=verify,
+        state_dir=state_dir,
+        command=command_of(ctx),
+    )
+    jobs = plan(said)
+    show = printer(sys.stdout, as_json=as_json)
+    checks = []
+    for check in carry_out(jobs, show.waiting):
+        checks.append(check)
+        show.check(check)
+    if as_json:
+        print(json_line(as_object(checks)))
+    else:
+        show.end(checks)
+    broken = any(c.name == "tracker" and c.status is Grade.FAIL for c in checks)
+    raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
+
+
+def plan(said: Options) -> list[Any]:
+    """The checks for these options, in the order in which they are shown.
+
+    Raises ``CommandError`` only for what was typed; what the surroundings say wrongly is a check.
+    """
+    from beads_workers.edge import checks_git, checks_machine, checks_place, checks_work
+    from beads_workers.edge.checking import Job
+    from beads_workers.edge.checks_tracker import tracker
+
+    here = Situation(said)
+    workers, folder, root = here.workers, here.folder, here.state
+    agent = here.agent is not None
+    typed = f" --state-dir {shlex.quote(str(root))}" if said.state_dir else ""
+    places = [(root, "the run directory"), (here.place or folder, "the tracker")]
+    places.append((checks_place.TMP, str(checks_place.TMP)))
+    looks: list[tuple[str, Callable[[], Any]]] = [
+        ("python", _python),
+        ("kernel", checks_machine.kernel),
+        ("settings", lambda: here.found),
+        ("tracker", lambda: tracker(here.fleet) if here.fleet else None),
+        ("work", lambda: _work(here, said)),
+        ("verify", lambda: checks_work.verify(here.verify, folder) if here.verify else None),
+        ("git", lambda: checks_git.git(folder, agent=agent)),
+        ("disk", lambda: checks_machine.disk(places)),
+        ("files", lambda: checks_machine.file_limit(workers)),
+        ("processes", lambda: checks_machine.processes(workers, agent=agent)),
+        ("memory", lambda: checks_machine.memory(workers, agent=agent)),
+        ("state", lambda: checks_place.state(root)),
+        ("sockets", checks_place.sockets),
+        ("leftovers", lambda: checks_place.leftovers(root, typed)),
+        ("fleet", lambda: _fleet(here)),
+        ("clock", lambda: checks_machine.clock(checks_place.last_seen(root) or 0.0)),
+    ]
+    return [Job(name, look) for name, look in looks]
+
+
+class Situation:
+    """What ``start`` would find here with these options; ``found`` says what it would not."""
+
+    def __init__(self, said: Options) -> None:
+        from beads_workers.cli import preparing
+        from beads_workers.core.settings import Work
+        from beads_workers.edge.project import STATE_FOLDER
+
+        self.found: list[Any] = []
+        resolved = self._resolve(said)
+        self.options = resolved.options
+        self.file = resolved.file
+        self.workers: int = resolved.options.workers or 0
+        self.verify = resolved.options.verify
+        self.command_origin = resolved.origin["command"]
+        self.command, self.agent = self._choose(resolved)
+        self.tracker = self._find_tracker()
+        self.folder = self.tracker.folder if self.tracker else Path.cwd()
+        self.place = self.tracker.place if self.tracker else None
+        self.state = Path(resolved.options.state_dir or self.folder / STATE_FOLDER)
+        self.fleet = None
+        if self.tracker:
+            work = Work(command=self.command, agent=self.agent, verify=self.verify)
+            self.fleet = preparing.settings_of(resolved, self.tracker, work, (), owned=False)
+
+    def _resolve(self, said: Options) -> Any:
+        from beads_workers.cli.config import FILE_NAME, combine, find_file
+        from beads_workers.core.checks import fail, number, ok
+
+        folder = Path.cwd()
+        plain = combine(said, folder, {}, None)  # Raises for what was typed.
+        file: Path | None = None
+        try:
+            file = find_file(folder)
+            plain = combine(said, folder, {}, file)
+        except CommandError as error:
+            self.found.append(fail("settings", _sentence(error), _mend_file(file, folder)))
+        else:
+            where = f"{file}" if file else f"no {FILE_NAME} here or above"
+            self.found.append(
+                ok("settings", f"{where}; {number(plain.options.workers or 0, 'worker')}")
+            )
+        try:
+            return combine(said, folder, os.environ, plain.file)
+        except CommandError as error:
+            name = error.message.split()[0]
+            self.found.append(fail("settings", _sentence(error), f"unset {name}"))
+            return plain
+
+    def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, Any]:
+        from beads_workers.cli.preparing import choose_work
+        from beads_workers.core.checks import fail
+
+        try:
+            return choose_work(resolved)
+        except CommandError as error:
+            if "command line" in (resolved.origin["agent"], resolved.origin["prompt"]):
+                raise
+            remedy = _edit(resolved.file) if resolved.file else ""
+            self.found.append(fail("settings", _sentence(error), remedy))
+            return None, None
+
+    def _find_tracker(self) -> Any:
+        from beads_workers.cli.preparing import find_tracker
+        from beads_workers.core.checks import fail, warn
+
+        try:
+            found = find_tracker(self.options.source)
+        except CommandError as error:
+            if error.exit_code == EXIT_USAGE:
+                raise
+            kind = "bd init" if self.options.source == "bd" else "beads-workers init"
+            self.found.append(fail("tracker", error.message, kind))
+            return None
+        if found.passed_over:
+            text = "both trackers are here, a .beads and an embedded one: 'start' takes bd"
+            self.found.append(warn("tracker", text, _settle_on_bd(self.file, found.folder)))
+        return found
+
+
+def _python() -> Any:
+    from beads_workers import __version__
+    from beads_workers.core.checks import ok
+
+    version = sys.version.split()[0]
+    return ok("python", f"{version}, beads-workers {__version__} ({Path(__file__).parents[1]})")
+
+
+def _work(here: Situation, said: Options) -> Any:
+    from beads_workers.cli.preparing import issues_bring_commands
+    from beads_workers.core.checks import ok, warn
+    from beads_workers.edge import checks_work
+    from beads_workers.executors.agents import find_agents
+
+    if here.command is not None:
+        edit = "" if said.command or here.file is None else _edit(here.file)
+        return checks_work.command(here.command, here.folder, edit)
+    if here.agent is not None:
+        return checks_work.agent(here.agent, here.folder)
+    try:
+        own = here.tracker is not None and issues_bring_commands(here.tracker)
+    except CommandError:
+        own = False  # The tracker has a line of its own.
+    if own:
+        return ok("command", "each issue's own command")
+    agents = find_agents(os.environ.get("PATH", ""))
+    more = f"--agent {agents[0]}" if agents else "-- ./do-issue.sh {id}"
+    text = "no command and no agent was named, so none was checked"
+    return warn("command", text, f"beads-workers doctor {more}")
+
+
+def _fleet(here: Situation) -> Any:
+    from beads_workers.core.checks import ok
+    from beads_workers.edge.checks_place import elsewhere, living
+
+    if (running := living(here.state)) is not None:
+        return running
+    if here.place is not None:
+        folder = here.place if here.place.is_dir() else here.place.parent
+        if (other := elsewhere(folder)) is not None:
+            return other
+    return ok("fleet", "none is running here")
+
+
+def _sentence(error: CommandError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def _edit(file: Path) -> str:
+    return f"${{EDITOR:-vi}} {shlex.quote(str(file))}"
+
+
+def _mend_file(file: Path | None, folder: Path) -> str:
+    # Without a path it is a stranger's file above us: one of our own comes first.
+    return _edit(file) if file else f"touch {shlex.quote(str(folder / 'beads-workers.toml'))}"
+
+
+def _settle_on_bd(file: Path | None, folder: Path) -> str:
+    if file is None or not file.stat().st_size:
+        path = shlex.quote(str(file or folder / "beads-workers.toml"))
+        return f"echo 'source = \"bd\"' >{path}"
+    # At the top: below a table it would belong to that.
+    return f"sed -i '1i source = \"bd\"' {shlex.quote(str(file))}"

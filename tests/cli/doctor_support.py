@@ -1,0 +1,101 @@
+"""Running ``doctor`` as a person would, and typing what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOREIGN = ("BEADS_", "BD_", "BW_", "ORCHESTRATOR_", "ANTHROPIC_", "CLAUDE_", "CODEX_")
+
+
+@dataclass
+class Patient:
+    """A folder that ``doctor`` looks at, with an environment and a home of its own.
+
+    ``beads-workers`` is on its PATH, as where it is installed; ``bin`` is in front of everything.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+
+    @property
+    def bin(self) -> Path:
+        """Programs put here are found first."""
+        return self.folder.parent / "bin"
+
+    def put(self, name: str, text: str, mode: int = 0o755) -> Path:
+        """A program in ``bin``."""
+        return write(self.bin / name, text, mode)
+
+    def doctor(self, *arguments: str, before: str = "") -> Diagnosis:
+        """Run it; ``before``: shell commands in whose wake it runs (``ulimit -n 32``)."""
+        script = f'{before or ":"}\nexec "$@"'
+        call = [sys.executable, "-m", "beads_workers", "doctor", "--json", *arguments]
+        done = self._run(["bash", "-c", script, "doctor", *call])
+        assert done.stdout, done.stderr
+        return Diagnosis(done.returncode, json.loads(done.stdout), done.stderr)
+
+    def type(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Paste a line into a shell."""
+        return self._run(["bash", "-c", line])
+
+    def _run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@dataclass
+class Diagnosis:
+    """``shown``: the JSON object; ``status``: the exit code."""
+
+    status: int
+    shown: dict[str, Any]
+    errors: str
+
+    def all(self, name: str) -> list[dict[str, str]]:
+        """Every line of that name."""
+        return [check for check in self.shown["checks"] if check["name"] == name]
+
+    def one(self, name: str) -> dict[str, str]:
+        """The one line of that name, or the one that is not ok."""
+        found = self.all(name)
+        found = [check for check in found if check["status"] != "ok"] or found
+        assert len(found) == 1, found
+        return found[0]
+
+    def problems(self) -> set[str]:
+        """Names of whatever is not ok."""
+        return {c["name"] for c in self.shown["checks"] if c["status"] != "ok"}
+
+
+def patient(scratch: Path, extra: Mapping[str, str] | None = None) -> Patient:
+    """An empty folder in ``scratch``, outside of any repository and any project."""
+    folder, home, programs = (scratch / name for name in ("project", "home", "bin"))
+    for each in (folder, home, programs):
+        each.mkdir(exist_ok=True)
+    write(programs / "beads-workers", f'#!/bin/sh\nexec "{sys.executable}" -m beads_workers "$@"\n')
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    own = {"HOME": str(home), "NO_COLOR": "1", "GIT_CEILING_DIRECTORIES": str(scratch)}
+    own["PATH"] = f"{programs}:/usr/local/bin:/usr/bin:/bin"
+    return Patient(folder, kept | own | dict(extra or {}))
+
+
+def write(path: Path, text: str, mode: int = 0o755) -> Path:
+    """A file with these permissions."""
+    path.write_text(text)
+    path.chmod(mode)
+    return path
