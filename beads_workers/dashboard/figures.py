@@ -46,7 +46,7 @@ def bar(share: float, width: int, *, unicode: bool = True) -> str:
         full = int(share * width)
         return "#" * full + "-" * (width - full)
     full, part = divmod(int(share * width * 8), 8)
-    return ("█" * full + (EIGHTHS[part] if full < width else "")).ljust(width)
+    return ("█" * full + (EIGHTHS[part].strip() if full < width else "")).ljust(width, "░")
 
 
 def sparkline(values: Sequence[int], width: int, *, unicode: bool = True) -> str:

@@ -59,7 +59,11 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     eta = None if eta is None or not snapshot["running"] else eta - age
     row.add(f"{whole_seconds(eta)} left" if eta is not None else "", 14)
     done_over_time = snapshot["throughput"]["done"]
-    return row.add(" ").fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode)).text()
+    return (
+        row.add(" ")
+        .fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode), "cyan")
+        .text()
+    )
 
 
 def _queue(snapshot: Fields, age: float, columns: int) -> Text:

@@ -77,9 +77,9 @@ def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
         row.fill("" if worker["own"] else "not started by this fleet", "dim", leave=room)
     else:
         row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "cyan", right=True).add("  ")
-        tried = f"try {worker['attempt']}" if worker["attempt"] > 1 else ""
         row.add(worker["issue_id"], _id_width(width), "bold").add(" ")
-        row.add(tried, 7, "yellow")
+        if worker["attempt"] > 1:
+            row.add(f"try {worker['attempt']}: ", style="yellow")
         row.fill(worker["title"] or "", leave=room)
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
     row.add(f"{worker['done']}{words[0]}", room // 2, "dim", right=True)

@@ -36,7 +36,7 @@ def test_a_bar_is_as_wide_as_asked_and_fuller_with_more(
 ) -> None:
     drawn = bar(share, width, unicode=unicode)
     assert len(drawn) == width
-    assert bar(0.0, width, unicode=unicode).strip(" -") == ""
+    assert bar(0.0, width, unicode=unicode).strip("░-") == ""
     assert set(bar(1.0, width, unicode=unicode)) == ({"█"} if unicode else {"#"})
 
 
