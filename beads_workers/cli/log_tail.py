@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core.text import as_shown
 from beads_workers.dashboard.look import Log, Look, chosen_worker
 from beads_workers.executors.files import log_file, output_file
 
@@ -64,6 +65,9 @@ def _tail(path: Path, rows: int) -> tuple[str, ...]:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - TAIL_BYTES))
         data = file.read(TAIL_BYTES)
-    lines = data.decode("utf-8", "replace").splitlines()
+    lines = data.decode("utf-8", "replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
     # A cut first line is no line.
-    return tuple(lines[1:] if size > TAIL_BYTES and len(lines) > 1 else lines)[-rows:]
+    whole = lines[1:] if size > TAIL_BYTES and len(lines) > 1 else lines
+    return tuple(as_shown(line) for line in whole[-rows:])

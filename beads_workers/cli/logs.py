@@ -160,11 +160,11 @@ def _output(log: Path) -> Iterator[str]:
 
 
 def _text(line: bytes) -> str:
-    from beads_workers.core.text import printable
+    from beads_workers.core.text import as_shown, printable
 
     text = line.decode("utf-8", "replace").rstrip("\r\n")
     # A pipe gets it as it is; a terminal must not obey what a task printed.
-    return printable(text) if sys.stdout.isatty() else text
+    return printable(as_shown(text)) if sys.stdout.isatty() else text
 
 
 def _show(texts: Iterator[str], count: int | None) -> None:

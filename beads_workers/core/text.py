@@ -12,6 +12,11 @@ _JOINERS = "\u200c\u200d"
 
 _MARKS = {"\n": "⏎", "\u2028": "⏎", "\u2029": "⏎", "\t": "\\t", "\r": "\\r"}
 
+_SEQUENCES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\`-~])"
+)
+"""Escape sequences, whole ones only: colours, cursor moves, titles and links."""
+
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """What ``json.dumps`` leaves as it is, although a terminal obeys it."""
 
@@ -25,6 +30,16 @@ def printable(text: str, width: int | None = None) -> str:
     head = text if width is None else text[: 4 * width + 4]
     safe = head if head.isprintable() else "".join(map(_safe, head))
     return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))
+
+
+def as_shown(line: str) -> str:
+    """A line of a program's output as a terminal would have left it, without its colours.
+
+    Not yet safe: ``printable`` comes after it.
+    """
+    shown = _SEQUENCES.sub("", line.rstrip("\r\n"))
+    # A progress bar draws over itself: what was drawn last is what stands there.
+    return shown.rpartition("\r")[2].expandtabs()
 
 
 def columns(text: str) -> int:

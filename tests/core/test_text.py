@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.text import columns, json_line, printable
+from beads_workers.core.text import as_shown, columns, json_line, printable
 
 OBEYED = "\x1b\x07\x7f\x9b\u202e\u2066\u200f\r"
 
@@ -54,3 +54,18 @@ def test_json_is_safe_to_show_and_means_the_same(value: dict[str, str]) -> None:
     line = json_line({**value, "key": OBEYED})
     assert json.loads(line) == {**value, "key": OBEYED}
     assert not set(line) & set(OBEYED)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("\x1b[1;31mred\x1b[0m and \x1b[38;2;1;2;3mmore\x1b[m\n", "red and more"),
+        ("\x1b]8;;https://x.invalid\x1b\\link\x1b]8;;\x1b\\ \x1b]0;title\x07rest", "link rest"),
+        (" 10%\r 50%\r100%\r\n", "100%"),
+        ("a\tb\x1b(B\x1b7\x1b=", "a       b"),
+        ("cut off \x1b[12", "cut off \x1b[12"),
+        ("\r\n", ""),
+    ],
+)
+def test_output_is_what_a_terminal_would_have_left(line: str, shown: str) -> None:
+    assert as_shown(line) == shown
