@@ -35,6 +35,9 @@ MODULES: dict[str, dict[str, str]] = {
     "retrying": {
         "retry": "Try issues again that were set aside, wait for a retry, or were taken away.",
     },
+    "why": {
+        "why": "Say why an issue does not run; without one, why nothing happens.",
+    },
     "logs": {
         "logs": "Show the fleet's events, or the output of a worker's or an issue's attempts.",
     },

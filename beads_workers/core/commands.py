@@ -9,6 +9,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import ToWorker
 from beads_workers.core.records import Record
 from beads_workers.core.source import Settlement
+from beads_workers.core.why.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,16 @@ class WatchHolder:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a control request; ``error`` is empty when all is well."""
+    """The answer to a control request; ``error`` is empty when all is well.
+
+    ``facts``: what was asked for, where that is more than a line.
+    """
 
     ticket: Ticket
     text: str = ""
     error: str = ""
     not_found: bool = False
+    facts: Facts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a person can ask of a running fleet: pause, resume, scale, retry, release."""
+"""What a person can ask of a running fleet: pause, resume, scale, retry, release, why."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from beads_workers.core.events import (
     RetryAskedFor,
     ScaleAsked,
     Ticket,
+    WhyAsked,
 )
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
@@ -22,6 +23,7 @@ from beads_workers.core.replies import Replies
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
 from beads_workers.core.tasks import RELEASED
+from beads_workers.core.why.gathering import gather
 
 
 class Control:
@@ -68,6 +70,10 @@ class Control:
         """Take these away from their workers; this run leaves them alone until ``retry``."""
         unknown = [i for i in event.issue_ids if not self._release_one(i)]
         self._done(event.ticket, event.issue_ids, unknown, "taken away", "not held here")
+
+    def why(self, event: WhyAsked) -> None:
+        """What the scheduler knows of these issues, and of itself; changes nothing."""
+        self._desk.ask(Answer(event.ticket, facts=gather(self._parts, event.issue_ids)))
 
     def _retry_one(self, issue_id: IssueId) -> bool:
         stood = self._parts.ledger.retry(issue_id)

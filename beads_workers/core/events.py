@@ -169,6 +169,14 @@ class ReleaseAskedFor:
     issue_ids: tuple[IssueId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WhyAsked:
+    """A person asks why these do not run; none: what is known of all that is remembered."""
+
+    ticket: Ticket
+    issue_ids: tuple[IssueId, ...] = ()
+
+
 Event = (
     Connected
     | Received
@@ -187,4 +195,5 @@ Event = (
     | ScaleAsked
     | RetryAskedFor
     | ReleaseAskedFor
+    | WhyAsked
 )

@@ -32,7 +32,6 @@ class Intake:
         self._looked = False
         self._overtaken = False
         self._attempt_seconds: float | None = None
-        self._listed = Listed()
         self._asked_for = 0
         self._renewal_due = False
         self.found_nothing = False
@@ -180,6 +179,6 @@ class Intake:
         for row in taken.listed:
             counts[min(max(row.priority, 0), 4)] += 1
         listed = Listed(tuple(counts), taken.more, taken.blocked or 0)
-        if listed != self._listed:
-            self._listed = listed
+        if listed != self._parts.listed:
+            self._parts.listed = listed
             self._desk.write(listed)

@@ -37,6 +37,17 @@ class Owed:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """The source could not be asked when it was last. Times on the monotonic clock."""
+
+    error: str
+    hint: str
+    failures: int
+    since: float
+    again_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class OwedAgain:
     """Timer key: a settlement that failed is to be asked for again."""
 
@@ -51,13 +62,13 @@ class Lane:
         self.owed: dict[IssueId, Owed] = {}
         self.busy = False
         self.turn_seconds = 0.0
-        self._failures = 0
+        self.trouble: Trouble | None = None
         self._resting = False
 
     @property
     def troubled_now(self) -> bool:
         """Whether the source could not be asked, when it was last."""
-        return self._failures > 0
+        return self.trouble is not None
 
     @property
     def resting(self) -> bool:
@@ -133,19 +144,23 @@ class Lane:
 
     def troubled(self, error: str, hint: str, retry_in_seconds: float) -> None:
         """The source could not be asked; whoever asked asks again by itself."""
-        self._failures += 1
+        now, before = self._desk.now, self.trouble
+        failures = before.failures + 1 if before else 1
+        since = before.since if before else now
         error = error[: limits.ERROR_CHARS_MAX]
-        self._desk.write(SourceTrouble(error, retry_in_seconds, hint, self._failures))
+        self.trouble = Trouble(error, hint, failures, since, now + retry_in_seconds)
+        self._desk.write(SourceTrouble(error, retry_in_seconds, hint, failures))
 
     def recovered(self) -> None:
         """The source answers, whatever was before."""
-        if self._failures:
-            self._failures = 0
+        if self.trouble is not None:
+            self.trouble = None
             self._desk.write(SourceRecovered())
 
     def _trouble(self, error: str, hint: str) -> None:
+        failures = self.trouble.failures if self.trouble else 0
         delay = min(
-            limits.SOURCE_RETRY_SECONDS * 2.0 ** min(self._failures, 10),
+            limits.SOURCE_RETRY_SECONDS * 2.0 ** min(failures, 10),
             limits.SOURCE_RETRY_MAX_SECONDS,
         )
         self._resting = True

@@ -138,6 +138,8 @@ class Orchestrator:
                 self._control.retry(event)
             case ev.ReleaseAskedFor():
                 self._control.release(event)
+            case ev.WhyAsked():
+                self._control.why(event)
             case _:
                 assert_never(event)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from beads_workers.core.crew import Crew
 from beads_workers.core.desk import Desk
 from beads_workers.core.lane import Lane
 from beads_workers.core.ledger import Ledger
+from beads_workers.core.records import Listed
 from beads_workers.core.roster import Roster
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.states import RunState
@@ -18,7 +19,8 @@ from beads_workers.core.tasks import Tasks
 class Parts:
     """``state``: of the run; changed only in ``endings``. ``reason``: of the coming SHUTDOWN.
 
-    ``literal``: on this source a plain v1 worker claims and closes by itself.
+    ``literal``: on this source a plain v1 worker claims and closes by itself. ``listed``: what the
+    last listing showed; kept by ``intake``.
     """
 
     settings: FleetSettings
@@ -32,6 +34,7 @@ class Parts:
     tasks: Tasks
     state: RunState = RunState.RECOVERING
     reason: str = "user_requested"
+    listed: Listed = field(default_factory=Listed)
 
 
 def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: bool) -> Parts:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from beads_workers.core.jobs import IssueId, Job, Listed
+from beads_workers.core.jobs import PRIORITY_DEFAULT, IssueId, Job, Listed
 
 
 class SourceError(Exception):
@@ -99,6 +99,28 @@ class DeadRun:
     handed_over: tuple[IssueId, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An issue as the tracker shows it; looked at, and not touched.
+
+    ``waits_for``: what must be finished before it, finished or not. ``parents``: the issues above
+    it, directly; what holds one back holds it back too. Times are texts as the tracker has them.
+    """
+
+    issue_id: IssueId
+    title: str
+    status: str
+    assignee: str = ""
+    priority: int = PRIORITY_DEFAULT
+    issue_type: str = "task"
+    labels: tuple[str, ...] = ()
+    waits_for: tuple[IssueId, ...] = ()
+    parents: tuple[IssueId, ...] = ()
+    deferred_until: str = ""
+    closed_at: str = ""
+    close_reason: str = ""
+
+
 @dataclass(slots=True)
 class Calls:
     """What the source has cost so far; read by the lane after each turn. For ``bd``, processes."""
@@ -143,6 +165,18 @@ class Source(Protocol):
         What its actor holds according to the tracker counts, not only what the journal names.
         Closes come with ``Action.CLOSE``, give-backs with ``Action.RELEASE``. Idempotent.
         """
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """These issues as they are now, closed ones too; what is missing does not exist.
+
+        Never writes. It serves people's questions, beside a fleet that works on the tracker.
+        """
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """Everything that is not closed, whatever the filters; the most urgent ``rows_max``."""
+
+    def ready(self) -> frozenset[IssueId]:
+        """What the tracker itself calls ready, whatever the filters and whoever it is for."""
 
     def close(self) -> None:
         """End connections and helpers of our own; the source is not used afterwards."""

@@ -102,6 +102,11 @@ class Tasks:
                 return held
         return None
 
+    def waiting(self) -> list[IssueId]:
+        """What is claimed and unsent, the next one first."""
+        in_order = (issue_id for _, _, issue_id in sorted(self._backlog))
+        return [i for i in in_order if i in self.held and self.held[i].state is JobState.CLAIMED]
+
     def reserve(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
         """It goes to a worker that claims by itself: let the tracker know first."""
         self._move(held, JobStimulus.RESERVED)

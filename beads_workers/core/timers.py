@@ -36,6 +36,10 @@ class Timers:
         self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
         heapq.heapify(self._heap)
 
+    def at(self, key: Hashable) -> float | None:
+        """When this key is due; None where it is not set."""
+        return self._due.get(key)
+
     def __contains__(self, key: Hashable) -> bool:
         return key in self._due
 

@@ -10,6 +10,7 @@ import json
 import selectors
 import socket
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,8 @@ class ControlServer:
         if stream is None:
             return
         reply: dict[str, Any] = {"text": answer.text}
+        if answer.facts is not None:
+            reply |= {"facts": asdict(answer.facts)}
         if answer.error:
             reply |= {"error": answer.error, "not_found": answer.not_found}
         self._reply(stream, reply)

@@ -64,6 +64,11 @@ def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
     return tuple(IssueId(i) for i in ids)
 
 
+def _why(data: dict[str, Any], ticket: Ticket) -> Event:
+    # No ids: everything that the scheduler remembers.
+    return ev.WhyAsked(ticket, _issue_ids(data) if data.get("issue_ids") else ())
+
+
 _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
     STOP: _stop,
     "bw.pause": lambda data, ticket: ev.PauseAsked(ticket),
@@ -71,4 +76,5 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
     "bw.scale": _scale,
     "bw.retry": lambda data, ticket: ev.RetryAskedFor(ticket, _issue_ids(data)),
     "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),
+    "bw.why": _why,
 }

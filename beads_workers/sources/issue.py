@@ -18,6 +18,7 @@ from beads_workers.core.jobs import (
     IssueId,
     Job,
 )
+from beads_workers.core.source import Seen
 from beads_workers.sources.settling import OPEN
 
 BLOCKS = "blocks"
@@ -159,6 +160,25 @@ def to_job(issue: Issue, source: str) -> Job:
     )
 
 
+def to_seen(issue: Issue) -> Seen:
+    """What a person who asks is told of it."""
+    deferred = issue.extra.get("defer_until")
+    return Seen(
+        issue_id=IssueId(issue.id),
+        title=issue.title,
+        status=issue.status,
+        assignee=issue.assignee,
+        priority=issue.priority,
+        issue_type=issue.issue_type,
+        labels=issue.labels,
+        waits_for=_depends_on(issue, BLOCKS),
+        parents=_depends_on(issue, PARENT_CHILD),
+        deferred_until=deferred if isinstance(deferred, str) else "",
+        closed_at=issue.closed_at,
+        close_reason=issue.close_reason,
+    )
+
+
 def microseconds(time_text: str) -> int:
     """An RFC 3339 time as microseconds since 1970; without an offset it is UTC.
 
@@ -184,6 +204,10 @@ def checked_id(value: object, what: str) -> str:
     if not _ID.fullmatch(value):
         raise BadIssue(f"{what} {value[:40]!r} holds more than letters, digits and . _ : -")
     return value
+
+
+def _depends_on(issue: Issue, kind: str) -> tuple[IssueId, ...]:
+    return tuple(IssueId(d.depends_on_id) for d in issue.dependencies if d.type == kind)
 
 
 def _dependency_object(issue_id: str, dependency: Dependency) -> dict[str, Any]:

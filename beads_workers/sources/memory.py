@@ -17,12 +17,13 @@ from beads_workers.core.source import (
     Calls,
     DeadRun,
     Result,
+    Seen,
     Settled,
     Settlement,
     SourceError,
     Taken,
 )
-from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, to_job
+from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, to_job, to_seen
 from beads_workers.sources.settling import (
     CLOSED,
     CONTAINERS,
@@ -182,6 +183,22 @@ class MemorySource:
         return self._faulty(
             "recover", lambda: self._settled("recover", owed(dead, held), dead.actor)
         )
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """See ``Source``."""
+        known = self.tracker.issues
+        return self._faulty("look", lambda: {i: to_seen(known[i]) for i in issue_ids if i in known})
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """See ``Source``."""
+        found = [to_seen(each) for each in self._in_order() if each.status not in FINISHED]
+        return self._faulty("unfinished", lambda: found[:rows_max])
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``Source``."""
+        open_ones = [each.id for each in self._in_order() if each.status == OPEN]
+        found = frozenset(IssueId(i) for i in open_ones if not self.tracker.is_blocked(i))
+        return self._faulty("ready", lambda: found)
 
     def close(self) -> None:
         """Give back what a take won whose answer was lost."""

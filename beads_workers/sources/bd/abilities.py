@@ -30,6 +30,7 @@ class Abilities:
     brief_list: bool
     exclude_type: bool
     exclude_label: bool
+    readonly: bool
     hidden: tuple[str, ...]
     """Options of ``list`` without which some kinds of issues are left out."""
 
@@ -58,6 +59,7 @@ def detect(calls: BdCalls) -> Abilities:
         brief_list=_has(listing, "--brief"),
         exclude_type=_has(ready, "--exclude-type"),
         exclude_label=_has(ready, "--exclude-label"),
+        readonly=_has(overview, "--readonly"),
         hidden=tuple(option for option in hidden if _has(listing, option)),
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.source import Result, Settled, Settlement, SourceError
+from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement, SourceError
 from beads_workers.sources.bd import writing
-from beads_workers.sources.bd.answers import Row
+from beads_workers.sources.bd.answers import Row, is_safe_id
 from beads_workers.sources.bd.tracker import Tracker
 from beads_workers.sources.bd.verdicts import Write, decide, unseen
 
@@ -98,3 +98,15 @@ def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
         else:
             found.append([settlement])
     return found
+
+
+def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What the tracker is owed for a dead run, each issue once."""
+    closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
+    releases = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
+    return [
+        Settlement(action, i, read_first=True, handed_over=i in dead.handed_over)
+        for action, ids in ((Action.CLOSE, closes), (Action.RELEASE, releases))
+        for i in ids
+        if action is Action.CLOSE or i not in closes
+    ]

@@ -12,11 +12,13 @@ from beads_workers.core.source import (
     Calls,
     DeadRun,
     Result,
+    Seen,
     Settled,
     Settlement,
     SourceError,
     Taken,
 )
+from beads_workers.sources.bd import looking
 from beads_workers.sources.bd.answers import (
     IN_PROGRESS,
     Row,
@@ -26,7 +28,7 @@ from beads_workers.sources.bd.answers import (
 )
 from beads_workers.sources.bd.calls import CALL_SECONDS, BdCalls, CallLog
 from beads_workers.sources.bd.listings import Listings
-from beads_workers.sources.bd.settling import Group, rounds
+from beads_workers.sources.bd.settling import Group, owed, rounds
 from beads_workers.sources.bd.tracker import Tracker
 from beads_workers.sources.bd.verdicts import held_by
 
@@ -244,11 +246,25 @@ class BdSource:
         missing = [i for i in named if i not in rows and is_safe_id(i)]
         rows |= self._tracker.look(missing) if missing else {}
         held = [i for i, row in rows.items() if held_by(row.assignee, dead.actor)]
-        owed = _owed(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
-        if not owed:
+        found = owed(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
+        if not found:
             return []
         self._wrote = True
-        return Group(self._tracker, dead.actor, owed).settle((), rows)
+        return Group(self._tracker, dead.actor, found).settle((), rows)
+
+    # --- for people who ask -------------------------------------------------------------------
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """See ``Source``."""
+        return looking.look(self._tracker, issue_ids)
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """See ``Source``."""
+        return looking.unfinished(self._tracker, rows_max)
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``Source``."""
+        return looking.ready(self._tracker)
 
     def close(self) -> None:
         """Give back what an unanswered claim may have won; leave the JSON Lines complete."""
@@ -259,18 +275,6 @@ class BdSource:
         except SourceError:
             # The next start asks the tracker what this actor holds.
             return
-
-
-def _owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """What the tracker is owed for a dead run, each issue once."""
-    closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
-    releases = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
-    return [
-        Settlement(action, i, read_first=True, handed_over=i in dead.handed_over)
-        for action, ids in ((Action.CLOSE, closes), (Action.RELEASE, releases))
-        for i in ids
-        if action is Action.CLOSE or i not in closes
-    ]
 
 
 def _job(row: Row) -> Job:

@@ -18,12 +18,13 @@ from beads_workers.core.source import (
     Action,
     Calls,
     DeadRun,
+    Seen,
     Settled,
     Settlement,
     SourceError,
     Taken,
 )
-from beads_workers.sources.issue import time_text, to_job
+from beads_workers.sources.issue import time_text, to_job, to_seen
 from beads_workers.sources.settling import CLOSED, FINISHED, IN_PROGRESS, Holding, owed, rule
 from beads_workers.sources.sqlite.ready import SELECTABLE, conditions
 from beads_workers.sources.sqlite.schema import SCHEMA_VERSION, connect, transaction, translated
@@ -101,6 +102,24 @@ class SqliteSource:
                 (dead.actor,),
             ).fetchall()
             return self._settled(tracker, owed(dead, [row[0] for row in held]), dead.actor)
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """See ``Source``."""
+        with self._call() as tracker:
+            found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
+        return {IssueId(issue.id): to_seen(issue) for issue in found}
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """See ``Source``."""
+        with self._call() as tracker:
+            ids = tracker.store.ids(finished=False)[:rows_max]
+            return [to_seen(issue) for issue in tracker.store.issues(ids)]
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``Source``."""
+        with self._call() as tracker:
+            found = tracker.connection.execute(f"SELECT id FROM issues WHERE {SELECTABLE}")
+            return frozenset(IssueId(row[0]) for row in found)
 
     def close(self) -> None:
         """Close the file; a later call would open it again."""

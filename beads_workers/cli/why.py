@@ -1,0 +1,271 @@
+"""``why``: why an issue does not run, or why nothing happens. Reads only, fleet or not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from beads_workers.cli.client import Client, connect, find_state_directory
+from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
+from beads_workers.cli.running import Json, StateDir
+from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.core.policy import Policy
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Seen, Source, SourceError
+from beads_workers.core.text import json_line, printable
+from beads_workers.core.why.explaining import explain, headline
+from beads_workers.core.why.facts import NO_FLEET, Facts, facts_from_json
+from beads_workers.core.why.overview import Overview, survey
+from beads_workers.core.why.reasons import Cause, Picture, Reason
+from beads_workers.core.why.waiting import chain
+from beads_workers.dashboard.why import clock_at, issue_lines, overview_lines
+from beads_workers.edge.opening import open_source
+from beads_workers.edge.run_directory import RunDirectory
+from beads_workers.edge.surveying import look_down, remembered
+
+ROWS_MAX = 2000
+"""Of a backlog that is sorted by its reasons."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("why", epilog="Example: beads-workers why proj-a1b")(why)
+
+
+def why(
+    issue: Annotated[str | None, typer.Argument(metavar="[ISSUE]", help="Which one.")] = None,
+    source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Say why an issue does not run; without one, why nothing happens."""
+    directory = find_state_directory(state_dir)
+    if issue is None:
+        _why_nothing(directory, source, as_json=as_json)
+    else:
+        _why_issue(IssueId(issue), directory, source, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What the tracker showed, or why it could not be looked at."""
+
+    seen: dict[IssueId, Seen]
+    listed: tuple[Seen, ...] = ()
+    ready: frozenset[IssueId] | None = None
+    error: str = ""
+    hint: str = ""
+
+
+def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
+    scheduler = _Scheduler(directory, source)
+    looked = _look(scheduler.settings, issue_id)
+    # The tracker first: what the issue waits for may be in the fleet's hands.
+    facts = scheduler.facts([issue_id, *looked.seen])
+    if looked.error and facts.state == NO_FLEET:
+        raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
+    picture = _picture(facts, looked)
+    reasons = explain(issue_id, picture)
+    head, links = headline(issue_id, reasons, picture), chain(issue_id, picture)
+    seen, log = looked.seen.get(issue_id), _log(directory, issue_id, picture)
+    if as_json:
+        shown = {
+            "running": picture.has_fleet,
+            "issue_id": issue_id,
+            "title": seen.title if seen else None,
+            "status": seen.status if seen else None,
+            "headline": head,
+            "reasons": [_reason_json(each) for each in reasons],
+            "waits_for": [
+                {"depth": x.depth, "issue_id": x.issue_id, "title": x.title, "state": x.state}
+                for x in links
+            ],
+            "log": log,
+        }
+        print(json_line(shown))
+    else:
+        _say_no_fleet(picture)
+        for line in issue_lines(issue_id, seen, head, reasons, links):
+            print(line)
+        if log:
+            print(f"\nlog: {printable(log)}")
+    if reasons[0].cause is Cause.NOT_FOUND:
+        raise typer.Exit(EXIT_UNKNOWN)
+
+
+def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
+    scheduler = _Scheduler(directory, source)
+    looked = _look(scheduler.settings, None)
+    facts = scheduler.facts([])
+    if looked.error and facts.state == NO_FLEET:
+        raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
+    picture = _picture(facts, looked)
+    found = survey(looked.listed, picture)
+    if as_json:
+        print(json_line(_overview_json(found, picture)))
+        return
+    _say_no_fleet(picture)
+    for line in overview_lines(found, picture):
+        print(line)
+    if len(looked.listed) == ROWS_MAX:
+        print(f"(the {ROWS_MAX} most urgent issues were looked at; there are more)")
+
+
+def _settings(directory: Path, source: str | None) -> FleetSettings:
+    """As a ``start`` without options would have them here: tracker, filters, attempts."""
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.options import Options
+    from beads_workers.cli.preparing import find_tracker
+
+    options = resolve(Options(source=source), Path.cwd(), os.environ).options
+    tracker = find_tracker(options.source)
+    filters = Filters(
+        labels=options.label or (),
+        labels_any=options.label_any or (),
+        exclude_labels=options.exclude_label or (),
+        types=options.type or (),
+        priorities=options.priority or (),
+        parent=options.parent,
+    )
+    policy = Policy(attempts_max=options.max_attempts or Policy().attempts_max)
+    place, folder = str(tracker.place), str(tracker.folder)
+    return FleetSettings(
+        0, tracker.source, place, folder, str(directory), filters=filters, policy=policy
+    )
+
+
+def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
+    """One issue with all that it waits for, or the whole backlog."""
+    with _opened(settings) as source:
+        try:
+            return _look_at(source, issue_id) if issue_id else _look_at_all(source)
+        except SourceError as error:
+            return _Looked({}, error=str(error), hint=error.hint)
+
+
+def _look_at(source: Source, issue_id: IssueId) -> _Looked:
+    seen = look_down(source, [issue_id])
+    found = seen.get(issue_id)
+    might_run = found is not None and found.status == "open"
+    return _Looked(seen, ready=source.ready() if might_run else None)
+
+
+def _look_at_all(source: Source) -> _Looked:
+    listed = source.unfinished(ROWS_MAX)
+    # What is not in a whole list is finished, and holds nothing back.
+    cut = len(listed) == ROWS_MAX
+    seen = look_down(source, (), listed) if cut else {each.issue_id: each for each in listed}
+    return _Looked(seen, tuple(listed), source.ready())
+
+
+@contextlib.contextmanager
+def _opened(settings: FleetSettings) -> Iterator[Source]:
+    source = open_source(settings, "beads-workers/why")
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+class _Scheduler:
+    """The running fleet, or what the last one's journal remembers.
+
+    ``settings``: which tracker, and how a fleet here is filtered.
+    """
+
+    def __init__(self, directory: Path, source: str | None) -> None:
+        self._directory = directory
+        self._client: Client | None = None
+        try:
+            self._client = connect(directory)
+        except CommandError as error:
+            if error.exit_code != EXIT_NOT_RUNNING:
+                raise
+            self.settings = _settings(directory, source)
+            return
+        running = self.facts([])
+        self.settings = FleetSettings(
+            0,
+            running.source,
+            running.tracker,
+            running.project,
+            str(directory),
+            filters=running.filters,
+        )
+
+    def facts(self, issue_ids: list[IssueId]) -> Facts:
+        """About these issues, or about all that are remembered."""
+        if self._client is None:
+            return remembered(RunDirectory(self._directory), self.settings, time.time())
+        answer = self._client.ask("bw.why", {"issue_ids": issue_ids})
+        if "facts" not in answer:
+            raise CommandError(str(answer.get("error") or "the fleet did not answer"))
+        return facts_from_json(answer["facts"])
+
+
+def _picture(facts: Facts, looked: _Looked) -> Picture:
+    now = time.time()
+    return Picture(
+        facts,
+        now,
+        lambda at: clock_at(at, now),
+        looked.seen,
+        looked.ready,
+        looked.error,
+    )
+
+
+def _log(directory: Path, issue_id: IssueId, picture: Picture) -> str | None:
+    """The output of the attempt under way, or of the last one in this run."""
+    from beads_workers.executors.files import log_file, output_file
+
+    facts = picture.known.get(issue_id)
+    if facts is None or not picture.facts.run_id:
+        return None
+    run = str((directory / "runs" / picture.facts.run_id).absolute())
+    names = [log_file(run, issue_id, number) for number in range(facts.attempt, 0, -1)]
+    if facts.held == "running":
+        names.insert(0, output_file(run, facts.worker_id))
+    return next((name for name in names if Path(name).exists()), None)
+
+
+def _say_no_fleet(picture: Picture) -> None:
+    if not picture.has_fleet:
+        run = f"; the last run was {picture.facts.run_id}" if picture.facts.run_id else ""
+        print(f"no fleet is running here{run}\n")
+
+
+def _reason_json(reason: Reason) -> dict[str, Any]:
+    return {
+        "reason": reason.cause.value,
+        "text": reason.text,
+        "change": reason.change,
+        "issue_ids": list(reason.issue_ids),
+        "until": None if reason.until is None else round(reason.until, 3),
+    }
+
+
+def _overview_json(found: Overview, picture: Picture) -> dict[str, Any]:
+    return {
+        "running": picture.has_fleet,
+        "headline": found.headline,
+        "fleet": [_reason_json(each) for each in found.fleet],
+        "groups": [
+            {
+                "reason": "ready" if each.cause is Cause.DUE else each.cause.value,
+                "count": each.count,
+                "issue_ids": list(each.issue_ids),
+            }
+            for each in found.groups
+        ],
+        "next": {"at": round(found.next_up.at, 3), "text": found.next_up.text}
+        if found.next_up
+        else None,
+    }

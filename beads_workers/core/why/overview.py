@@ -1,0 +1,104 @@
+"""Why nothing, or little, happens: the fleet's own state, and the backlog sorted by its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from beads_workers.core.source import Seen
+from beads_workers.core.why.explaining import OF_THE_FLEET, explain
+from beads_workers.core.why.reasons import Cause, Picture, Reason, of_the_fleet, span
+
+NAMED_MAX = 5
+"""Ids that stand behind a count."""
+
+AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.HANDING, Cause.QUEUED)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Unfinished issues that share their most decisive reason; ``cause`` ``due`` is ready."""
+
+    cause: Cause
+    count: int
+    issue_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """What happens next by itself, and when (epoch seconds)."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """``fleet``: what holds everything back. ``next_up`` is None where only events lead on."""
+
+    headline: str
+    fleet: tuple[Reason, ...]
+    groups: tuple[Group, ...]
+    next_up: Coming | None
+
+
+def survey(unfinished: Sequence[Seen], picture: Picture) -> Overview:
+    """Sort a backlog; ``picture.seen`` holds at least these issues."""
+    sorted_out: dict[Cause, list[str]] = {}
+    first: dict[str, Reason] = {}
+    for seen in unfinished:
+        reason = explain(seen.issue_id, picture)[0]
+        cause = Cause.DUE if reason.cause in OF_THE_FLEET else reason.cause
+        sorted_out.setdefault(cause, []).append(seen.issue_id)
+        first[seen.issue_id] = reason
+    fleet = of_the_fleet(picture)
+    groups = tuple(
+        Group(cause, len(sorted_out[cause]), tuple(sorted_out[cause][:NAMED_MAX]))
+        for cause in Cause
+        if cause in sorted_out
+    )
+    coming = min(_coming(first, picture), key=lambda each: each.at, default=None)
+    return Overview(_headline(groups, fleet, picture), tuple(fleet), groups, coming)
+
+
+def _headline(groups: Sequence[Group], fleet: Sequence[Reason], picture: Picture) -> str:
+    count = {group.cause: group.count for group in groups}
+    ready, at_work = count.get(Cause.DUE, 0), sum(count.get(cause, 0) for cause in AT_WORK)
+    facts = picture.facts
+    if not picture.has_fleet:
+        return f"ready for a fleet: {ready}; 'beads-workers start' runs one"
+    if fleet:
+        return f"{fleet[0].text}; {ready} ready, {at_work} under way"
+    if picture.unseen:
+        return f"the tracker could not be looked at: {picture.unseen}"
+    if not groups:
+        return "nothing is left to do: every issue is closed"
+    if not ready and not at_work:
+        return "nothing can be taken: no issue is ready"
+    if facts.slots and facts.busy >= facts.slots:
+        behind = f"; ready and waiting for one: {ready}" if ready else ""
+        return f"all {facts.slots} workers are busy{behind}"
+    if at_work:
+        idle = facts.slots - facts.busy
+        return f"at work: {at_work} under way; workers without work: {idle}, ready: {ready}"
+    return f"ready, and about to be taken: {ready}"
+
+
+def _coming(first: dict[str, Reason], picture: Picture) -> Iterator[Coming]:
+    for issue_id, reason in first.items():
+        if reason.until is None:
+            continue
+        if reason.cause is Cause.COOLING and picture.has_fleet:
+            yield Coming(reason.until, f"{issue_id} is tried again")
+        elif reason.cause is Cause.DEFERRED:
+            yield Coming(reason.until, f"{issue_id} is no longer deferred")
+    facts = picture.facts
+    if facts.trouble is not None:
+        yield Coming(picture.now + facts.trouble.again_seconds, "the tracker is asked again")
+    elif facts.look_seconds is not None and facts.state == "running":
+        yield Coming(picture.now + facts.look_seconds, "the tracker is asked for new issues")
+
+
+def when(coming: Coming, picture: Picture) -> str:
+    """``14:03:20, in 95 s``."""
+    return f"{picture.clock(coming.at)}, in {span(max(0.0, coming.at - picture.now))}"
