@@ -119,6 +119,7 @@ def test_suspended_it_gives_the_terminal_back_and_going_on_takes_it_again(
 def test_stopped_without_warning_it_draws_everything_anew_when_it_goes_on(
     screen: TmuxScreen, log: Path
 ) -> None:
+    screen.type("stty tostop")  # Who writes from the background is stopped.
     before = modes(screen)
     begin(screen, log)
     pid = pid_of(screen)
