@@ -51,6 +51,7 @@ class TmuxScreen:
         # What is given here applies to the server too, which is started by the first command.
         options = ["set", "-g", "remain-on-exit", "on", ";", "set", "-g", "status", "off", ";"]
         options += ["set", "-sg", "escape-time", "0", ";"]
+        options += ["set", "-g", "default-terminal", "tmux-256color", ";"]
         new = ["new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(folder)]
         self._tmux("start-server", ";", *options, *new, *words, environment=environment)
         return self
@@ -75,7 +76,7 @@ class TmuxScreen:
 
     def styled(self) -> str:
         """The same with its escape sequences."""
-        return self._tmux("capture-pane", "-p", "-e")
+        return self._tmux("capture-pane", "-p", "-e", "-N")
 
     def resize(self, width: int, height: int) -> None:
         """Another size; the program hears of it."""
