@@ -59,7 +59,7 @@ MODULES: dict[str, dict[str, str]] = {
         "doctor": "Check what a fleet needs, and say what to type where something is wrong.",
     },
     "cleaning": {
-        "clean": "Remove old runs with their logs, and dead sockets of ours in /tmp.",
+        "clean": "Remove old runs, worktrees that hold no work, and dead sockets of ours in /tmp.",
     },
 }
 """Module of ``beads_workers.cli`` -> its commands, each with the first sentence of its help.

@@ -27,9 +27,12 @@ def clean(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Remove old runs with their logs, and dead sockets of ours in /tmp."""
+    """Remove old runs, worktrees that hold no work, and dead sockets of ours in /tmp."""
+    from beads_workers.cli.worktree_text import kept_text, names_removed, worktree_json
+    from beads_workers.core.text import printable
     from beads_workers.edge.listener import dead_sockets
     from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.edge.worktree_removing import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = [
@@ -39,16 +42,23 @@ def clean(
         if directory.is_settled(run_id) and not directory.is_alive(run_id)
     ]
     sockets = dead_sockets()
+    # Before the runs: what a run's folder says of its worktrees is needed for them.
+    worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
     if not dry_run:
         for folder in old:
             shutil.rmtree(folder)
         for path in sockets:
             path.unlink(missing_ok=True)
-    found = [str(path) for path in (*old, *sockets)]
+    gone = [name for worktree in worktrees for name in names_removed(worktree)]
+    found = [str(path) for path in (*old, *sockets)] + gone
     if as_json:
-        print(json.dumps({"removed": [] if dry_run else found, "found": found}))
+        kept = [worktree_json(worktree) for worktree in worktrees if worktree.kept_because]
+        print(json.dumps({"removed": [] if dry_run else found, "found": found, "kept": kept}))
         return
     for name in found:
-        print(f"{'would remove' if dry_run else 'removed'} {name}")
+        print(f"{'would remove' if dry_run else 'removed'} {printable(name)}")
+    for worktree in worktrees:
+        if worktree.kept_because:
+            print(f"{'would keep' if dry_run else 'kept'} {kept_text(worktree)}")
     if not found:
         print("nothing to clean")

@@ -10,9 +10,12 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.edge.project import Mark
 
 STATE_FOLDER = ".beads-workers"
 EXIT_SECONDS = 15.0
@@ -26,7 +29,10 @@ def find_state_directory(said: str | None = None) -> Path:
     if said:
         return Path(said)
     here = Path.cwd()
+    mark = _worktree_mark(here)
     for folder in (here, *here.parents):
+        if mark is not None and mark.copy.is_relative_to(folder):
+            return mark.state_directory
         if (configured := _configured(folder / "beads-workers.toml")) is not None:
             return configured
         state = folder / STATE_FOLDER
@@ -144,6 +150,15 @@ def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:
         return bool(select.select([fd], [], [], seconds)[0])
     finally:
         os.close(fd)
+
+
+def _worktree_mark(here: Path) -> Mark | None:
+    # Only a linked worktree has a file of this name, and only there the import is worth it.
+    if not any((folder / ".git").is_file() for folder in (here, *here.parents)):
+        return None
+    from beads_workers.edge.project import worktree_mark
+
+    return worktree_mark(here)
 
 
 def _configured(file: Path) -> Path | None:

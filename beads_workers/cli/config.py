@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import COMMAND, ENVIRONMENT, KEYS, TEMPLATE, Options
+from beads_workers.cli.options import COMMAND, ENVIRONMENT, KEYS, TABLES, TEMPLATE, Options
 
 if TYPE_CHECKING:
     import typer
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 FILE_NAME = "beads-workers.toml"
 FILE_BYTES_MAX = 1 << 20
 """A larger file is none of ours."""
-
-RESERVED_TABLES = ("worktree",)
-"""Named for later versions; refused until something reads them, so that nothing is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +85,25 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
             f"{path}: {error}", 'a line looks like: command = ["my-agent", "{id}"]', EXIT_USAGE
         ) from None
     agents = _agents(path, table.pop("agents", {}))
-    return {key: _checked(path, key, value) for key, value in table.items()}, agents
+    return {key: _checked(path, key, value) for key, value in _flat(path, table)}, agents
+
+
+def _flat(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if key not in TABLES or not isinstance(value, dict):
+            yield key, value
+            continue
+        for inner, said in value.items():
+            if inner not in TABLES[key]:
+                raise CommandError(
+                    f"{path}: unknown key {inner!r} in [{key}]",
+                    _nearest(inner, [*TABLES[key]]),
+                    EXIT_USAGE,
+                )
+            yield TABLES[key][inner], said
 
 
 def _checked(path: Path, key: str, value: Any) -> Any:
-    if key in RESERVED_TABLES:
-        raise CommandError(
-            f"{path}: [{key}] is reserved for a later version", "remove it for now", EXIT_USAGE
-        )
     if key not in KEYS:
         raise CommandError(
             f"{path}: unknown key {key!r}", _nearest(key, [*KEYS, "agents"]), EXIT_USAGE

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.preparing import shown_command
+from beads_workers.cli.worktree_checks import shown_place
 from beads_workers.core.jobs import Listed
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import SourceError
@@ -31,6 +33,7 @@ def show(settings: FleetSettings, *, as_json: bool) -> None:
     print(f"command  {printable(shown_command(settings.work))}")
     if settings.work.verify:
         print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
+    print(f"folder   {printable(shown_place(settings))}")
     for row in taken.listed:
         print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}")
     more = "+" if taken.more else ""
@@ -51,6 +54,7 @@ def _as_json(
         "prompt": work.agent.prompt if work.agent else None,
         "verify": work.verify,
         "workers": settings.workers,
+        "worktrees": asdict(work.worktrees) if work.worktrees else None,
         "issues": [
             {"issue_id": row.issue_id, "title": row.title, "priority": row.priority}
             for row in listed

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ from beads_workers.cli.client import Client, wait_for_exit
 from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
 from beads_workers.cli.summary import summary
 from beads_workers.core.journal_lines import from_json
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.dashboard.lines import line
 
 
@@ -91,6 +92,7 @@ def watch_run(
     named: Collection[str],
     as_json: bool,
     show: Callable[[Client], Watched] | None = None,
+    worktrees: Worktrees | None = None,
 ) -> int:
     """Show what happens as it comes, then the summary; returns the exit code.
 
@@ -112,6 +114,8 @@ def watch_run(
             f"its log is runs/{started['run_id']}/orchestrator.log in the run directory;"
             " the next start settles what it left",
         )
+    if worktrees is not None:
+        ended["unmerged_branches"] = _tidy_worktrees(worktrees, started["run_id"])
     if as_json:
         print(json.dumps({"ended": ended}), flush=True)
     else:
@@ -137,6 +141,15 @@ def _tell_events(client: Client, *, as_json: bool) -> Watched:
             if client.drained:
                 sys.stdout.flush()
     return Watched(ended, interrupts.first)
+
+
+def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:
+    """Remove the run's worktrees that hold no work; how many branches hold unmerged work."""
+    from beads_workers.edge.worktree_removing import tidy_run, unmerged_branches
+
+    state_directory = Path(worktrees.state_directory)
+    tidy_run(state_directory, run_id)
+    return unmerged_branches(state_directory)
 
 
 def _show(message: dict[str, Any], *, as_json: bool) -> None:

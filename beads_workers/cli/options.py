@@ -50,6 +50,13 @@ class Options:
     command: tuple[str, ...] | None = None
     term_grace: float | None = None
     stop_timeout: float | None = None
+    worktree: bool | None = None
+    worktree_base: str | None = None
+    worktree_setup: str | None = None
+    worktree_copy: tuple[str, ...] | None = None
+    worktree_folder: str | None = None
+    worktree_disk_floor: int | None = None
+    shared_checkout: bool | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -140,6 +147,38 @@ def _argument(value: Any) -> str:
     return value
 
 
+def _inside(value: Any) -> str:
+    """A file or pattern inside the project: nothing else is ever copied."""
+    if (
+        not isinstance(value, str)
+        or not value.strip("/. ")
+        or "\0" in value
+        or value.startswith(("/", "~"))
+        or ".." in value.split("/")
+    ):
+        raise ValueError('files or patterns inside the project: [".env", "config/*.local"]')
+    return value
+
+
+def _bytes(value: Any) -> int:
+    allowed = 'a size: 0, "500MB" or "2GB"'
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]i?)?B?", value.strip(), re.ASCII)
+        if match is None:
+            raise ValueError(allowed)
+        base, power = (1024 if match[2] and "i" in match[2] else 1000), match[2] or ""
+        value = int(float(match[1]) * base ** " kMGT".index(power[:1] or " "))
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(allowed)
+    return value
+
+
+def _ref(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or value.startswith("-") or "\0" in value:
+        raise ValueError("a branch, a tag or a commit")
+    return value
+
+
 COMMAND: Reader = _several(_argument, alone=False)
 """Reads ``command`` and an agent's ``argv``."""
 
@@ -183,8 +222,27 @@ KEYS: Mapping[str, Key] = {
     "command": Key(COMMAND),
     "term_grace": Key(_duration(0), limits.TERM_GRACE_SECONDS),
     "stop_timeout": Key(_duration(0), limits.STOP_SECONDS),
+    "worktree": Key(_boolean, False),
+    "worktree_base": Key(_ref),
+    "worktree_setup": Key(_text),
+    "worktree_copy": Key(_several(_inside), ()),
+    "worktree_folder": Key(_text, path=True),
+    "worktree_disk_floor": Key(_bytes, limits.DISK_FLOOR_BYTES),
+    "shared_checkout": Key(_boolean, False),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "worktree": {
+        "enabled": "worktree",
+        "base": "worktree_base",
+        "setup": "worktree_setup",
+        "copy": "worktree_copy",
+        "folder": "worktree_folder",
+        "disk_floor": "worktree_disk_floor",
+    },
+}
+"""Tables of ``beads-workers.toml``: their keys, and those that they stand for."""
 
 ENVIRONMENT: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "BEADS_WORKERS_COUNT": ("workers", lambda text: int(text) if text.isdecimal() else text),

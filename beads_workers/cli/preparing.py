@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import Agent, FleetSettings, Work
@@ -48,7 +49,7 @@ def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> Flee
             "--bd-calls worker goes with bd only", "leave it out, or use --source bd", EXIT_USAGE
         )
     work = find_work(resolved, tracker)
-    return settings_of(resolved, tracker, work, issues, owned=owned)
+    return apart(settings_of(resolved, tracker, work, issues, owned=owned), options)
 
 
 def settings_of(

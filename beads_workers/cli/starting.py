@@ -21,7 +21,8 @@ from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options, parse_duration
 
 if TYPE_CHECKING:
-    from beads_workers.cli.launching import Watched
+    from beads_workers.cli.launching import Launch, Watched
+    from beads_workers.core.settings import FleetSettings
 
 _AFTER_DASHES = "beads_workers.command"
 
@@ -118,6 +119,13 @@ def start(
         float | None,
         typer.Option(parser=_duration, metavar="DURATION", help="To leave in; default 10s."),
     ] = None,
+    worktree: Annotated[
+        bool | None,
+        typer.Option("--worktree/--no-worktree", help="A git worktree for each attempt."),
+    ] = None,
+    shared_checkout: Annotated[
+        bool, typer.Option("--shared-checkout", help="Several agents in one folder are fine.")
+    ] = False,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
     no_dashboard: Annotated[
@@ -129,7 +137,7 @@ def start(
     What stands after -- is the command; {id}, {title}, {priority}, {worker} and {attempt} in it
     are replaced, and the environment holds BW_ISSUE_ID and its like.
     """
-    from beads_workers.cli.launching import Launch, watch_run
+    from beads_workers.cli.launching import Launch
 
     launch = None if dry_run else Launch()
     from beads_workers.cli import preparing
@@ -160,6 +168,8 @@ def start(
         command=command_of(ctx),
         term_grace=term_grace,
         stop_timeout=stop_timeout,
+        worktree=worktree,
+        shared_checkout=shared_checkout or None,
     )
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
@@ -169,15 +179,29 @@ def start(
         show(settings, as_json=json_lines)
         return
     look_ahead(settings, quiet=json_lines)
+    _run(launch, settings, detach=detach, as_json=json_lines, draw=not no_dashboard)
+
+
+def _run(
+    launch: Launch, settings: FleetSettings, *, detach: bool, as_json: bool, draw: bool
+) -> None:
+    from beads_workers.cli.launching import watch_run
+
     started = launch.tell(settings)
-    if not json_lines:
+    if not as_json:
         say_preflight(settings, started)
     if detach:
-        show_detached(started, as_json=json_lines)
+        show_detached(started, as_json=as_json)
         return
-    named = settings.filters.only
-    drawn = None if json_lines or no_dashboard else dashboard(settings.state_directory, started)
-    code = watch_run(launch.client, started, named=named, as_json=json_lines, show=drawn)
+    drawn = dashboard(settings.state_directory, started) if draw and not as_json else None
+    code = watch_run(
+        launch.client,
+        started,
+        named=settings.filters.only,
+        as_json=as_json,
+        show=drawn,
+        worktrees=settings.work.worktrees,
+    )
     raise typer.Exit(code)
 
 
@@ -222,6 +246,7 @@ def look_ahead(settings: Any, *, quiet: bool) -> None:
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
     from beads_workers.cli.preparing import shown_command
+    from beads_workers.cli.worktree_checks import shown_place
     from beads_workers.core.text import printable
 
     until = ", until empty" if settings.until_empty else ""
@@ -229,6 +254,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("tracker", started["tracker"]),
         ("command", printable(shown_command(settings.work), 160)),
         ("workers", f"{settings.workers}{until}"),
+        ("folder", printable(shown_place(settings))),
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)

@@ -23,6 +23,9 @@ def summary(ended: dict[str, Any]) -> list[str]:
     for row in set_aside[:SHOWN_MAX]:
         error = printable(row["error"], 120)
         lines.append(f"  {printable(row['issue_id'])}: {row['attempts']} attempts: {error}")
+    if unmerged := ended.get("unmerged_branches"):
+        hold = "branch holds" if unmerged == 1 else "branches hold"
+        lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")
     return [*lines, f"next: {_next(ended, queue, set_aside)}"]
 
 

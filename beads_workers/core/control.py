@@ -25,6 +25,9 @@ from beads_workers.core.states import ConnState, JobState, RunReaction, RunState
 from beads_workers.core.tasks import RELEASED
 from beads_workers.core.why.gathering import gather
 
+MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
+"""How several agents work at once: each in its own checkout, or a person takes the blame."""
+
 
 class Control:
     """Each method answers its ticket exactly once."""
@@ -48,6 +51,11 @@ class Control:
         """Idle workers go first; a busy one finishes its task and then leaves."""
         if self._parts.state not in (RunState.RECOVERING, RunState.RUNNING, RunState.PAUSED):
             self._refuse(event.ticket)
+            return
+        most = self._parts.settings.workers_max
+        if most is not None and event.workers > most:
+            error = f"more than {most} would share one checkout; {MORE_WORKERS}"
+            self._desk.ask(Answer(event.ticket, error=error))
             return
         crew = self._parts.crew
         before = crew.wanted()

@@ -18,6 +18,8 @@ class StepKind(Enum):
 
     CLAIM = "claim"
     """``bd update ID --status=in_progress``: only a worker that calls the tracker itself."""
+    PREPARE = "prepare"
+    """Makes the worktree that the next steps run in; its failure is no fault of the task."""
     RUN = "run"
     VERIFY = "verify"
     CLOSE = "close"
@@ -29,12 +31,15 @@ class Step:
     """One program. ``environment`` is added to the worker's own.
 
     ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
+    ``place_file``: what a PREPARE step before it left there says in which folder it runs, and
+    what else is in its environment; None: in the project's folder.
     """
 
     kind: StepKind
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     stdin: str | None = None
+    place_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,30 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class Worktrees:
+    """How each attempt gets a git worktree of its own (docs/CLI.md). Paths are absolute.
+
+    ``checkout``: the project's folder in the user's own checkout; ``prefix``: the same, seen from
+    the top of the repository (``""`` or ``sub/folder``). ``common``: the repository's common git
+    directory. ``base``: resolved to a commit for every attempt; a run that was given none has its
+    commit here already, and ``base_name`` says what that was. ``beads``: the tracker's ``.beads``,
+    where there is one, for the agent's own ``bd``.
+    """
+
+    checkout: str
+    prefix: str
+    common: str
+    folder: str
+    state_directory: str
+    base: str
+    base_name: str
+    setup: str | None = None
+    copy: tuple[str, ...] = ()
+    disk_floor_bytes: int = limits.DISK_FLOOR_BYTES
+    beads: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a worker runs for a task.
 
@@ -31,7 +55,7 @@ class Work:
     issues that carry a command can be run. ``verify`` (a ``sh -c`` line that the user typed)
     must also succeed. ``bd_argv`` is set where the worker itself claims and closes
     (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
-    between TERM and KILL.
+    between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
     """
 
     command: tuple[str, ...] | None = None
@@ -40,6 +64,7 @@ class Work:
     timeout_seconds: float | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     bd_argv: tuple[str, ...] | None = None
+    worktrees: Worktrees | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +92,8 @@ class FleetSettings:
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
     the attempts' logs go instead of the run's own folder. ``argv`` and ``folder``: what was typed
-    after ``beads-workers``, and where, so that ``restart`` can do it again.
+    after ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more
+    would get in each other's way, unless they were asked for in so many words.
     """
 
     workers: int
@@ -89,6 +115,7 @@ class FleetSettings:
     log_directory: str | None = None
     argv: tuple[str, ...] = ()
     folder: str = ""
+    workers_max: int | None = None
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
@@ -98,15 +125,21 @@ def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
 
 def work_from_json(fields: dict[str, Any]) -> Work:
     """Read back what ``to_json`` wrote (lists become tuples again)."""
-    agent = fields["agent"]
+    agent, worktrees = fields["agent"], fields["worktrees"]
     return Work(
         **{
             **fields,
             "command": _tuple(fields["command"]),
             "agent": Agent(**{**agent, "argv": tuple(agent["argv"])}) if agent else None,
             "bd_argv": _tuple(fields["bd_argv"]),
+            "worktrees": worktrees_from_json(worktrees) if worktrees else None,
         }
     )
+
+
+def worktrees_from_json(fields: dict[str, Any]) -> Worktrees:
+    """Read back what ``asdict`` wrote."""
+    return Worktrees(**{**fields, "copy": tuple(fields["copy"])})
 
 
 def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:

@@ -27,11 +27,14 @@ ERROR_TEXT_SHOWN = 300
 def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
     """The outcome of a step that did not succeed, for every kind of step.
 
-    A claim that fails is no fault of the task: a retry charges nothing, and backs off.
+    A claim or a preparation that fails is no fault of the task: a retry charges nothing, and
+    backs off.
     """
     match step.kind:
         case StepKind.CLAIM:
             return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
+        case StepKind.PREPARE:
+            return Outcome(OutcomeKind.RETRY, _cap(f"no worktree: {_why(ended)}"))
         case StepKind.VERIFY:
             return Outcome(_kind(ended), _cap(f"verify failed: {_why(ended)}"))
         case _:
@@ -39,9 +42,12 @@ def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
 
 
 def timed_out(step: Step, seconds: float) -> Outcome:
-    """The outcome of a task that was ended after its timeout; no claim is no fault of it."""
+    """The outcome of a task that was ended after its timeout; what came before it is no fault
+    of it."""
     if step.kind is StepKind.CLAIM:
         return Outcome(OutcomeKind.RETRY, "claim failed: the tracker did not answer")
+    if step.kind is StepKind.PREPARE:
+        return Outcome(OutcomeKind.RETRY, f"no worktree: not ready after {seconds:g} s")
     return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
 
 

@@ -6,10 +6,12 @@ output goes straight into the attempt's log; it gets no descriptors besides 0, 1
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepEnded
@@ -112,7 +114,7 @@ class CannotStart(Exception):
 
 
 def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
-    """Start a step in the current folder; raises ``CannotStart``.
+    """Start a step in the current folder, or where its preparation says; raises ``CannotStart``.
 
     ``inherited``: the environment that the step's own is laid over (a plain dict: reading
     ``os.environb`` costs as much as a fork).
@@ -124,11 +126,42 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
     except OSError as error:
         raise CannotStart(f"cannot write {error.filename}: {error.strerror}") from None
     try:
-        return RunningStep(_spawn(step, output.fd, inherited), output)
+        with _in_its_place(step) as added:
+            return RunningStep(_spawn(step, output.fd, {**inherited, **added}), output)
+    except _NoPlace as error:
+        output.end()
+        raise CannotStart(str(error)) from None
     except OSError as error:
         output.end()
         missing = error.errno in (errno.ENOENT, errno.EACCES)
         raise CannotStart(_explain(error, step.argv[0]), missing=missing) from None
+
+
+class _NoPlace(Exception):
+    """The folder that was prepared for a step is not there."""
+
+
+@contextlib.contextmanager
+def _in_its_place(step: Step) -> Iterator[Mapping[bytes, bytes]]:
+    """Be in the step's folder meanwhile; gives what its preparation adds to the environment.
+
+    ``posix_spawn`` knows no folder of its own, and this process has one thread.
+    """
+    if step.place_file is None:
+        yield {}
+        return
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            with open(step.place_file, "rb") as file:
+                place = json.loads(file.read())
+            os.chdir(place["folder"])
+        except OSError as error:
+            raise _NoPlace(f"cannot use {error.filename}: {error.strerror}") from None
+        yield _encoded(place["environment"])
+    finally:
+        os.fchdir(here)
+        os.close(here)
 
 
 def _spawn(step: Step, log: int, inherited: Mapping[bytes, bytes]) -> int:

@@ -39,6 +39,7 @@ from beads_workers.core.worker_events import (
     Send,
     StepNotStarted,
 )
+from beads_workers.edge.git_places import GIT_PLACES
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
 from beads_workers.executors.plans import plan
@@ -69,6 +70,10 @@ def run_worker(
         _log(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
     _keep_from_tasks()
+    if settings.work.worktrees is not None:
+        # Of whoever started the fleet from a hook of git: they would name another checkout.
+        for name in GIT_PLACES:
+            os.environ.pop(name, None)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
     )

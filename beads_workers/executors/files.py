@@ -51,6 +51,24 @@ def issue_file(run_directory: str, worker_id: str) -> str:
     return f"{run_directory}/issues/{file_name(worker_id)}.json"
 
 
+def place_file(run_directory: str, worker_id: str) -> str:
+    """Where a PREPARE step says in which folder its worker's next steps run.
+
+    While its run lives, the worktree that it names is in use.
+    """
+    return f"{run_directory}/issues/{file_name(worker_id)}.place"
+
+
+def branch_part(issue_id: str) -> str:
+    """One component of a branch's name for an id: one per id, and what git allows there."""
+    # ``~`` stands only before the hash of a name that was too long; git has another use for it.
+    name = file_name(issue_id).replace("~", "+").replace("..", ".%2E")
+    if name.endswith((".", ".lock")):
+        dot = name.rindex(".")
+        name = f"{name[:dot]}%2E{name[dot + 1 :]}"
+    return name
+
+
 def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
 

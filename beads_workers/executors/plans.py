@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import asdict
 from typing import Any
 
 from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import WorkerSettings
-from beads_workers.executors.files import issue_file, log_file, output_file
+from beads_workers.executors.files import issue_file, log_file, output_file, place_file
 from beads_workers.executors.placeholders import (
     SAFE_ID,
     check_command,
@@ -18,6 +20,9 @@ from beads_workers.executors.placeholders import (
     scripts,
     values,
 )
+
+PREPARE_MODULE = "beads_workers.edge.worktree_making"
+"""Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
 
 NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
 
@@ -80,6 +85,20 @@ def issue_json(task: Task) -> str:
     return json.dumps(issue, indent=2) + "\n"
 
 
+def preparation(task: Task, settings: WorkerSettings) -> str:
+    """What a PREPARE step is told, as JSON: ``edge.worktree_making.Preparation``."""
+    assert settings.work.worktrees is not None
+    fields = {
+        "worktrees": asdict(settings.work.worktrees),
+        "issue_id": task.issue_id,
+        "attempt": task.attempt,
+        "worker_id": settings.worker_id,
+        "run_id": settings.run_id,
+        "place_file": place_file(settings.run_directory, settings.worker_id),
+    }
+    return json.dumps(fields)
+
+
 def _choose(task: Task, settings: WorkerSettings) -> tuple[tuple[str, ...], str | None] | None:
     work = settings.work
     own = _own_command(task.payload.get("command"))
@@ -105,10 +124,17 @@ def _steps(task: Task, settings: WorkerSettings, argv: tuple[str, ...], prompt: 
     stdin = None
     if prompt is not None:
         stdin = replace(prompt, known | {"description": plain(task.description)})
-    run = Step(StepKind.RUN, tuple(replace(argument, known) for argument in argv), added, stdin)
-    steps = [run]
+    steps, place = [], None
+    if settings.work.worktrees is not None:
+        place = place_file(settings.run_directory, settings.worker_id)
+        # -P: what lies in the project's folder is never imported.
+        prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
+        steps.append(Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
+    command = tuple(replace(argument, known) for argument in argv)
+    steps.append(Step(StepKind.RUN, command, added, stdin, place))
     if settings.work.verify is not None:
-        steps.append(Step(StepKind.VERIFY, ("sh", "-c", settings.work.verify), added))
+        verify = ("sh", "-c", settings.work.verify)
+        steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))
     close = give_back = None
     if bd := settings.work.bd_argv:
         update = (*bd, "update", task.issue_id)

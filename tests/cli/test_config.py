@@ -130,6 +130,14 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         command = ["echo", "{id}"]
         term_grace = "2s"
         stop_timeout = 20
+        shared_checkout = true
+        [worktree]
+        enabled = true
+        base = "main"
+        setup = "make deps"
+        copy = [".env", "config/*.local"]
+        folder = "../trees"
+        disk_floor = "2.5GB"
         [agents.mine]
         argv = ["mine", "-p"]
         prompt = "Do {id}"
@@ -142,6 +150,8 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"), 10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
+        True, "main", "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"),
+        2_500_000_000, True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     assert resolved.agents == {
@@ -250,8 +260,30 @@ def test_an_unknown_key_is_answered_with_the_nearest_known_one(
         assert "unknown key" in error.message and hint in error.hint
 
 
-def test_a_table_that_nothing_reads_yet_is_refused_and_not_ignored(tmp_path: Path) -> None:
-    assert "reserved for a later version" in refused(tmp_path, "[worktree]\nbase = 'x'").message
+def test_a_misspelt_key_in_a_table_is_named_with_the_nearest(tmp_path: Path) -> None:
+    error = refused(tmp_path, "[worktree]\nsetpu = 'x'")
+    assert "unknown key 'setpu' in [worktree]" in error.message
+    assert error.hint == "did you mean setup?"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "~/.ssh/id", "", ".", "a\0"])
+def test_nothing_outside_the_project_can_be_copied(tmp_path: Path, path: str) -> None:
+    error = refused(tmp_path, f"[worktree]\ncopy = [{json.dumps(path)}]")
+    assert "inside the project" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30), ("7", 7)],
+)
+def test_a_size_is_read_in_the_units_people_write(tmp_path: Path, text: str, size: int) -> None:
+    write(tmp_path, f'[worktree]\ndisk_floor = "{text}"')
+    assert resolve(Options(), tmp_path, {}).options.worktree_disk_floor == size
+
+
+@pytest.mark.parametrize("text", ['"much"', "-1", '"1 GBB"', "true", '"1e9"'])
+def test_a_size_in_another_form_is_refused_with_the_forms(tmp_path: Path, text: str) -> None:
+    assert "a size" in refused(tmp_path, f"[worktree]\ndisk_floor = {text}").hint
 
 
 @pytest.mark.parametrize(

@@ -184,3 +184,16 @@ def test_a_worker_that_was_still_being_started_is_killed_at_the_deadline() -> No
     play.wait(limits.STOP_SECONDS)
     play.do(ev.WorkerSpawned("W1", 101))
     assert of(play.wait(1.0), KillWorker) == [KillWorker("W1", 101)]
+
+
+def test_a_fleet_of_agents_in_one_checkout_is_not_scaled_beyond_one() -> None:
+    play = Play(workers=1, workers_max=1)
+    play.own(1)
+    commands = play.do(ev.ScaleAsked(ev.Ticket(1), 2))
+    (refusal,) = of(commands, Answer)
+    assert "--worktree" in refusal.error and "--shared-checkout" in refusal.error
+    assert of(commands, Spawn) == []
+    (down,) = of(play.do(ev.ScaleAsked(ev.Ticket(2), 0)), Answer)
+    assert down.error == ""
+    (up,) = of(play.do(ev.ScaleAsked(ev.Ticket(3), 1)), Answer)
+    assert up.error == ""

@@ -16,6 +16,7 @@ from beads_workers.core.settings import (
     FleetSettings,
     Work,
     WorkerSettings,
+    Worktrees,
     fleet_from_json,
     to_json,
     work_from_json,
@@ -26,6 +27,15 @@ TEXT = st.text(max_size=20)
 WORDS = st.lists(TEXT, max_size=4).map(tuple)
 SECONDS = st.floats(0, 1e6)
 AGENTS = st.builds(Agent, name=TEXT, argv=WORDS, prompt=TEXT)
+WORKTREES = st.builds(
+    Worktrees,
+    **dict.fromkeys(("checkout", "prefix", "common", "folder", "state_directory", "base"), TEXT),
+    base_name=TEXT,
+    setup=st.none() | TEXT,
+    copy=WORDS,
+    disk_floor_bytes=st.integers(0, 1 << 62),
+    beads=st.none() | TEXT,
+)
 WORKS = st.builds(
     Work,
     command=st.none() | WORDS,
@@ -34,6 +44,7 @@ WORKS = st.builds(
     timeout_seconds=st.none() | SECONDS,
     term_grace_seconds=SECONDS,
     bd_argv=st.none() | WORDS,
+    worktrees=st.none() | WORKTREES,
 )
 FILTERS = st.builds(
     Filters,

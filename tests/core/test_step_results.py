@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import limits
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.step_results import failure, last_line
+from beads_workers.core.step_results import failure, last_line, timed_out
 from beads_workers.core.worker_events import StepEnded, StepNotStarted
 
 RUN = Step(StepKind.RUN, ("tool", "x"))
@@ -60,3 +60,16 @@ def test_how_a_run_failed(ended: StepEnded | StepNotStarted, kind: OutcomeKind, 
 def test_an_error_never_passes_its_limit() -> None:
     verify = Step(StepKind.VERIFY, ("sh",))
     assert len(failure(verify, StepEnded(1, "x" * 4096)).error) == limits.ERROR_CHARS_MAX
+
+
+@pytest.mark.parametrize(
+    ("kind", "failed", "late"),
+    [
+        (StepKind.CLAIM, "claim failed: no", "claim failed: the tracker did not answer"),
+        (StepKind.PREPARE, "no worktree: no", "no worktree: not ready after 5 s"),
+    ],
+)
+def test_what_comes_before_a_task_is_no_fault_of_it(kind: StepKind, failed: str, late: str) -> None:
+    step = Step(kind, ("tool",))
+    assert failure(step, StepEnded(1, "no")) == Outcome(OutcomeKind.RETRY, failed)
+    assert timed_out(step, 5.0) == Outcome(OutcomeKind.RETRY, late)

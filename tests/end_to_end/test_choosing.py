@@ -73,12 +73,12 @@ def test_an_agent_of_ones_own_and_a_prompt_from_a_file(
     (embedded.folder / "prompt.md").write_text("just {id}: {title}, as {worker}\n")
     with (embedded.folder / "beads-workers.toml").open("a") as file:
         file.write('\n[agents.own]\nargv = ["mine", "--for", "{id}"]\n')
-    options = ("--agent", "own", "--prompt", "prompt.md")
+    options = ("-n", "1", "--agent", "own", "--prompt", "prompt.md")
     shown = call(embedded, "start", "--dry-run", *options)
     assert shown.returncode == 0, shown.stderr
     assert "just {id}: {title}, as {worker}" in shown.stdout
     assert not (stub_folder / "bw-1.argv").exists()
-    fleet: Fleet = start(embedded, "-n", "1", "--until-empty", *options)
+    fleet: Fleet = start(embedded, "--until-empty", *options)
     assert fleet.wait() == 0, fleet.said()
     assert (stub_folder / f"{ids[0]}.argv").read_text() == "--for\nbw-1\n"
     assert (stub_folder / f"{ids[0]}.stdin").read_text() == "just bw-1: T, as W1\n"

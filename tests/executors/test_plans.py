@@ -12,7 +12,13 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, StepKind
-from beads_workers.core.settings import Agent, Work, WorkerSettings
+from beads_workers.core.settings import (
+    Agent,
+    Work,
+    WorkerSettings,
+    Worktrees,
+    worktrees_from_json,
+)
 from beads_workers.executors.placeholders import TITLE_CHARS_MAX, check_command, scripts
 from beads_workers.executors.plans import environment, plan
 
@@ -169,3 +175,23 @@ def test_an_odd_id_is_refused_inside_a_script_only() -> None:
     assert list(scripts(("sh", "-c", "a {id}"))) == ["a {id}"]
     assert "BW_ISSUE_ID" in refused(odd, command=("sh", "-c", "a {id}")).error
     assert made(odd, command=("a", "{id}")).steps[0].argv == ("a", "$(touch x)")
+
+
+WORKTREES = Worktrees("/p", "", "/p/.git", "/w", "/s", "main", "main", setup="make", copy=(".env",))
+
+
+def test_with_worktrees_one_is_made_first_and_the_command_and_its_check_run_there() -> None:
+    made_plan = made(command=("x",), verify="v", bd_argv=("bd",), worktrees=WORKTREES)
+    places = [(step.kind, step.place_file) for step in made_plan.steps]
+    assert places == [
+        (StepKind.CLAIM, None),
+        (StepKind.PREPARE, None),
+        (StepKind.RUN, "/run/issues/W3.place"),
+        (StepKind.VERIFY, "/run/issues/W3.place"),
+    ]
+    assert made_plan.close is not None and made_plan.close.place_file is None
+    prepare = made_plan.steps[1]
+    assert prepare.stdin is not None
+    asked = json.loads(prepare.stdin)
+    assert worktrees_from_json(asked["worktrees"]) == WORKTREES
+    assert (asked["issue_id"], asked["attempt"], asked["worker_id"]) == ("bw-1", 2, "W3")

@@ -1,0 +1,61 @@
+"""A real git repository for tests, and what people do to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "tester",
+    "GIT_AUTHOR_EMAIL": "tester@localhost",
+    "GIT_COMMITTER_NAME": "tester",
+    "GIT_COMMITTER_EMAIL": "tester@localhost",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+"""For the environment of whatever commits: nobody's own configuration takes part."""
+
+
+def git(folder: Path, *arguments: str, check: bool = True) -> str:
+    """What git prints there, without the last line's end."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env=kept | IDENTITY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 or not check, (arguments, done.stdout, done.stderr)
+    return done.stdout.rstrip("\n")
+
+
+def commit(folder: Path, name: str, text: str = "x\n") -> str:
+    """Commit one file; returns the commit."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    git(folder, "add", "--", name)
+    git(folder, "commit", "--quiet", "-m", f"add {name}")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def make_repository(folder: Path) -> Path:
+    """A repository with one commit on ``main``, in which ``.env`` and ``*.local`` are ignored."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    commit(folder, ".gitignore", ".env\n*.local\n.beads-workers/\n")
+    return folder
+
+
+def commits(folder: Path) -> set[str]:
+    """Every commit that a branch, a remote branch, a tag or a worktree's HEAD still reaches."""
+    heads = [
+        line.removeprefix("HEAD ")
+        for line in git(folder, "worktree", "list", "--porcelain").splitlines()
+        if line.startswith("HEAD ")
+    ]
+    return set(git(folder, "rev-list", "--all", *heads).splitlines())

@@ -1,0 +1,90 @@
+"""Worktrees made as a worker makes them, in a repository of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.settings import Worktrees
+from beads_workers.edge.run_directory import RunDirectory
+from beads_workers.edge.worktree_making import Preparation, prepare
+from beads_workers.edge.worktree_records import Record, Records
+from beads_workers.edge.worktree_removing import Looked, clean
+from beads_workers.executors.files import place_file
+from tests.support.repository import git, make_repository
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a worker is told about the worktree that was made for it."""
+
+    record: Record
+    folder: Path
+    environment: dict[str, str]
+
+
+class World:
+    """A project that is its repository's top (or ``prefix`` below it), and one run."""
+
+    def __init__(self, folder: Path, prefix: str = "") -> None:
+        self.top = make_repository(folder / "repository")
+        self.project = self.top / prefix
+        self.project.mkdir(exist_ok=True)
+        self.state = self.project / ".beads-workers"
+        self.runs = RunDirectory(self.state)
+        self.runs.create()
+        self.run_id, alive = self.runs.create_run()
+        self._alive: int | None = alive
+        self.records = Records(self.state)
+        self.settings = Worktrees(
+            checkout=str(self.project),
+            prefix=prefix,
+            common=str(self.top / ".git"),
+            folder=str(self.state / "worktrees"),
+            state_directory=str(self.state),
+            base="main",
+            base_name="main",
+            disk_floor_bytes=0,
+        )
+
+    def asked(self, issue_id: str, attempt: int = 1, worker: str = "W1") -> Preparation:
+        """What a worker asks for."""
+        place = place_file(str(self.runs.run(self.run_id)), worker)
+        return Preparation(self.settings, issue_id, attempt, worker, self.run_id, place)
+
+    def make(self, issue_id: str, attempt: int = 1, worker: str = "W1", **settings: Any) -> Place:
+        """Make a worktree; raises ``CannotPrepare``."""
+        asked = self.asked(issue_id, attempt, worker)
+        asked = replace(asked, worktrees=replace(self.settings, **settings))
+        prepare(asked)
+        said = json.loads(Path(asked.place_file).read_bytes())
+        record = self.records.find(said["name"])
+        assert record is not None
+        return Place(record, Path(said["folder"]), said["environment"])
+
+    def end_run(self) -> None:
+        """No process of the run lives any more."""
+        if self._alive is not None:
+            os.close(self._alive)
+            self._alive = None
+
+    def clean(self, *, dry_run: bool = False) -> list[Looked]:
+        """``beads-workers clean``, its part on worktrees."""
+        return list(clean(self.state, dry_run=dry_run))
+
+    def kept(self) -> dict[str, str]:
+        """What clean keeps, by branch, and why; it removes the rest, as its dry run said."""
+        before = self.clean(dry_run=True)
+        after = self.clean()
+        assert [(x.path, x.branch, x.kept_because) for x in before] == [
+            (x.path, x.branch, x.kept_because) for x in after
+        ]
+        return {x.record.branch: "; ".join(x.kept_because) for x in after if x.kept_because}
+
+    def branches(self) -> list[str]:
+        """Our branches."""
+        shown = git(self.top, "branch", "--list", "bw/*", "--format=%(refname:short)")
+        return shown.splitlines()
