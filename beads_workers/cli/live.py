@@ -79,6 +79,7 @@ class _Live:
         self._renderer = Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         self._look = Look(role, unicode=unicode)
+        self._lines: list[str] = []
         self._snapshot: Message | None = None
         self._ended: Message | None = None
         self._seen: Seen | None = None
@@ -116,7 +117,8 @@ class _Live:
         if self._caption is not None:
             self._look = replace(self._look, caption=self._caption(self._snapshot))
         picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
-        self._terminal.draw(self._renderer.lines(picture, columns, rows))
+        self._lines = self._renderer.lines(picture, columns, rows)
+        self._terminal.draw(self._lines)
 
     def _handle(self, events: Events) -> None:
         if events.gone:
@@ -153,6 +155,9 @@ class _Live:
 
     def _pressed(self, key: str) -> None:
         if self._snapshot is None:
+            return
+        if key == "ctrl+l":
+            self._terminal.draw(self._lines, full=True)
             return
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
         self._look, wish = press(self._look, key, self._snapshot, rows)

@@ -197,5 +197,5 @@ def _leave(look: Look, snapshot: Mapping[str, Any]) -> Pressed:
 
 
 def _of_replay(look: Look, key: str) -> Pressed:
-    factors = {"+": 2.0, "=": 2.0, "-": 0.5, " ": 0.0, "p": 0.0}
+    factors = {"+": 2.0, "=": 2.0, "-": 0.5, "space": 0.0, "p": 0.0}
     return look, Faster(factors[key]) if key in factors else None

@@ -127,7 +127,7 @@ def test_whoever_only_watches_leaves_at_once() -> None:
 
 
 def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
-    wishes = pressed(" ", "+", "-", "r", "k", "l", look=Look(Role.REPLAY))[1]
+    wishes = pressed("space", "+", "-", "r", "k", "l", look=Look(Role.REPLAY))[1]
     assert wishes == [Faster(0.0), Faster(2.0), Faster(0.5)]
 
 
