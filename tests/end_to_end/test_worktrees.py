@@ -1,0 +1,189 @@
+"""Fleets whose attempts run in git worktrees of their own: nothing that was done there is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.edge.worktree_records import Records
+from tests.end_to_end.conftest import StartFleet
+from tests.support.bd import NEW, BdProject
+from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import call, until
+from tests.support.repository import IDENTITY, commits, git
+
+COMMIT = 'echo x >"$BW_ISSUE_ID" && git add . && git commit --quiet -m "$BW_ISSUE_ID"'
+START = ("--worktree", "--until-empty", "--retry-delay", "0.1s")
+
+
+def repository(project: Any) -> Path:
+    """The project becomes a repository with a first commit."""
+    project.environment |= IDENTITY
+    git(project.folder, "init", "--quiet", "--initial-branch=main")
+    (project.folder / ".gitignore").write_text(".beads-workers/\n.beads.gate.lock\n")
+    git(project.folder, "add", ".")
+    git(project.folder, "commit", "--quiet", "-m", "first")
+    return Path(project.folder)
+
+
+def cleaned(project: Any) -> tuple[list[str], dict[str, list[str]]]:
+    """What clean removed, which is what its dry run named, and what it kept by branch and why."""
+    shown = json.loads(call(project, "clean", "--dry-run", "--json").stdout)
+    worktrees = git(project.folder, "worktree", "list")
+    assert shown["removed"] == []
+    done = json.loads(call(project, "clean", "--json").stdout)
+    assert done["removed"] == shown["found"] and done["kept"] == shown["kept"]
+    gone = [name.split()[1] for name in done["removed"] if name.startswith("worktree ")]
+    left = git(project.folder, "worktree", "list")
+    assert {line for line in worktrees.splitlines() if line not in left.splitlines()} == {
+        line for line in worktrees.splitlines() if line.split()[0] in gone
+    }
+    return done["removed"], {row["branch"]: row["reasons"] for row in done["kept"]}
+
+
+def test_eight_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    ids = embedded.create_many([{} for _ in range(8)])
+    # Nobody ends before all eight have begun: they are at it at the same time.
+    meet = embedded.folder.parent / "meet"
+    meet.mkdir()
+    together = (
+        f'touch "{meet}/$BW_ISSUE_ID"; until [ $(ls {meet} | wc -l) = 8 ]; do sleep 0.02; done'
+    )
+    fleet = start(embedded, "-n", "8", *START, "--", "sh", "-c", f"{together}; {COMMIT}")
+    assert fleet.wait() == 0, fleet.said()
+    assert "8 branches hold work to merge" in fleet.output
+    for issue_id in ids:
+        assert git(top, "show", f"bw/{issue_id}/1:{issue_id}") == "x"
+    assert git(top, "status", "--porcelain") == ""
+    git(top, "merge", "--quiet", f"bw/{ids[0]}/1")
+    removed, kept = cleaned(embedded)
+    assert removed == [
+        f"worktree {top}/.beads-workers/worktrees/{ids[0]}.1",
+        f"branch bw/{ids[0]}/1",
+    ]
+    assert kept == {f"bw/{i}/1": ["1 commit on no other branch"] for i in ids[1:]}
+    fleet.leaves_nothing()
+
+
+def test_what_failed_timed_out_or_was_killed_keeps_what_it_had_done(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    titles = ("fails", "hangs", "killed", "empty")
+    embedded.create_many([{"id": t, "title": t} for t in titles])
+    script = (
+        'case "$BW_ISSUE_ID" in fails) echo x >new; exit 1;;'
+        f" hangs) {COMMIT}; sleep 1000;;"
+        f" killed) {COMMIT}; kill -KILL $PPID; sleep 1000;;"
+        " empty) touch x.local; exit 1;; esac"
+    )
+    options = ("--max-attempts", "1", "--timeout", "3s")
+    fleet = start(embedded, "-n", "4", *START, *options, "--", "sh", "-c", script)
+    assert fleet.wait() == 7, fleet.said()
+    assert "x.local" not in git(top, "status", "--porcelain")
+    removed, kept = cleaned(embedded)
+    assert kept == {
+        "bw/empty/1": ["1 change not committed: x.local"],
+        "bw/fails/1": ["1 change not committed: new"],
+        "bw/hangs/1": ["1 commit on no other branch"],
+        "bw/killed/1": ["1 commit on no other branch"],
+    }
+    assert removed == []
+    fleet.leaves_nothing()
+
+
+def test_a_killed_orchestrator_loses_no_work_and_the_next_attempt_has_a_branch_of_its_own(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    ids = embedded.create_many([{} for _ in range(4)])
+    hold = embedded.folder.parent / "hold"
+    hold.touch()
+    script = f'{COMMIT}; while [ -e "{hold}" ]; do sleep 0.05; done'
+    fleet = start(embedded, "-n", "4", *START, "--", "sh", "-c", script)
+    made = [f"bw/{i}/1" for i in ids]
+    until(lambda: all(git(top, "log", "-1", "--format=%s", b, check=False) in ids for b in made))
+    before = commits(top)
+    os.kill(fleet.pid, signal.SIGKILL)
+    fleet.wait()
+    hold.unlink()
+    again = start(embedded, "-n", "4", *START, "--", "sh", "-c", COMMIT)
+    assert again.wait() == 0, again.said()
+    assert before <= commits(top)
+    _, kept = cleaned(embedded)
+    # The first attempt ended with our own death: it was not charged, and has its number again.
+    assert sorted(kept) == sorted([*made, *(f"{branch}.2" for branch in made)])
+    again.leaves_nothing()
+
+
+def test_a_maker_killed_in_the_middle_is_a_free_retry_and_leaves_nothing(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    (issue_id,) = embedded.create_many([{}])
+    mark = embedded.folder.parent / "first"
+    setup = f'[ -e "{mark}" ] || {{ touch "{mark}" left; kill -KILL $PPID; sleep 1000; }}'
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write(f"\n[worktree]\nsetup = '''{setup}'''\n")
+    fleet = start(embedded, "-n", "1", *START, "--", "sh", "-c", COMMIT)
+    assert fleet.wait() == 0, fleet.said()
+    assert "no worktree: killed by signal KILL" in fleet.output
+    assert [r.branch for r in Records(fleet.state_directory).all()] == [f"bw/{issue_id}/1"]
+    assert git(top, "branch", "--list", "bw/*", "--format=%(refname:short)") == f"bw/{issue_id}/1"
+    fleet.leaves_nothing()
+
+
+def test_too_little_disk_and_a_failing_setup_charge_nothing_and_say_so(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    embedded.create_many([{}])
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write('\n[worktree]\nenabled = true\ndisk_floor = "8000000TB"\n')
+    fleet = start(embedded, "-n", "1", "--retry-delay", "100s", "--", "sh", "-c", COMMIT)
+    failed = fleet.wait_for("finished")
+    assert (failed["outcome"], failed.get("charged", 0)) == ("retry", 0)
+    assert "GB of disk are free" in failed["error"] and "the floor is" in failed["error"]
+    assert fleet.call("stop").returncode == 0
+    assert git(top, "worktree", "list").count("\n") == 0
+    fleet.leaves_nothing()
+
+
+@pytest.mark.parametrize("calls", ["grouped", "worker"])
+def test_with_bd_an_agents_own_close_reaches_the_one_tracker(
+    tmp_path: Path, start: StartFleet, calls: str
+) -> None:
+    project = BdProject(tmp_path, NEW)
+    top = repository(project)
+    assert (top / ".beads").is_dir() and git(top, "ls-files", ".beads")
+    issue_id = project.create("one")
+    script = f'{COMMIT}; test "$BEADS_DIR" = "{top}/.beads" && bd close "$BW_ISSUE_ID"'
+    options = ("--bd-calls", calls, "--limit", "1")
+    fleet = start(project, "-n", "1", *START, *options, "--", "sh", "-c", script)
+    assert fleet.wait() == 0, fleet.said()
+    assert project.read_all()[issue_id][0] == "closed"
+    assert git(top, "show", f"bw/{issue_id}/1:{issue_id}") == "x"
+    fleet.leaves_nothing()
+
+
+def test_several_agents_in_one_checkout_need_a_word(embedded: EmbeddedProject) -> None:
+    repository(embedded)
+    embedded.create_many([{}])
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write('\n[agents.own]\nargv = ["cat"]\n')
+    agent = ("start", "--dry-run", "--agent", "own")
+    refused = call(embedded, *agent, "-n", "2")
+    assert refused.returncode == 2 and "--worktree" in refused.stderr
+    assert call(embedded, *agent, "-n", "1").returncode == 0
+    assert call(embedded, *agent, "-n", "2", "--shared-checkout").returncode == 0
+    apart = call(embedded, *agent, "-n", "2", "--worktree")
+    assert apart.returncode == 0 and "bw/<issue>/<attempt> from HEAD" in apart.stdout
+    assert "git worktree of your own" in apart.stdout
