@@ -227,8 +227,16 @@ def _access(place: Path) -> Iterator[Check]:
 
 
 def _holders(place: Path) -> list[int]:
-    """Processes with a file below the tracker's folder open."""
-    return sorted(sessions.users_of(place))
+    """Processes with a file below the tracker's folder open, but for our own late calls."""
+    return sorted(pid for pid in sessions.users_of(place) if _parent(pid) != os.getpid())
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        found = re.search(r"(?m)^PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def _name_of(pid: int) -> str:

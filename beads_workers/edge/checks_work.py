@@ -42,7 +42,7 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
     return [program, *_slips(argv, again), *_scripts(argv, folder, edit)]
 
 
-def agent(given: Agent, folder: Path) -> list[Check]:
+def agent(given: Agent, folder: Path, seconds: float = ANSWER_SECONDS) -> list[Check]:
     """The agent of a fleet: found, answering, logged in, as far as that can be known for free."""
     name = Path(given.argv[0]).name
     known = PROGRAMS.get(name)
@@ -54,7 +54,7 @@ def agent(given: Agent, folder: Path) -> list[Check]:
     if found.remedy or known is None:
         asked = "" if found.remedy else f"; {name} is not known, so it was not asked anything"
         return [Check("agent", found.status, found.text + asked, found.remedy)]
-    answer = _answer(given.argv[0], folder, known.install)
+    answer = _answer(given.argv[0], folder, known.install, seconds)
     if answer.remedy:
         return [answer]
     return [Check("agent", answer.status, f"{name} {answer.text}"), _login(name, given, folder)]
@@ -67,14 +67,14 @@ def verify(line: str, folder: Path) -> Check:
     return ok("verify", f"sh -c {shlex.quote(printable(line, 120))}")
 
 
-def _answer(program: str, folder: Path, install: str) -> Check:
+def _answer(program: str, folder: Path, install: str, seconds: float) -> Check:
     call = f"{program} --version"
     try:
-        reply = ask([program, "--version"], folder=folder, seconds=ANSWER_SECONDS)
+        reply = ask([program, "--version"], folder=folder, seconds=seconds)
     except OSError as error:
         return fail("agent", f"{program} cannot be run: {error.strerror}", install)
     if reply.status is None:
-        text = f"'{call}' did not answer in {ANSWER_SECONDS:g} s"
+        text = f"'{call}' did not answer in {seconds:g} s"
         return fail("agent", text, f"{shlex.quote(program)} --version </dev/null")
     said = printable((reply.stdout.strip() or reply.stderr.strip()).split("\n")[0], 100)
     if reply.status != 0:
@@ -132,7 +132,7 @@ def _text_of(file: Path) -> str:
 
 def _program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy) -> Check:
     program = argv[0]
-    if "{" in program:
+    if "{" in program and " " not in program:
         return ok(name, f"{program} is known only with the issue")
     path = str(Path(program).expanduser().absolute()) if "/" in program else program
     found = shutil.which(path)

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.doctor_support import Patient, patient
+from tests.cli.doctor_support import Patient, initialised, patient
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Patient:
     """A project with an embedded tracker."""
-    found = patient(tmp_path)
-    assert found.type("beads-workers init").returncode == 0
-    return found
+    return initialised(tmp_path)
 
 
 def test_a_sound_project_is_ready(here: Patient) -> None:

@@ -1,0 +1,145 @@
+"""What ``doctor`` says of trackers: both generations of ``bd``, and the embedded one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from beads_workers.edge.run_directory import host_name
+from tests.cli.doctor_support import Patient, initialised, patient
+from tests.support.bd import OLD, BdProject
+from tests.support.fleet import until
+
+GONE = f"beads-workers/{host_name()}/20200101-000000.000-abcdef"
+"""The actor of a run whose run directory somebody has deleted."""
+
+
+def of(project: BdProject) -> Patient:
+    """The project of a tracker, with its ``bd`` on PATH."""
+    found = patient(project.folder.parent, {k: project.environment[k] for k in ("HOME",)})
+    found.environment["BEADS_AUTO_START_DAEMON"] = "false"
+    (found.bin / "bd").symlink_to(project.directory / "bd")
+    return found
+
+
+def test_a_sound_bd_is_described_counted_and_left_as_it_is(project: BdProject) -> None:
+    here = of(project)
+    ready = project.create_many([{}, {"status": "in_progress", "assignee": "ann"}])[0]
+    before = project.read_all()
+    found = here.doctor("--", "true")
+    assert (found.status, found.problems() - {"git"}) == (0, set())
+    text = found.one("tracker")["text"]
+    assert text.startswith(f"bd {project.version} (") and str(project.folder / ".beads") in text
+    assert ("has atomic claims, leases, batch" in text) == (project.version != OLD)
+    assert found.one("issues")["text"] == "1 ready, 0 blocked, 1 in progress"
+    assert project.read_all() == before
+    assert before[ready] == ("open", "")
+
+
+def test_issues_of_a_run_that_nobody_knows_are_given_back_by_the_remedy(
+    project: BdProject,
+) -> None:
+    here = of(project)
+    stuck, other = project.create_many([{}, {}])
+    project.put(stuck, "in_progress", GONE)
+    project.put(other, "in_progress", "ann")
+    found = here.doctor("--", "true").one("issues")
+    assert found["text"] == f"1 issue held by runs that are not known here: {stuck}"
+    assert here.type(found["remedy"]).returncode == 0
+    assert project.read_all() == {stuck: ("open", ""), other: ("in_progress", "ann")}
+
+
+def test_a_bd_that_is_not_on_path_is_found_where_installers_put_it(
+    project_old: BdProject,
+) -> None:
+    here = of(project_old)
+    home = here.folder.parent / "home of somebody"
+    (home / "go" / "bin").mkdir(parents=True)
+    (here.bin / "bd").rename(home / "go" / "bin" / "bd")
+    here.environment["HOME"] = str(home)
+    found = here.doctor("--", "true")
+    assert found.status == 6
+    remedy = found.one("tracker")["remedy"]
+    assert here.doctor("--", "true", before=remedy).one("tracker")["status"] == "ok"
+    shutil.rmtree(home / "go")
+    assert here.doctor("--", "true").one("tracker")["remedy"].startswith("npm install -g ")
+
+
+def test_a_bd_that_is_locked_names_the_holder_and_the_remedy_waits_for_it(
+    project_new: BdProject,
+) -> None:
+    here = of(project_new)
+    lock = project_new.folder / ".beads" / "embeddeddolt.gate.lock"
+    holder = subprocess.Popen(["flock", "-x", str(lock), "sleep", "100"], start_new_session=True)
+    try:
+        until(lambda: here.doctor("--", "true").status == 6)
+        # From another process: children of one's own are not in one's own way.
+        found = here.doctor("--", "true", before=":").one("tracker")
+        assert f"pid {holder.pid} (flock -x) has it open" in found["text"]
+        waiting = subprocess.Popen(["sh", "-c", found["remedy"]])
+    finally:
+        os.killpg(holder.pid, 9)
+        holder.wait()
+    assert waiting.wait(10) == 0
+    assert here.doctor("--", "true").status == 0
+
+
+def test_a_variable_that_sends_bd_elsewhere_is_named(project_old: BdProject) -> None:
+    here = of(project_old)
+    here.environment["BEADS_DIR"] = str(project_old.folder / ".beads")
+    assert here.doctor("--", "true").one("tracker")["status"] == "ok"
+    elsewhere = project_old.folder.parent / "elsewhere"
+    shutil.copytree(project_old.folder / ".beads", elsewhere / ".beads")
+    here.environment["BEADS_DIR"] = str(elsewhere / ".beads")
+    found = here.doctor("--", "true").one("tracker")
+    assert found["remedy"] == "unset BEADS_DIR"
+    assert here.doctor("--", "true", before="unset BEADS_DIR").one("tracker")["status"] == "ok"
+
+
+def test_a_bd_without_claims_is_too_old(project_old: BdProject) -> None:
+    here = of(project_old)
+    (here.bin / "bd").unlink()
+    here.put("bd", "#!/bin/sh\necho bd version 0.9.0\n")
+    found = here.doctor("--", "true")
+    assert (found.status, "too old" in found.one("tracker")["text"]) == (6, True)
+
+
+def test_a_bd_that_cannot_be_understood_is_shown_as_it_is(project_old: BdProject) -> None:
+    here = of(project_old)
+    (here.bin / "bd").unlink()
+    here.put("bd", "#!/bin/sh\necho 'some other program'\n")
+    found = here.doctor("--", "true")
+    assert (found.status, "is no tracker" in found.one("tracker")["text"]) == (6, False)
+    assert found.one("tracker")["remedy"]
+
+
+# --- the embedded tracker ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Patient:
+    """A project with an embedded tracker."""
+    return initialised(tmp_path)
+
+
+def test_a_database_that_is_none_is_put_aside_by_the_remedy(here: Patient) -> None:
+    database = here.folder / ".beads-workers" / "tracker.db"
+    database.write_bytes(b"not a database" * 100)
+    found = here.doctor("--", "true")
+    assert (found.status, found.problems()) == (6, {"tracker"})
+    assert here.type(found.one("tracker")["remedy"]).returncode == 0
+    assert here.doctor("--", "true").status == 0
+    assert database.with_name("tracker.db.broken").exists()
+
+
+def test_counts_are_those_of_the_filters(here: Patient) -> None:
+    script = "a=$(beads-workers add one); beads-workers add two --dep $a -l x"
+    assert here.type(script).returncode == 0
+    assert here.doctor("--", "true").one("issues")["text"] == "1 ready, 1 blocked"
+    (here.folder / "beads-workers.toml").write_text('label = ["x"]\n')
+    text = here.doctor("--", "true").one("issues")["text"]
+    assert text == "0 ready, 1 blocked, with the filters of this fleet"
