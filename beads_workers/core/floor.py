@@ -20,7 +20,7 @@ from beads_workers.core.message_types import (
     Ready,
     Wait,
 )
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.outcomes import Outcome, OutcomeKind, note_of
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
@@ -291,7 +291,7 @@ def _stimulus(connection: Connection, message: FromWorker) -> ConnStimulus:
 
 def _outcome(message: Done | Failed) -> Outcome:
     if isinstance(message, Done):
-        return Outcome(OutcomeKind.SUCCESS)
+        return Outcome(OutcomeKind.SUCCESS, note=note_of(message.result))
     if message.error == "busy":
         return Outcome(OutcomeKind.CANCELLED, message.error)
     if message.error_detail == CANNOT_START:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+NOTE_CHARS_MAX = 300
+"""A note is for a line on a screen, and the reason of a close."""
 
 
 class OutcomeKind(Enum):
@@ -20,8 +24,20 @@ class OutcomeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``."""
+    """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
+
+    ``note``, which only goes with ``SUCCESS``, is one line on what came of the work.
+    """
 
     kind: OutcomeKind
     error: str = ""
     retry_after_seconds: float | None = None
+    note: str = ""
+
+
+def note_of(result: Any) -> str:
+    """The ``note`` in what DONE says came out, if there is one."""
+    note = result.get("note") if isinstance(result, dict) else None
+    if not isinstance(note, str):
+        return ""
+    return " ".join("".join(c if c.isprintable() else " " for c in note[:NOTE_CHARS_MAX]).split())

@@ -22,6 +22,8 @@ class StepKind(Enum):
     """Makes the worktree that the next steps run in; its failure is no fault of the task."""
     RUN = "run"
     VERIFY = "verify"
+    REPORT = "report"
+    """Says in a line what came of a task that has succeeded, whatever becomes of itself."""
     CLOSE = "close"
     GIVE_BACK = "give back"
 

@@ -157,7 +157,8 @@ class Finished(Record):
     """An attempt ended. ``verdict``: ``finish``, ``requeue`` or ``set_aside``.
 
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
-    try; ``duration_ms`` as the worker measured it, or as we did where it said nothing.
+    try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``:
+    what came of a success.
     """
 
     issue_id: str
@@ -171,6 +172,7 @@ class Finished(Record):
     charged: int = 0
     free_in_a_row: int = 0
     delay_seconds: float = 0.0
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,14 @@ def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
             return Outcome(_kind(ended), _cap(_run_error(step, ended)))
 
 
+def reported(ended: StepEnded | StepNotStarted) -> Outcome:
+    """The outcome of a task that had succeeded before its report: whatever came of that, and
+    whoever ended it, the work is done."""
+    if isinstance(ended, StepEnded) and ended.status == 0:
+        return Outcome(OutcomeKind.SUCCESS, note=last_line(ended.tail))
+    return Outcome(OutcomeKind.SUCCESS)
+
+
 def timed_out(step: Step, seconds: float) -> Outcome:
     """The outcome of a task that was ended after its timeout; what came before it is no fault
     of it."""

@@ -140,7 +140,7 @@ class Tasks:
             case Finish():
                 self._move(held, JobStimulus.SUCCEEDED)
                 self._record(held, outcome, duration_ms, "finish")
-                self._owe(held, Action.CLOSE)
+                self._owe(held, Action.CLOSE, outcome.note)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
                 self._ledger.requeue(
@@ -264,6 +264,7 @@ class Tasks:
                 after.history.charged if after else 0,
                 after.history.free_in_a_row if after else 0,
                 after.delay_seconds if isinstance(after, Requeue) else 0.0,
+                outcome.note,
             )
         )
 

@@ -29,7 +29,7 @@ from beads_workers.core.moves import step as look_up
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.step_results import detail, failure, timed_out
+from beads_workers.core.step_results import detail, failure, reported, timed_out
 from beads_workers.core.worker_events import Command, Event
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
@@ -127,6 +127,9 @@ class WorkerHalf:
         passed = isinstance(ended, ev.StepEnded) and ended.status == 0
         owed: Step | None = None
         match self.state:
+            case _ if current.step.kind is StepKind.REPORT:
+                current.answer = reported(ended)
+                owed = None if self.state is WorkerState.TIMING_OUT else current.plan.close
             case WorkerState.WORKING if passed and current.position + 1 < len(current.plan.steps):
                 return WorkerStimulus.STEP_PASSED
             case WorkerState.WORKING if passed:
@@ -267,7 +270,8 @@ class WorkerHalf:
         assert answer is not None
         issue_id, ms = current.task.issue_id, round((now - current.started) * 1000)
         if answer.kind is OutcomeKind.SUCCESS:
-            self._out.append(ev.Send(Done(issue_id, self.worker_id, ms)))
+            result = {"note": answer.note} if answer.note else None
+            self._out.append(ev.Send(Done(issue_id, self.worker_id, ms, result)))
             return
         failed = Failed(issue_id, self.worker_id, answer.error, ms, answer.kind)
         self._out.append(ev.Send(replace(failed, error_detail=current.error_detail)))

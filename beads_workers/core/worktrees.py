@@ -57,6 +57,15 @@ def reasons_to_keep(found: Found) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def what_came_of_it(branch: str | None, commits: int, changes: int) -> str:
+    """One line on what a task left in its worktree, for the person who will look at it."""
+    on = f"on {branch}" if branch else "on no branch"
+    left = f"{_count(changes, 'change')} not committed" if changes else ""
+    if commits:
+        return f"{_count(commits, 'commit')} {on}" + (f", {left}" if left else "")
+    return f"{left} {on}" if left else "nothing changed"
+
+
 def _because(text: str) -> str:
     return f" ({text})" if text else ""
 

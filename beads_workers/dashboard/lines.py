@@ -71,7 +71,8 @@ def _finished(finished: rec.Finished) -> str:
     issue = _id(finished.issue_id)
     error = printable(finished.error, ERROR_WIDTH)
     if finished.verdict == "finish":
-        return f"{head} done     {issue} in {took}"
+        note = f": {printable(finished.note, ERROR_WIDTH)}" if finished.note else ""
+        return f"{head} done     {issue} in {took}{note}"
     if finished.verdict == "set_aside":
         return f"{head} gave up  {issue} after {finished.charged} attempts: {error}"
     if finished.outcome == "cancelled":

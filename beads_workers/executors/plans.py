@@ -24,6 +24,9 @@ from beads_workers.executors.placeholders import (
 PREPARE_MODULE = "beads_workers.edge.worktree_making"
 """Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
 
+REPORT_MODULE = "beads_workers.edge.worktree_report"
+"""Says what came of the work in it, given the same."""
+
 NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
 
 
@@ -135,6 +138,9 @@ def _steps(task: Task, settings: WorkerSettings, argv: tuple[str, ...], prompt: 
     if settings.work.verify is not None:
         verify = ("sh", "-c", settings.work.verify)
         steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))
+    if settings.work.worktrees is not None:
+        report = (sys.executable, "-P", "-m", REPORT_MODULE)
+        steps.append(Step(StepKind.REPORT, report, added, preparation(task, settings)))
     close = give_back = None
     if bd := settings.work.bd_argv:
         update = (*bd, "update", task.issue_id)

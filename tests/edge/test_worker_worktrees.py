@@ -49,11 +49,40 @@ def test_the_command_and_its_check_run_in_the_worktree(bench: Bench, worktrees: 
         verify='test -f made && test "$(git rev-parse HEAD~1)" = "$BW_BASE"',
         worktrees=worktrees,
     )
-    bench.result("DONE")
+    done = bench.result("DONE")
     folder = f"{worktrees.folder}/t-1.1"
-    assert bench.log().splitlines()[-3:] == [folder, folder, "bw/t-1/1 /the/.beads"]
+    said = "1 commit on bw/t-1/1"
+    assert bench.log().splitlines()[-4:] == [folder, folder, "bw/t-1/1 /the/.beads", said]
+    assert done["result"] == {"note": said}
     assert git(Path(worktrees.checkout), "show", "bw/t-1/1:made") == "x"
     assert not (Path(worktrees.checkout) / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "note"),
+    [
+        ("true", "nothing changed"),
+        ("echo x > new", "1 change not committed on bw/t-1/1"),
+        ("git commit --quiet --allow-empty -m 1; touch a b",
+         "1 commit on bw/t-1/1, 2 changes not committed"),
+        ("git checkout --quiet -b other; git commit --quiet --allow-empty -m 1",
+         "1 commit on other"),
+        ("git checkout --quiet --detach; git commit --quiet --allow-empty -m 1",
+         "1 commit on no branch"),
+    ],
+)  # fmt: skip
+def test_a_success_says_what_came_of_it(
+    bench: Bench, worktrees: Worktrees, script: str, note: str
+) -> None:
+    bench.sh(script, worktrees=worktrees)
+    assert bench.result("DONE")["result"] == {"note": note}
+
+
+def test_a_success_whose_worktree_cannot_be_looked_at_counts_all_the_same(
+    bench: Bench, worktrees: Worktrees
+) -> None:
+    bench.sh('rm -rf "$BW_WORKTREE"', worktrees=worktrees)
+    assert "result" not in bench.result("DONE")
 
 
 def test_a_failure_does_not_quote_how_its_worktree_was_made(

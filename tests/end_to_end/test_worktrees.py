@@ -59,6 +59,7 @@ def test_eight_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
     )
     fleet = start(embedded, "-n", "8", *START, "--", "sh", "-c", f"{together}; {COMMIT}")
     assert fleet.wait() == 0, fleet.said()
+    assert fleet.output.count(": 1 commit on bw/") == 8
     assert "8 branches hold work to merge" in fleet.output
     for issue_id in ids:
         assert git(top, "show", f"bw/{issue_id}/1:{issue_id}") == "x"

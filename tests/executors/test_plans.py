@@ -188,6 +188,7 @@ def test_with_worktrees_one_is_made_first_and_the_command_and_its_check_run_ther
         (StepKind.PREPARE, None),
         (StepKind.RUN, "/run/issues/W3.place"),
         (StepKind.VERIFY, "/run/issues/W3.place"),
+        (StepKind.REPORT, None),
     ]
     assert made_plan.close is not None and made_plan.close.place_file is None
     prepare = made_plan.steps[1]

@@ -1,0 +1,118 @@
+"""What came of a task: said by its last step, told with DONE, and kept with the close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from beads_workers.core import records as rec
+from beads_workers.core import worker_events as ev
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.messages import Done
+from beads_workers.core.outcomes import NOTE_CHARS_MAX, note_of
+from beads_workers.core.plans import Step, StepKind
+from beads_workers.core.source import Action, Settlement
+from beads_workers.dashboard.lines import line
+from tests.core.playbook import Play, done, records
+from tests.core.test_worker import (
+    BAD,
+    CLAIM,
+    CLOSE,
+    INTERRUPTED,
+    LOST,
+    OK,
+    RUN,
+    SHUTDOWN,
+    TERM,
+    TERMINATED,
+    Playbook,
+    busy,
+    cancel,
+)
+
+REPORT = Step(StepKind.REPORT, ("look",))
+SAID = ev.StepEnded(0, "2 commits on bw/t-1/1\n")
+
+
+def told(commands: list[ev.Command]) -> Any:
+    """The DONE among the commands."""
+    (message,) = [c.message for c in commands if isinstance(c, ev.Send) and type(c.message) is Done]
+    return message.result
+
+
+def reporting(*, literal: bool = False, timeout: float | None = None) -> Playbook:
+    """A worker whose task has succeeded, and whose report runs."""
+    steps = (CLAIM, RUN, REPORT) if literal else (RUN, REPORT)
+    book = busy(*steps, literal=literal, timeout=timeout)
+    assert book.tell(OK) == book.run(REPORT)
+    return book
+
+
+def test_what_a_report_says_goes_out_with_done() -> None:
+    assert told(reporting().tell(SAID)) == {"note": "2 commits on bw/t-1/1"}
+
+
+@pytest.mark.parametrize("ended", [BAD, OK, ev.StepNotStarted("no such program", missing=True)])
+def test_a_report_that_says_nothing_is_no_failure(
+    ended: ev.StepEnded | ev.StepNotStarted,
+) -> None:
+    assert told(reporting().tell(ended)) is None
+
+
+@pytest.mark.parametrize("event", [cancel(), SHUTDOWN, INTERRUPTED])
+def test_done_work_is_not_given_back_for_what_comes_during_its_report(event: ev.Event) -> None:
+    book = reporting()
+    assert book.tell(event) == [TERM]
+    assert told(book.tell(TERMINATED)) is None
+
+
+def test_nor_for_a_timeout() -> None:
+    book = reporting(timeout=5.0)
+    assert book.tick() == [TERM]
+    assert told(book.tell(TERMINATED)) is None
+
+
+def test_a_worker_that_holds_its_claim_closes_after_the_report_also_alone() -> None:
+    book = reporting(literal=True)
+    assert book.tell(SAID) == book.run(CLOSE)
+    assert told(book.tell(OK)) == {"note": "2 commits on bw/t-1/1"}
+    alone = reporting(literal=True)
+    alone.tell(LOST)
+    assert alone.tell(TERMINATED) == alone.run(CLOSE)
+
+
+def test_a_literal_worker_that_times_out_in_its_report_leaves_the_close_to_the_orchestrator() -> (
+    None
+):
+    book = reporting(literal=True, timeout=5.0)
+    book.tick()
+    assert told(book.tell(TERMINATED)) is None
+
+
+def test_the_note_is_journalled_shown_and_the_reason_of_the_close() -> None:
+    play = Play()
+    play.join(1)
+    play.answer("a")
+    commands = play.do(done(1, "a", result={"note": "1 commit on bw/a/1"}))
+    (finished,) = records(commands, rec.Finished)
+    assert finished.note == "1 commit on bw/a/1"
+    shown = line(Entry(finished, 0.0, 0.0))
+    assert shown is not None and shown.endswith(": 1 commit on bw/a/1")
+    settlement = Settlement(Action.CLOSE, IssueId("a"), "1 commit on bw/a/1")
+    assert play.turn is not None and settlement in play.turn.settlements
+
+
+@pytest.mark.parametrize(
+    ("result", "note"),
+    [
+        (None, ""),
+        ("text", ""),
+        ({"note": 3}, ""),
+        ({"note": "a\n\x1b[31m b\0"}, "a [31m b"),
+        ({"note": "x" * 999}, "x" * NOTE_CHARS_MAX),
+    ],
+)
+def test_a_note_from_a_stranger_is_one_plain_line(result: Any, note: str) -> None:
+    assert note_of(result) == note
