@@ -11,7 +11,7 @@ import sys
 from typing import Any, NoReturn
 
 from beads_workers import __version__
-from beads_workers.cli.errors import CommandError
+from beads_workers.cli.errors import EXIT_ERROR, CommandError
 
 MODULES: dict[str, dict[str, str]] = {
     "starting": {
@@ -75,6 +75,10 @@ def main() -> None:
         return
     from beads_workers.cli.building import build
 
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib is not loaded yet
+    except FileNotFoundError:
+        _fail("the folder you are in is gone", "go to one that exists: cd ~", EXIT_ERROR)
     try:
         code = build(sys.argv[1:])(prog_name="beads-workers", standalone_mode=False)
     except CommandError as error:

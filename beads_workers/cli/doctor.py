@@ -34,6 +34,13 @@ def doctor(
     verify: Annotated[
         str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
     ] = None,
+    worktree: Annotated[
+        bool | None,
+        typer.Option("--worktree/--no-worktree", help="A git worktree for each attempt."),
+    ] = None,
+    shared_checkout: Annotated[
+        bool, typer.Option("--shared-checkout", help="Several agents in one folder are fine.")
+    ] = False,
     state_dir: StateDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -51,6 +58,8 @@ def doctor(
         source=source,
         agent=agent,
         verify=verify,
+        worktree=worktree,
+        shared_checkout=shared_checkout or None,
         state_dir=state_dir,
         command=command_of(ctx),
     )
@@ -90,7 +99,8 @@ def plan(said: Options) -> list[Any]:
         ("tracker", lambda: tracker(here.fleet) if here.fleet else None),
         ("work", lambda: _work(here, said)),
         ("verify", lambda: checks_work.verify(here.verify, folder) if here.verify else None),
-        ("git", lambda: checks_git.git(folder, agent=agent)),
+        ("worktree", lambda: _apart(here)),
+        ("git", lambda: checks_git.git(folder, agent=agent, apart=bool(here.options.worktree))),
         ("disk", lambda: checks_machine.disk(places)),
         ("files", lambda: checks_machine.file_limit(workers)),
         ("processes", lambda: checks_machine.processes(workers, agent=agent)),
@@ -213,6 +223,35 @@ def _work(here: Situation, said: Options) -> Any:
     more = f"--agent {agents[0]}" if agents else "-- ./do-issue.sh {id}"
     text = "no command and no agent was named, so none was checked"
     return warn("command", text, f"beads-workers doctor {more}")
+
+
+def _apart(here: Situation) -> Any:
+    """Whether attempts are kept out of each other's way, where that matters."""
+    from beads_workers.cli.worktree_checks import apart
+    from beads_workers.core.checks import fail, ok
+
+    if here.fleet is None or (here.agent is None and not here.options.worktree):
+        return None
+    try:
+        work = apart(here.fleet, here.options).work
+    except CommandError as error:
+        return fail("worktree", _sentence(error), _mend_apart(here))
+    if work.worktrees is None:
+        return ok("worktree", "none: what runs, runs in the project's own folder")
+    base = work.worktrees.base_name
+    return ok(
+        "worktree", f"each attempt gets one of its own, from {base}, in {work.worktrees.folder}"
+    )
+
+
+def _mend_apart(here: Situation) -> str:
+    if not here.options.worktree:
+        name = shlex.quote(here.options.agent or "")
+        return f"beads-workers doctor --worktree -n {here.workers} --agent {name}"
+    commit = "git add --all && git commit --message 'before the fleet'"
+    if not (here.folder / ".git").exists():
+        return f"git init && {commit}"
+    return f"git log --oneline -n 1 || ( {commit} ); git branch --list bw"
 
 
 def _fleet(here: Situation) -> Any:

@@ -14,8 +14,11 @@ GIT_SECONDS = 3.0
 """A status of a large repository on a cold disk; what takes longer says so."""
 
 
-def git(folder: Path, *, agent: bool) -> list[Check]:
-    """Version, state of the work tree, who commits, and branches of ours."""
+def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
+    """Version, state of the work tree, who commits, and branches of ours.
+
+    ``apart``: tasks run in worktrees of their own, which begin with what is committed.
+    """
     if shutil.which("git") is None:
         text = "git is not on PATH: nothing that a task changes can be undone"
         return [warn("git", text, "sudo apt-get install -y git") if agent else ok("git", "no git")]
@@ -25,10 +28,10 @@ def git(folder: Path, *, agent: bool) -> list[Check]:
         return [_dubious(folder)]
     if inside.status != 0 or inside.stdout.strip() != "true":
         return [_no_repository(version, agent=agent)]
-    return [_work_tree(folder, version), *_identity(folder, agent=agent)]
+    return [_work_tree(folder, version, apart=apart), *_identity(folder, agent=agent)]
 
 
-def _work_tree(folder: Path, version: str) -> Check:
+def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
     # The tracker's own files change with every issue, and are nobody's unfinished work.
     status = _git(folder, "status", "--porcelain", "--", ":/", ":(exclude).beads")
     ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
@@ -42,7 +45,10 @@ def _work_tree(folder: Path, version: str) -> Check:
         return warn("git", f"git status: {_last_line(status)}", "git status")
     changed = len(status.stdout.splitlines())
     if changed:
-        text = f"{number(changed, 'uncommitted change')}: tasks would work on top of them{branches}"
+        fate = (
+            "tasks in worktrees would not see them" if apart else "tasks would work on top of them"
+        )
+        text = f"{number(changed, 'uncommitted change')}: {fate}{branches}"
         return warn("git", text, "git add --all && git commit --message 'before the fleet'")
     return ok("git", f"git {version}, clean{branches}")
 

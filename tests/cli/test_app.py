@@ -61,3 +61,16 @@ def test_nothing_in_the_projects_folder_is_imported(tmp_path: Path) -> None:
     for arguments in (["init"], ["add", "x", "--", "true"], ["start", "--until-empty"]):
         ended = run(tmp_path, *arguments)
         assert ended.returncode == 0, ended.stderr
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'rmdir "{gone}"; exec "{sys.executable}" -P -m beads_workers doctor'
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=gone, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        1,
+        "error: the folder you are in is gone",
+    )

@@ -196,3 +196,32 @@ def test_a_process_that_a_dead_run_left_is_named_and_ended_by_the_remedy(here: P
     finally:
         left.kill()
         left.wait()
+
+
+# --- worktrees --------------------------------------------------------------------------------
+
+
+def test_agents_that_would_share_a_checkout_are_refused_as_start_refuses_them(
+    here: Patient,
+) -> None:
+    here.put("mine", "#!/bin/sh\n")
+    (here.folder / "beads-workers.toml").write_text('[agents.mine]\nargv = ["mine"]\n')
+    script = "git init -q . && git config user.name a && git config user.email b && git add -A"
+    assert here.type(f"{script} && git commit -qm x").returncode == 0
+    found = here.doctor("--agent", "mine", "-n", "3")
+    assert (found.status, found.problems()) == (1, {"worktree"})
+    remedy = shlex.split(found.one("worktree")["remedy"])
+    assert remedy[:2] == ["beads-workers", "doctor"]
+    for arguments in (remedy[2:], ["--agent", "mine", "-n", "3", "--shared-checkout"]):
+        assert here.doctor(*arguments).problems() == set()
+    (here.folder / "new").touch()
+    text = here.doctor(*remedy[2:]).one("git")["text"]
+    assert text == "1 uncommitted change: tasks in worktrees would not see them"
+
+
+@pytest.mark.parametrize("already", ["", "git init -q ."])
+def test_worktrees_need_a_commit_and_the_remedy_makes_one(here: Patient, already: str) -> None:
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "b"}
+    here.environment |= identity | {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "b"}
+    assert here.type(already or ":").returncode == 0
+    mended(here, "worktree", "--worktree", "--", "true")

@@ -106,19 +106,19 @@ def test_scripts_and_verify_lines_must_be_shell(here: Patient) -> None:
 
 def test_an_agent_that_answers_and_has_a_login_is_fine(here: Patient) -> None:
     here.put("claude", CLAUDE)
-    found = here.doctor("--agent", "claude")
+    found = here.doctor("-n", "1", "--agent", "claude")
     assert (found.status, "2.1.0" in found.one("agent")["text"]) == (0, True)
     assert (found.one("login")["status"], found.one("login")["remedy"]) == ("warn", "claude /login")
     folder = Path(here.environment["HOME"], ".claude")
     folder.mkdir()
     write(folder / ".credentials.json", "not looked into", 0o000)
-    assert here.doctor("--agent", "claude").one("login")["status"] == "ok"
+    assert here.doctor("-n", "1", "--agent", "claude").one("login")["status"] == "ok"
 
 
 def test_a_key_in_the_environment_is_named_but_never_shown(here: Patient) -> None:
     here.put("claude", CLAUDE)
     here.environment["ANTHROPIC_API_KEY"] = "very-secret"
-    found = here.doctor("--agent", "claude")
+    found = here.doctor("-n", "1", "--agent", "claude")
     assert "ANTHROPIC_API_KEY is set" in found.one("login")["text"]
     assert "very-secret" not in str(found.shown)
 
@@ -126,14 +126,14 @@ def test_a_key_in_the_environment_is_named_but_never_shown(here: Patient) -> Non
 def test_codex_is_asked_itself_whether_it_is_logged_in(here: Patient) -> None:
     script = '#!/bin/sh\n[ $1 = login ] || exec echo codex-cli 1.0\n[ -e "$HOME/in" ] && echo in\n'
     here.put("codex", script)
-    found = here.doctor("--agent", "codex")
+    found = here.doctor("-n", "1", "--agent", "codex")
     assert (found.status, found.one("login")["remedy"]) == (1, "codex login")
     assert here.type("touch ~/in").returncode == 0
-    assert here.doctor("--agent", "codex").status == 0
+    assert here.doctor("-n", "1", "--agent", "codex").status == 0
 
 
 def test_an_agent_that_is_not_there_is_to_be_installed(here: Patient) -> None:
-    found = here.doctor("--agent", "claude")
+    found = here.doctor("-n", "1", "--agent", "claude")
     assert found.status == 1
     assert found.one("agent")["remedy"] == "npm install -g @anthropic-ai/claude-code"
 
@@ -141,7 +141,7 @@ def test_an_agent_that_is_not_there_is_to_be_installed(here: Patient) -> None:
 @pytest.mark.parametrize("script", ["echo broken >&2; exit 1", "exec cat /dev/zero"])
 def test_an_agent_that_does_not_say_its_version_fails(here: Patient, script: str) -> None:
     here.put("claude", f"#!/bin/sh\n{script}\n")
-    assert here.doctor("--agent", "claude").one("agent")["status"] == "fail"
+    assert here.doctor("-n", "1", "--agent", "claude").one("agent")["status"] == "fail"
 
 
 def test_an_agent_that_hangs_is_not_waited_for(here: Patient) -> None:
@@ -155,7 +155,7 @@ def test_an_agent_that_nobody_knows_is_never_run(here: Patient) -> None:
     here.put("my-agent", "#!/bin/sh\necho spent >>$HOME/money\n")
     toml = '[agents.mine]\nargv = ["my-agent"]\n'
     (here.folder / "beads-workers.toml").write_text(f'agent = "mine"\n{toml}')
-    found = here.doctor()
+    found = here.doctor("-n", "1")
     assert (found.status, "not asked" in found.one("agent")["text"]) == (0, True)
     assert not Path(here.environment["HOME"], "money").exists()
 
