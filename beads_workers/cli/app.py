@@ -49,6 +49,10 @@ MODULES: dict[str, dict[str, str]] = {
         "import": "Read issues from beads' JSON Lines; all of them, or none where a line is wrong.",
         "export": "Write every issue, closed ones too, as beads' JSON Lines; --json as one array.",
     },
+    "demonstrating": {
+        "demo": "Show a whole run in under a minute: 8 workers, 44 issues, and what goes wrong "
+        "with them.",
+    },
     "worker": {
         "worker": "Run one worker in this folder until the fleet shuts it down, or Ctrl-C.",
     },

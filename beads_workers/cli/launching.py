@@ -42,12 +42,17 @@ class Launch:
         self._process.returncode = 0  # Or its destructor would warn that it still runs.
         self.client = Client(ours)
 
+    @property
+    def pid(self) -> int:
+        """The orchestrator's process."""
+        return self._process.pid
+
     def tell(self, settings: FleetSettings) -> dict[str, Any]:
         """Let it run a fleet; returns its ``started``. Raises ``CommandError``."""
         self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
         answer = self.client.read()
         if answer is None or "failed" in answer:
-            wait_for_exit(self._process.pid)
+            wait_for_exit(self.pid)
             failed = (answer or {}).get("failed", {})
             raise CommandError(
                 failed.get("error", "the orchestrator did not start"),

@@ -31,7 +31,8 @@ MESSAGE_SECONDS = 5.0
 END_SECONDS = 1.0
 """The last picture of a run stands so long before the summary takes its place."""
 
-Caption = Callable[[Mapping[str, Any]], str]
+Caption = Callable[[Mapping[str, Any], float], str]
+"""(snapshot, its age in seconds) -> what to say about this moment, in one line."""
 
 
 class Left(Enum):
@@ -115,7 +116,8 @@ class _Live:
         if self._look.message and now >= self._said_at + MESSAGE_SECONDS:
             self._look = replace(self._look, message="")
         if self._caption is not None:
-            self._look = replace(self._look, caption=self._caption(self._snapshot))
+            caption = self._caption(self._snapshot, self._feed.age())
+            self._look = replace(self._look, caption=caption)
         picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
         self._lines = self._renderer.lines(picture, columns, rows)
         self._terminal.draw(self._lines)

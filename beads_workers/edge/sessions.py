@@ -97,6 +97,26 @@ def token_holders(run_id: str) -> list[int]:
     return [p.pid for p in _processes() if not p.zombie and has_token(p.pid, run_id, None)]
 
 
+def living(run_id: str, alive: Path) -> list[int]:
+    """The processes of a run that are still there: they hold its lock, or carry its token."""
+    wanted = alive.stat()
+    return [
+        process.pid
+        for process in _processes()
+        if not process.zombie
+        and process.pid != os.getpid()
+        and (_holds(process.pid, wanted) or has_token(process.pid, run_id, None))
+    ]
+
+
+def holds(pid: int, file: Path) -> bool:
+    """Whether a process has ``file`` open; False where there is no such file."""
+    try:
+        return _holds(pid, file.stat())
+    except FileNotFoundError:
+        return False
+
+
 def _holds(pid: int, wanted: os.stat_result) -> bool:
     try:
         with os.scandir(f"/proc/{pid}/fd") as descriptors:

@@ -1,0 +1,124 @@
+"""``demo``: a complete run of the real engine, with everything that can go wrong, in a minute.
+
+It is what ``start`` does, in a folder of its own with the embedded tracker: only the backlog, the
+captions and the hand that kills a worker are the demo's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.cli.demo_hand import Killed
+    from beads_workers.cli.demo_place import Place
+    from beads_workers.cli.launching import Watched
+    from beads_workers.core.settings import FleetSettings
+
+
+LEAVE_SECONDS = 20.0
+"""Above what a graceful stop takes: its own limit, and the lane's."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("demo", epilog="Example: beads-workers demo")(demo)
+
+
+def demo(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per event and caption.")
+    ] = False,
+) -> None:
+    """Show a whole run in under a minute: 8 workers, 44 issues, and what goes wrong with them.
+
+    It runs in a folder of its own and needs no bd, no key and no network. Workers are killed,
+    tasks fail and time out for real; what is promised about that is checked at the end.
+    """
+    from beads_workers.cli.demo_place import Place
+
+    _leave_in_order()
+    with Place() as place:
+        place.fill()
+        os.chdir(place.folder)
+        raise typer.Exit(_run(place, as_json=as_json))
+
+
+def _leave_in_order() -> None:
+    """Until the fleet is there to be stopped, these end us like Ctrl-C: the folder is removed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+
+
+def _run(place: Place, *, as_json: bool) -> int:
+    from beads_workers.cli.client import wait_for_exit
+    from beads_workers.cli.demo_backlog import Fate, of_fate
+    from beads_workers.cli.demo_hand import Hand
+    from beads_workers.cli.demo_showing import show
+    from beads_workers.cli.launching import Launch
+
+    launch = Launch()
+    hand = Hand(place.state, of_fate(Fate.KILLED)[0])
+    watched = None
+    try:
+        # Should anything go wrong from here on, the end of this connection stops the fleet.
+        with closing(launch.client):
+            started = launch.tell(_settings(place))
+            hand.start()
+            watched = show(launch.client, place.state, as_json=as_json)
+    finally:
+        if watched is None or not watched.detached:
+            wait_for_exit(launch.pid, LEAVE_SECONDS)
+    if watched.detached:
+        place.keep()
+        print(f"the demo goes on by itself: cd {place.folder} && beads-workers watch")
+        return 0
+    if watched.ended is None and watched.signal is None:
+        place.keep()
+        raise CommandError(
+            "the orchestrator ended without a word",
+            f"its log is {place.state.run(started['run_id'])}/orchestrator.log",
+        )
+    return _conclude(place, watched, hand.killed, as_json=as_json)
+
+
+def _conclude(place: Place, watched: Watched, killed: Killed | None, *, as_json: bool) -> int:
+    """Say what was seen and whether it was as promised; returns the exit code."""
+    from beads_workers.cli import demo_closing as closing_words
+    from beads_workers.cli.demo_account import Account, promises
+    from beads_workers.edge import sessions
+    from beads_workers.edge.journal import read_journal
+
+    account, ended = Account(), watched.ended
+    run = place.state.run(ended["run_id"]) if ended else None
+    for entry in read_journal(run / "journal.jsonl") if run else ():
+        account.add(entry)
+    if run is None or ended is None or account.stopped:
+        print("stopped; nothing is left running, and nothing on the disk", file=sys.stderr)
+        return 128 + watched.signal if watched.signal else 0
+    place.keep()
+    living = sessions.living(ended["run_id"], run / "alive")
+    checked = list(promises(account, ended, place.statuses(), living, killed))
+    if as_json:
+        print(json.dumps(closing_words.as_object(place.folder, ended, killed, checked)))
+    else:
+        for text in closing_words.everything(place.folder, account, ended, killed, checked):
+            print(text)
+    return 1 if any(promise.broken for promise in checked) else 0
+
+
+def _settings(place: Place) -> FleetSettings:
+    """As ``start --until-empty`` has them in that folder; the environment has no say."""
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.options import Options
+    from beads_workers.cli.preparing import prepare
+
+    return prepare(resolve(Options(until_empty=True), place.folder, {}), (), owned=True)
