@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.edge.terminal_frames import Painter
+from beads_workers.edge.terminal.frames import Painter
 
 SIZE = (20, 4)
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"

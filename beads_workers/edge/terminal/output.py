@@ -10,8 +10,8 @@ import select
 import time
 from collections.abc import Sequence
 
-from beads_workers.edge.terminal_device import Device
-from beads_workers.edge.terminal_frames import CANCEL, ENTER, LEAVE, Painter
+from beads_workers.edge.terminal.device import Device
+from beads_workers.edge.terminal.frames import CANCEL, ENTER, LEAVE, Painter
 
 LEAVE_SECONDS = 0.5
 """So long may a terminal that takes no more keep us, once for the frame and once for leaving."""

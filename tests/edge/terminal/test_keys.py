@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.edge.terminal_keys import (
+from beads_workers.edge.terminal.keys import (
     BURST_MAX,
     BURST_QUIET_SECONDS,
     ESCAPE_SECONDS,

@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from beads_workers.edge.terminal_device import Device, Modes, can_draw, keys_at_once
-from beads_workers.edge.terminal_keys import KeyParser
-from beads_workers.edge.terminal_output import Output
-from beads_workers.edge.terminal_signals import ENDING, SignalBox
-
-__all__ = ["Events", "Terminal", "can_draw"]
+from beads_workers.edge.terminal.device import Device, Modes, keys_at_once
+from beads_workers.edge.terminal.keys import KeyParser
+from beads_workers.edge.terminal.output import Output
+from beads_workers.edge.terminal.signals import ENDING, SignalBox
 
 FRONT_SECONDS = 0.5
 """In the background this often: no signal tells that a shell has brought us to the front."""
@@ -45,7 +43,7 @@ class Events:
     """What ``Terminal.wait`` has to tell; false where it is nothing but the time."""
 
     keys: tuple[str, ...] = ()
-    """Names of ``edge.terminal_keys``."""
+    """Names of ``edge.terminal.keys``."""
     signals: tuple[signal.Signals, ...] = ()
     """SIGINT, SIGTERM, SIGHUP, SIGQUIT: the caller leaves, sooner or later."""
     ready: tuple[HasFileno | int, ...] = ()
