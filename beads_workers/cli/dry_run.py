@@ -34,6 +34,8 @@ def show(settings: FleetSettings, *, as_json: bool) -> None:
     if settings.work.verify:
         print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
     print(f"folder   {printable(shown_place(settings))}")
+    if settings.notify:
+        print(f"notify   sh -c {shlex.quote(printable(settings.notify))}")
     for row in taken.listed:
         print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}")
     more = "+" if taken.more else ""

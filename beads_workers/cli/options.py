@@ -57,6 +57,7 @@ class Options:
     worktree_folder: str | None = None
     worktree_disk_floor: int | None = None
     shared_checkout: bool | None = None
+    notify: str | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -229,6 +230,7 @@ KEYS: Mapping[str, Key] = {
     "worktree_folder": Key(_text, path=True),
     "worktree_disk_floor": Key(_bytes, limits.DISK_FLOOR_BYTES),
     "shared_checkout": Key(_boolean, False),
+    "notify": Key(_text),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

@@ -16,7 +16,7 @@ from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
-from beads_workers.core.settings import Agent, FleetSettings, Work
+from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work
 from beads_workers.core.source import SourceError
 from beads_workers.edge.project import STATE_FOLDER, Project, find_project
 from beads_workers.executors.agents import DEFAULT_PROMPT, PRESETS, find_agents
@@ -85,6 +85,7 @@ def settings_of(
         log_directory=options.log_dir,
         argv=tuple(sys.argv[1:]),
         folder=str(Path.cwd()),
+        notify=_notify(options.notify),
     )
 
 
@@ -157,6 +158,19 @@ def _place(project: Project, source: str | None) -> Path | None:
     if source == "sqlite":
         return project.tracker
     return project.beads or project.tracker
+
+
+def _notify(command: str | None) -> str | None:
+    if command == NOTIFY_DESKTOP and shutil.which("notify-send") is None:
+        raise CommandError(
+            "--notify desktop needs notify-send, which is not installed",
+            "install it ('sudo apt install libnotify-bin'), or give a command:"
+            " --notify 'echo \"$BW_TEXT\" >> notices.txt'",
+            EXIT_USAGE,
+        )
+    if command and (why := check_command(("sh", "-c", command))) is not None:
+        raise CommandError(f"--notify: {why}", "", EXIT_USAGE)
+    return command
 
 
 def _policy(resolved: Resolved) -> Policy:

@@ -126,6 +126,14 @@ def start(
     shared_checkout: Annotated[
         bool, typer.Option("--shared-checkout", help="Several agents in one folder are fine.")
     ] = False,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CMD",
+            help="sh -c line run when an issue is set aside, the fleet pauses or has ended, or the "
+            "tracker fails; or 'desktop'.",
+        ),
+    ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
     no_dashboard: Annotated[
@@ -170,6 +178,7 @@ def start(
         stop_timeout=stop_timeout,
         worktree=worktree,
         shared_checkout=shared_checkout or None,
+        notify=notify,
     )
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)

@@ -41,7 +41,7 @@ class Control:
 
     def pause(self, event: PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""
-        self._move(event.ticket, RunStimulus.PAUSE, "paused")
+        self._move(event.ticket, RunStimulus.PAUSE, "paused", "a person asked for it")
 
     def resume(self, event: ResumeAsked) -> None:
         """Go on; workers ask within the time that they were told to wait."""
@@ -130,8 +130,8 @@ class Control:
                 if connection.state in (ConnState.READY, ConnState.IDLE):
                     self._replies.shut_down(connection)
 
-    def _move(self, ticket: Ticket, stimulus: RunStimulus, done: str) -> None:
-        if self._ending.move(stimulus) is RunReaction.REFUSE:
+    def _move(self, ticket: Ticket, stimulus: RunStimulus, done: str, reason: str = "") -> None:
+        if self._ending.move(stimulus, reason) is RunReaction.REFUSE:
             self._refuse(ticket)
         else:
             self._say(ticket, done)

@@ -177,6 +177,13 @@ class WhyAsked:
     issue_ids: tuple[IssueId, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NotifyFailed:
+    """The command of ``--notify`` failed, for the first time."""
+
+    error: str
+
+
 Event = (
     Connected
     | Received
@@ -196,4 +203,5 @@ Event = (
     | RetryAskedFor
     | ReleaseAskedFor
     | WhyAsked
+    | NotifyFailed
 )

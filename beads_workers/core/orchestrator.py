@@ -138,6 +138,8 @@ class Orchestrator:
                 self._control.retry(event)
             case ev.ReleaseAskedFor():
                 self._control.release(event)
+            case ev.NotifyFailed(error):
+                self._desk.note("warning", error)
             case ev.WhyAsked():
                 self._control.why(event)
             case _:

@@ -9,6 +9,9 @@ from beads_workers.core import limits
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 
+NOTIFY_DESKTOP = "desktop"
+"""``--notify desktop``: a notification of the desktop instead of a command."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
@@ -93,7 +96,8 @@ class FleetSettings:
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
     the attempts' logs go instead of the run's own folder. ``argv`` and ``folder``: what was typed
     after ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more
-    would get in each other's way, unless they were asked for in so many words.
+    would get in each other's way, unless they were asked for in so many words. ``notify``: a
+    ``sh -c`` line that the user typed, or ``desktop``.
     """
 
     workers: int
@@ -116,6 +120,7 @@ class FleetSettings:
     argv: tuple[str, ...] = ()
     folder: str = ""
     workers_max: int | None = None
+    notify: str | None = None
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from beads_workers.core.status import status
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal
 from beads_workers.edge.lane import LaneThread
+from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.worker_server import WorkerServer
 
@@ -104,6 +105,7 @@ class Loop:
         self.workers: WorkerServer
         self.control: ControlServer
         self.lane: LaneThread
+        self.notifier: Notifier | None = None
 
     def tell(self, event: Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""
@@ -143,6 +145,8 @@ class Loop:
         self.workers.flush()
         self.control.flush(time.monotonic())
         self._show(self._frames.due(self._journal.elapsed()))
+        if self.notifier is not None and not self._disk_full:
+            self.notifier.pump()
 
     def _wait(self) -> None:
         deadline = self._core.deadline()
@@ -158,12 +162,17 @@ class Loop:
             return DISK_RETRY_SECONDS
         frame_over = self._journal.clock_at(self._frames.ends)
         due = [at for at in (deadline, self.control.deadline(), frame_over) if at is not None]
+        if self.notifier is not None:
+            due.append(self._journal.clock_at(self.notifier.deadline()))
         return max(0.0, min(due) - time.monotonic()) if min(due) < inf else None
 
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Write):
-                self._show(self._frames.add(self._journal.append(command.record)))
+                entry = self._journal.append(command.record)
+                self._show(self._frames.add(entry))
+                if self.notifier is not None:
+                    self.notifier.add(entry)
             else:
                 self._outside.append(command)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from beads_workers import __version__
 from beads_workers.core.board import Board
+from beads_workers.core.events import NotifyFailed
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
@@ -32,6 +33,7 @@ from beads_workers.edge.handshake import read_settings, say, vars_of
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.loop import Loop, Mailbox
+from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import open_source
 from beads_workers.edge.recovering import Recovery
@@ -153,6 +155,8 @@ class Fleet:
             )
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post)
             loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
+            if self._settings.notify:
+                loop.notifier = self._notifier(self._settings.notify, selector, board, loop)
             code = loop.run()
             recovery.abandon()
         finally:
@@ -188,7 +192,19 @@ class Fleet:
         farewell["owed"] = list(loop.owed)
         farewell["claimed"] = board.claims
         loop.control.close(farewell)
+        if loop.notifier is not None:
+            loop.notifier.finish()
         return code
+
+    def _notifier(
+        self, command: str, selector: selectors.BaseSelector, board: Board, loop: Loop
+    ) -> Notifier:
+        def warn(text: str) -> None:
+            loop.tell(NotifyFailed(text))
+
+        notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
+        notifier.attach(selector)
+        return notifier
 
     def _info(self, description: str) -> RunInfo:
         pid = os.getpid()
