@@ -144,7 +144,6 @@ class Fleet:
         )
         try:
             self._directory.write_info(info)
-            say(self._client, {"started": vars_of(info) | {"tracker": description}})
             loop.control = ControlServer(
                 Path(info.control_socket),
                 selector,
@@ -153,6 +152,8 @@ class Fleet:
                 frames,
                 self._client if self._settings.owned else None,
             )
+            # Only now: whoever hears it may talk to us at once.
+            say(self._client, {"started": vars_of(info) | {"tracker": description}})
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post)
             loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
             if self._settings.notify:
