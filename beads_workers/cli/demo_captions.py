@@ -64,7 +64,7 @@ def scenes() -> Iterator[Scene]:
     yield _Attempt(of_fate(Fate.FLAKY)[0], "error", _failed)
     yield _Attempt(of_fate(Fate.BUSY)[0], "retry", _not_now)
     yield _Attempt(of_fate(Fate.KILLED)[0], "lost", _killed)
-    yield _Attempt(of_fate(Fate.KILLED)[0], "success", _after_the_kill)
+    yield _Attempt(of_fate(Fate.KILLED)[0], "success", _after_the_kill, number=2)
     yield _Attempt(of_fate(Fate.STUCK)[0], "timeout", _timed_out)
     yield _set_aside
     yield _gathered
@@ -72,15 +72,17 @@ def scenes() -> Iterator[Scene]:
 
 
 class _Attempt:
-    """The scene of an issue's attempt that ended so."""
+    """The scene of an issue's attempt of this number that ended so."""
 
-    def __init__(self, item: Item, outcome: str, tell: Callable[[Snapshot], str]) -> None:
-        self._wanted = item.issue_id, outcome
+    def __init__(
+        self, item: Item, outcome: str, tell: Callable[[Snapshot], str], number: int = 1
+    ) -> None:
+        self._wanted = item.issue_id, outcome, number
         self._tell = tell
 
     def __call__(self, snapshot: Snapshot) -> str | None:
         for ended in snapshot["outcomes"]:
-            if (ended["issue_id"], ended["outcome"]) == self._wanted:
+            if (ended["issue_id"], ended["outcome"], ended["attempt"]) == self._wanted:
                 return self._tell(ended)
         return None
 

@@ -44,10 +44,15 @@ def demo(
     tasks fail and time out for real; what is promised about that is checked at the end.
     """
     from beads_workers.cli.demo_place import Place
+    from beads_workers.core.source import SourceError
 
     _leave_in_order()
     with Place() as place:
-        place.fill()
+        try:
+            place.fill()
+        except (OSError, SourceError) as error:
+            hint = "set BW_CACHE to a folder with a few megabytes to spare"
+            raise CommandError(f"the demo cannot be set up: {error}", hint) from None
         os.chdir(place.folder)
         raise typer.Exit(_run(place, as_json=as_json))
 

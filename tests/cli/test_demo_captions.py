@@ -32,10 +32,12 @@ class Run:
             self.board.apply(Entry(record, self.now, self.now))
         return self
 
-    def ends(self, issue_id: str, outcome: str, verdict: str = "requeue", **more: Any) -> Run:
+    def ends(
+        self, issue_id: str, outcome: str, verdict: str = "requeue", attempt: int = 1, **more: Any
+    ) -> Run:
         """An attempt of W3 begins and ends."""
-        finished = rec.Finished(issue_id, "W3", 1, "r", outcome, verdict, **more)
-        return self.add(rec.Started(issue_id, "W3", 1, "r"), finished)
+        finished = rec.Finished(issue_id, "W3", attempt, "r", outcome, verdict, **more)
+        return self.add(rec.Started(issue_id, "W3", attempt, "r"), finished)
 
     def caption(self, after: float = 60.0) -> str:
         """What is shown so many seconds later."""
@@ -54,7 +56,7 @@ def test_each_thing_that_goes_wrong_is_told_once_in_the_order_in_which_it_happen
     run.ends(KILLED, "lost")
     run.ends(STUCK, "timeout", error="timed out")
     run.ends(HOPELESS, "error", "set_aside", charged=3, error="401")
-    run.ends(KILLED, "success", "finish")
+    run.ends(KILLED, "success", "finish", attempt=2)
     # All of it stands in the first snapshot: then the order is that of the script.
     told = [run.caption() for _ in range(8)]
     wanted = [FLAKY, BUSY, KILLED, KILLED, STUCK, HOPELESS]
@@ -62,6 +64,11 @@ def test_each_thing_that_goes_wrong_is_told_once_in_the_order_in_which_it_happen
     assert all(issue_id in caption for issue_id, caption in zip(wanted, told, strict=False))
     assert "killed (kill -9)" in told[2] and "has done" in told[3]
     assert len(set(told)) == 6 and told[-1] == told[5], "the last one stays"
+
+
+def test_a_worker_that_nobody_killed_has_no_successor() -> None:
+    run = Run().ends(KILLED, "success", "finish")
+    assert run.caption() == run.begun
 
 
 def test_a_caption_stands_until_it_can_have_been_read() -> None:
