@@ -41,6 +41,10 @@ MODULES: dict[str, dict[str, str]] = {
     "logs": {
         "logs": "Show the fleet's events, or the output of a worker's or an issue's attempts.",
     },
+    "reporting": {
+        "report": "Show what happened in a run: what was closed, what failed and why, and what it "
+        "cost.",
+    },
     "tracker": {
         "init": "Make a tracker and a settings file in this folder; what is there already stays.",
         "add": "Add an issue, with a command of its own if one is given; prints its id.",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory
-from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.running import StateDir
+from beads_workers.cli.runs import find_run
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import Client
@@ -99,22 +100,6 @@ def replay(
         live.show(feed, Role.REPLAY, folder.parent.joinpath, None)
         return
     _lines(entries, speed)
-
-
-def find_run(directory: Path, said: str | None) -> Path:
-    """The folder of a run, by its id or the beginning of it; raises ``CommandError`` (exit 4)."""
-    from beads_workers.edge.run_directory import RunDirectory
-
-    runs = RunDirectory(directory)
-    run_ids = runs.run_ids()
-    if not run_ids:
-        raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
-    found = [run_id for run_id in run_ids if run_id.startswith(said or run_ids[-1])]
-    if not found:
-        raise CommandError(f"no run {said}", f"there are: {', '.join(run_ids[-5:])}", EXIT_UNKNOWN)
-    if len(found) > 1:
-        raise CommandError(f"{said} is not one run", f"say which: {', '.join(found)}", EXIT_USAGE)
-    return runs.run(found[0])
 
 
 def frames(entries: Iterator[Entry]) -> Iterator[dict[str, Any]]:

@@ -28,14 +28,16 @@ class EmbeddedProject:
         self._run("init")
 
     def create_many(self, issues: Sequence[Mapping[str, Any]]) -> list[IssueId]:
-        """Import issues in the shape of ``issues.jsonl``; ``id`` is given here."""
+        """Import issues in the shape of ``issues.jsonl``, commands too; ``id`` is given here."""
         rows = []
         for number, issue in enumerate(issues, 1):
             row: dict[str, Any] = {"id": f"bw-{number}", "title": f"number {number}"}
             row |= {"priority": 2, "status": "open", "issue_type": "task"}
             row |= {"created_at": DATE, "updated_at": DATE}
             rows.append(row | dict(issue))
-        self._run("import", "-", given="".join(json.dumps(row) + "\n" for row in rows))
+        self._run(
+            "import", "--allow-commands", "-", given="".join(json.dumps(row) + "\n" for row in rows)
+        )
         return [IssueId(row["id"]) for row in rows]
 
     def read_all(self) -> dict[IssueId, tuple[str, str]]:

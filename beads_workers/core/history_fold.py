@@ -1,0 +1,282 @@
+"""The fold that makes a ``History`` from a journal's entries, of a run in any state.
+
+An entry out of place (a journal with torn lines) is taken as far as it makes sense, never
+refused: whoever reads a report of a bad night must get one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from beads_workers.core import records as rec
+from beads_workers.core.history import (
+    CUT_OFF,
+    RUNNING,
+    Attempt,
+    Fate,
+    History,
+    IssueHistory,
+    Note,
+    Span,
+    WorkerSpan,
+)
+from beads_workers.core.journal_lines import Entry
+
+
+def fold(
+    entries: Iterable[Entry], *, alive: bool = False, now: float | None = None, settled: bool = True
+) -> History | None:
+    """The account of one run; None where not even its first record is there.
+
+    ``alive``: its orchestrator lives; then ``now`` (epoch seconds) is where the account ends,
+    else it ends with the last entry. ``settled``: whether the tracker is owed nothing of it.
+    """
+    account = _Account()
+    for entry in entries:
+        account.apply(entry)
+    return account.close(alive=alive, now=now, settled=settled)
+
+
+@dataclass(slots=True)
+class _Issue:
+    title: str = ""
+    priority: int = 2
+    fate: Fate = Fate.UNFINISHED
+    attempts: int = 0
+    charged: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    closed: float | None = None
+    earlier: bool = True
+    """Until this run claims it."""
+    done: bool = False
+    """An attempt of this run succeeded, and nothing has come of that yet."""
+
+
+@dataclass(slots=True)
+class _Account:
+    run: rec.RunStarted | None = None
+    began_at: float = 0.0
+    elapsed: float = 0.0
+    ended: rec.RunEnded | None = None
+    issues: dict[str, _Issue] = field(default_factory=dict)
+    started: dict[str, tuple[rec.Started, float]] = field(default_factory=dict)
+    """Attempts under way, by request id."""
+    attempts: list[Attempt] = field(default_factory=list)
+    living: dict[str, WorkerSpan] = field(default_factory=dict)
+    workers: list[WorkerSpan] = field(default_factory=list)
+    trouble: Span | None = None
+    troubles: list[Span] = field(default_factory=list)
+    pause: Span | None = None
+    pauses: list[Span] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        # Two threads write: an entry may stand a little after one that is younger.
+        self.elapsed = now = max(self.elapsed, entry.elapsed)
+        match entry.record:
+            case rec.Started() as started:
+                self._started(started, now)
+            case rec.Finished() as finished:
+                self._finished(finished, now)
+            case rec.Claimed() as claimed:
+                self._claimed(claimed)
+            case rec.SettledRecord() as settled:
+                self._settled(settled, now)
+            case rec.Carried() as page:
+                self._carried(page)
+            case rec.RetryAsked(issue_id):
+                known = self.issues.get(issue_id)
+                if known is not None and known.fate is Fate.SET_ASIDE:
+                    known.fate = Fate.GIVEN_BACK
+            case rec.Spent() as spent:
+                self.spent = spent
+            case rec.Noted(level, text):
+                self.notes.append(Note(now, level, text))
+            case _:
+                self._about_run(entry.record, now, entry.at)
+
+    def _about_run(self, record: rec.Record, now: float, at: float) -> None:
+        match record:
+            case rec.RunStarted() as run:
+                self.run, self.began_at = run, at - now
+            case rec.RunChanged(state, reason):
+                self._changed(state, reason, now)
+            case rec.RunEnded() as ended:
+                self.ended = ended
+            case rec.SourceTrouble() as failure:
+                old = self.trouble or Span(now, None, failure.error, failure.hint)
+                self.trouble = replace(old, count=max(old.count, failure.failures))
+            case rec.SourceRecovered() if self.trouble is not None:
+                self.troubles.append(replace(self.trouble, ended=now))
+                self.trouble = None
+            case _:
+                self._about_worker(record, now)
+
+    def _changed(self, state: str, reason: str, now: float) -> None:
+        if state == "paused":
+            self.pause = self.pause or Span(now, None, reason)
+        elif self.pause is not None:
+            self.pauses.append(replace(self.pause, ended=now))
+            self.pause = None
+
+    def _about_worker(self, record: rec.Record, now: float) -> None:
+        match record:
+            case rec.WorkerStarted(worker_id, pid):
+                self._over(worker_id, now)
+                self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
+            case rec.WorkerJoined(worker_id, pid, _, own):
+                if worker_id not in self.living:
+                    self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
+            case rec.WorkerLeft(worker_id, reason):
+                if (span := self.living.get(worker_id)) and not span.own:
+                    self._over(worker_id, now, reason=reason)
+            case rec.WorkerExited(worker_id, pid, status):
+                if (span := self.living.get(worker_id)) and span.pid == pid:
+                    self._over(worker_id, now, status=status)
+            case rec.WorkerGone(worker_id, reason):
+                self._over(worker_id, now, reason=reason)
+            case _:
+                pass
+
+    def _over(
+        self, worker_id: str, now: float, *, status: int | None = None, reason: str = ""
+    ) -> None:
+        span = self.living.pop(worker_id, None)
+        if span is not None:
+            self.workers.append(replace(span, ended=now, status=status, reason=reason))
+
+    def _carried(self, page: rec.Carried) -> None:
+        fate = Fate.GIVEN_BACK
+        if page.held_by:
+            fate = Fate.NOT_CLOSED
+        elif page.set_aside:
+            fate = Fate.SET_ASIDE
+        self.issues[page.issue_id] = _Issue(
+            page.title, fate=fate, charged=page.charged, error=page.error
+        )
+
+    def _claimed(self, claimed: rec.Claimed) -> None:
+        issue = self._issue(claimed.issue_id, claimed.title, claimed.priority)
+        issue.fate, issue.closed, issue.earlier, issue.done = Fate.UNFINISHED, None, False, False
+
+    def _issue(self, issue_id: str, title: str, priority: int) -> _Issue:
+        issue = self.issues.setdefault(issue_id, _Issue())
+        issue.title, issue.priority = title or issue.title, priority
+        return issue
+
+    def _started(self, started: rec.Started, now: float) -> None:
+        self.started[started.request_id] = (started, now)
+        issue = self._issue(started.issue_id, started.title, started.priority)
+        issue.fate, issue.earlier = Fate.UNFINISHED, False
+
+    def _finished(self, finished: rec.Finished, now: float) -> None:
+        began = self.started.pop(finished.request_id, None)
+        issue = self.issues.setdefault(finished.issue_id, _Issue(earlier=False))
+        if began is not None:
+            self.attempts.append(self._attempt(*began, now, finished))
+        if finished.verdict == "finish":
+            issue.fate, issue.done = Fate.NOT_CLOSED, True
+            return
+        issue.charged, issue.error = finished.charged, finished.error or issue.error
+        # Until the tracker has answered, what is to be given back is ours.
+        issue.fate = Fate.SET_ASIDE if finished.verdict == "set_aside" else Fate.UNFINISHED
+
+    def _attempt(
+        self, started: rec.Started, began: float, until: float, end: rec.Finished | str
+    ) -> Attempt:
+        issue = self.issues[started.issue_id]
+        issue.attempts += 1
+        issue.seconds += until - began
+        attempt = Attempt(
+            started.request_id,
+            started.issue_id,
+            started.title or issue.title,
+            started.priority,
+            started.worker_id,
+            started.attempt,
+            began,
+            None,
+            until - began,
+            end if isinstance(end, str) else end.outcome,
+        )
+        if isinstance(end, str):
+            return attempt
+        return replace(
+            attempt,
+            ended=until,
+            verdict=end.verdict,
+            error=end.error,
+            worker_ms=end.duration_ms,
+            charged=end.charged,
+            delay_seconds=end.delay_seconds,
+        )
+
+    def _settled(self, settled: rec.SettledRecord, now: float) -> None:
+        issue = self.issues.setdefault(settled.issue_id, _Issue())
+        if settled.result == "not_ours":
+            issue.fate = Fate.LEFT_ALONE
+        elif settled.result == "found_closed" or settled.action == "close":
+            # A reopening that finds it closed: somebody else's work, or an earlier run's.
+            issue.earlier = issue.earlier or (settled.action == "reopen" and not issue.done)
+            issue.fate, issue.closed = Fate.CLOSED, now
+        elif settled.action in ("release", "reopen"):
+            issue.fate = Fate.GIVEN_BACK
+
+    def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
+        """The account, with what has no end in it."""
+        run = self.run
+        if run is None:
+            return None
+        state = "ended" if self.ended else "running" if alive else "killed"
+        until = self.elapsed
+        if state == "running" and now is not None:
+            until = max(until, now - self.began_at)
+        for started, began in self.started.values():
+            end = RUNNING if state == "running" else CUT_OFF
+            self.attempts.append(self._attempt(started, began, until, end))
+        return History(
+            run_id=run.run_id,
+            project=run.project,
+            source=run.source,
+            version=run.version,
+            pid=run.pid,
+            workers_asked=run.workers,
+            began_at=self.began_at,
+            seconds=until,
+            state=state,
+            exit_code=self.ended.exit_code if self.ended else None,
+            reason=self.ended.reason if self.ended else "",
+            settled=settled,
+            attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
+            workers=tuple(sorted([*self.workers, *self.living.values()], key=_worker_order)),
+            issues=tuple(_told(issue_id, issue) for issue_id, issue in self.issues.items()),
+            troubles=(*self.troubles, *([self.trouble] if self.trouble else [])),
+            pauses=(*self.pauses, *([self.pause] if self.pause else [])),
+            notes=tuple(self.notes),
+            tracker_calls=self.spent.calls,
+            tracker_seconds=self.spent.seconds,
+        )
+
+
+def _worker_order(span: WorkerSpan) -> tuple[int, str, float]:
+    number = span.worker_id[1:]
+    return (int(number) if number.isdecimal() else 1 << 30, span.worker_id, span.began)
+
+
+def _told(issue_id: str, issue: _Issue) -> IssueHistory:
+    return IssueHistory(
+        issue_id,
+        issue.title,
+        issue.priority,
+        issue.fate,
+        issue.attempts,
+        issue.charged,
+        issue.seconds,
+        issue.error,
+        issue.closed,
+        issue.earlier,
+    )
