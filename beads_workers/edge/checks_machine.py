@@ -71,11 +71,14 @@ def memory(workers: int, *, agent: bool) -> Check:
 
 
 def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
-    """Room where things are kept, each file system once."""
+    """Room where things are kept, each file system once; what cannot be looked at is left out."""
     found: dict[int, Room] = {}
     for path, what in places:
         there = nearest(path)
-        device, state = there.stat().st_dev, os.statvfs(there)
+        try:
+            device, state = there.stat().st_dev, os.statvfs(there)
+        except OSError:
+            continue  # Whatever keeps us out is the business of other checks.
         known = found.get(device)
         found[device] = Room(
             path=known.path if known else str(there),
@@ -109,11 +112,19 @@ def synchronised() -> bool | None:
 
 
 def nearest(path: Path) -> Path:
-    """The path itself, or the nearest folder above it that exists."""
+    """The path itself, or the nearest folder above it that exists, as far as we may see."""
     path = path.absolute()
-    while not path.exists():
+    while path != path.parent and not _is_there(path):
         path = path.parent
     return path
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
 
 
 def _finite(limit: int) -> int | None:

@@ -167,3 +167,10 @@ def test_what_start_can_work_with_is_a_line_before_its_own(here: Patient) -> Non
     assert said.returncode == 0, said.stderr
     assert said.stderr.splitlines()[0].startswith("warn files    at most 64 open files")
     assert "ok fleet" in said.stderr
+
+
+def test_a_place_that_cannot_be_looked_at_does_not_break_start_s_own_checks(here: Patient) -> None:
+    said = here.type(f"beads-workers start --state-dir {'x' * 300} --until-empty -- true")
+    errors = [line for line in said.stderr.splitlines() if line.startswith("error: ")]
+    assert (said.returncode, len(errors)) == (1, 1)
+    assert "File name too long" in errors[0]
