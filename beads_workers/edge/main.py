@@ -84,6 +84,7 @@ class Fleet:
         self._settings = settings
         self._client = client
         self._directory = RunDirectory(Path(settings.state_directory))
+        self.has_log = False  # Until then, stderr is the user's terminal.
 
     def run(self) -> int:
         """Start, run, end; returns the exit code. Raises ``Refused`` before anything is done."""
@@ -253,6 +254,7 @@ class Fleet:
         os.dup2(log, 2)
         os.close(null)
         os.close(log)
+        self.has_log = True
 
 
 def literal_argv(source: Source) -> tuple[str, ...]:
@@ -279,12 +281,16 @@ def main(argv: list[str]) -> int:
     if settings is None:
         return 0
     os.chdir(settings.project)
+    fleet = Fleet(settings, client)
     try:
-        return Fleet(settings, client).run()
+        return fleet.run()
     except OSError as error:
         # Before the fleet says "started" this is an answer; afterwards it is a bug's last word.
-        say(client, {"failed": {"error": str(error), "hint": "", "exit_code": 1}})
-        raise
+        hint = "'beads-workers doctor' looks at everything that a start needs"
+        say(client, {"failed": {"error": str(error), "hint": hint, "exit_code": 1}})
+        if fleet.has_log:
+            raise
+        return 1
     except Refused as refused:
         failed = {"error": str(refused), "hint": refused.hint, "exit_code": refused.exit_code}
         say(client, {"failed": failed})
