@@ -29,6 +29,11 @@ def say(client: socket.socket, message: dict[str, Any]) -> None:
         pass
 
 
+def say_failed(client: socket.socket, error: str, hint: str, exit_code: int) -> None:
+    """Why there is no fleet; the client ends with ``exit_code``."""
+    say(client, {"failed": {"error": error, "hint": hint, "exit_code": exit_code}})
+
+
 def vars_of(info: RunInfo) -> dict[str, Any]:
     """run.json as a client is shown it."""
     return {

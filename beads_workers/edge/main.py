@@ -29,7 +29,7 @@ from beads_workers.core.source import Source, SourceError
 from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
 from beads_workers.edge.control_server import ControlServer
-from beads_workers.edge.handshake import read_settings, say, vars_of
+from beads_workers.edge.handshake import read_settings, say, say_failed, vars_of
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.loop import Loop, Mailbox
@@ -286,14 +286,12 @@ def main(argv: list[str]) -> int:
         return fleet.run()
     except OSError as error:
         # Before the fleet says "started" this is an answer; afterwards it is a bug's last word.
-        hint = "'beads-workers doctor' looks at everything that a start needs"
-        say(client, {"failed": {"error": str(error), "hint": hint, "exit_code": 1}})
+        say_failed(client, str(error), "'beads-workers doctor' looks at all that a start needs", 1)
         if fleet.has_log:
             raise
         return 1
     except Refused as refused:
-        failed = {"error": str(refused), "hint": refused.hint, "exit_code": refused.exit_code}
-        say(client, {"failed": failed})
+        say_failed(client, str(refused), refused.hint, refused.exit_code)
         return refused.exit_code
 
 
