@@ -81,6 +81,7 @@ def _patterns() -> Element:
     """What tells outcomes apart where colours do not: used by the style sheet."""
     defs = el(
         "defs",
+        _struck("p-error"),
         _pattern("p-timeout", "M0 0V5", 45),
         _pattern("p-lost", "M0 0V5M0 0H5", 45),
         _pattern("p-tracker", "M0 0V5", -45),
@@ -94,6 +95,14 @@ def _pattern(name: str, path: str, turned: int) -> Element:
     size = {"width": "5", "height": "5", "patternUnits": "userSpaceOnUse"}
     pattern.attrib.update(size | {"patternTransform": f"rotate({turned})"})
     return pattern
+
+
+def _struck(name: str) -> Element:
+    """A dark line along the middle of a bar: seen without colours too."""
+    edges = (("0%", None), ("40%", None), ("40%", "dark"), ("60%", "dark"), ("60%", None))
+    stops = (el("stop", offset=at, class_=kind) for at, kind in edges)
+    gradient = el("linearGradient", id=name, x1=0, y1=0, x2=0, y2=1)
+    return add(gradient, stops)
 
 
 def _header(history: History) -> Element:
