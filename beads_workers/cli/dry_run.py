@@ -10,7 +10,7 @@ from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.preparing import shown_command
 from beads_workers.cli.worktree_checks import shown_place
 from beads_workers.core.jobs import Listed
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import printable
 from beads_workers.edge.opening import open_source
@@ -35,7 +35,7 @@ def show(settings: FleetSettings, *, as_json: bool) -> None:
         print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
     print(f"folder   {printable(shown_place(settings))}")
     if settings.notify:
-        print(f"notify   sh -c {shlex.quote(printable(settings.notify))}")
+        print(f"notify   {_shown(settings.notify)}")
     for row in taken.listed:
         print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}")
     more = "+" if taken.more else ""
@@ -43,6 +43,10 @@ def show(settings: FleetSettings, *, as_json: bool) -> None:
     if settings.work.agent is not None:
         print("\nprompt, with the issue's own text in place of {title} and {description}:\n")
         print(settings.work.agent.prompt)
+
+
+def _shown(notify: str) -> str:
+    return notify if notify == NOTIFY_DESKTOP else f"sh -c {shlex.quote(printable(notify))}"
 
 
 def _as_json(
@@ -55,6 +59,7 @@ def _as_json(
         "agent": work.agent.name if work.agent else None,
         "prompt": work.agent.prompt if work.agent else None,
         "verify": work.verify,
+        "notify": settings.notify,
         "workers": settings.workers,
         "worktrees": asdict(work.worktrees) if work.worktrees else None,
         "issues": [

@@ -107,7 +107,7 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
     if looked.error and facts.state == NO_FLEET:
         raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
     picture = _picture(facts, looked)
-    found = survey(looked.listed, picture)
+    found = survey((each.issue_id for each in looked.listed), picture)
     if as_json:
         print(json_line(_overview_json(found, picture)))
         return

@@ -18,6 +18,7 @@ from tests.core.playbook import (
     done,
     failed,
     lost,
+    notes,
     of,
     ready,
     records,
@@ -90,6 +91,16 @@ def test_a_pause_during_the_recovery_is_refused() -> None:
     play = Play(recovering=True)
     assert asked(play, ev.PauseAsked(T)).error == "the fleet is recovering"
     assert play.core.state is RunState.RECOVERING
+
+
+def test_a_pause_says_who_wanted_it() -> None:
+    play = Play()
+    paused = records(play.do(ev.PauseAsked(T)), rec.RunChanged)
+    assert paused == [rec.RunChanged("paused", "a person asked for it")]
+
+
+def test_a_notify_command_that_fails_is_a_warning() -> None:
+    assert notes(Play().do(ev.NotifyFailed("it failed")), "warning") == ["it failed"]
 
 
 # --- retry ----------------------------------------------------------------------------------------

@@ -49,6 +49,9 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     if ours:
         return ours
     marks = remembered(issue_id, facts, picture)
+    if seen is not None and seen.status == "open":
+        # A person has opened it again, which gives it new attempts.
+        marks = [m for m in marks if m.cause is not Cause.SET_ASIDE]
     own = [m for m in marks if m.cause in (Cause.SET_ASIDE, Cause.TAKEN_AWAY)]
     found = [*own]
     if seen is not None:
@@ -71,7 +74,7 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
 def headline(issue_id: IssueId, reasons: list[Reason], picture: Picture) -> str:
     """The most decisive reason in one sentence."""
     first = reasons[0]
-    if first.cause in OF_THE_FLEET:
+    if first.cause in OF_THE_FLEET and issue_id in picture.seen:
         return f"ready, but {first.text}"
     links = chain(issue_id, picture) if first.cause is Cause.BLOCKED else []
     if not links:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from beads_workers.core.source import Seen
+from beads_workers.core.jobs import IssueId
 from beads_workers.core.why.explaining import OF_THE_FLEET, explain
 from beads_workers.core.why.reasons import Cause, Picture, Reason, of_the_fleet, span
 
@@ -42,15 +42,17 @@ class Overview:
     next_up: Coming | None
 
 
-def survey(unfinished: Sequence[Seen], picture: Picture) -> Overview:
-    """Sort a backlog; ``picture.seen`` holds at least these issues."""
+def survey(issue_ids: Iterable[IssueId], picture: Picture) -> Overview:
+    """Sort a backlog; where the tracker could not be looked at, what the scheduler remembers."""
+    if picture.unseen:
+        issue_ids = [IssueId(each) for each in picture.known]
     sorted_out: dict[Cause, list[str]] = {}
     first: dict[str, Reason] = {}
-    for seen in unfinished:
-        reason = explain(seen.issue_id, picture)[0]
+    for issue_id in issue_ids:
+        reason = explain(issue_id, picture)[0]
         cause = Cause.DUE if reason.cause in OF_THE_FLEET else reason.cause
-        sorted_out.setdefault(cause, []).append(seen.issue_id)
-        first[seen.issue_id] = reason
+        sorted_out.setdefault(cause, []).append(issue_id)
+        first[issue_id] = reason
     fleet = of_the_fleet(picture)
     groups = tuple(
         Group(cause, len(sorted_out[cause]), tuple(sorted_out[cause][:NAMED_MAX]))
@@ -77,7 +79,8 @@ def _headline(groups: Sequence[Group], fleet: Sequence[Reason], picture: Picture
         return "nothing can be taken: no issue is ready"
     if facts.slots and facts.busy >= facts.slots:
         behind = f"; ready and waiting for one: {ready}" if ready else ""
-        return f"all {facts.slots} workers are busy{behind}"
+        who = "the worker is" if facts.slots == 1 else f"all {facts.slots} workers are"
+        return f"{who} busy{behind}"
     if at_work:
         idle = facts.slots - facts.busy
         return f"at work: {at_work} under way; workers without work: {idle}, ready: {ready}"

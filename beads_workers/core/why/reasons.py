@@ -235,8 +235,8 @@ def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
         found.append(Reason(Cause.BEHIND, text, change))
     if found:
         return found
-    text, until = "it can be taken", None
+    text, until = "it can be taken: the fleet is just asking the tracker for work", None
     if facts.look_seconds is not None:
         until = picture.now + facts.look_seconds
-        text += f": the tracker is asked again at {picture.at(facts.look_seconds)}"
+        text = f"it can be taken: the tracker is asked again at {picture.at(facts.look_seconds)}"
     return [Reason(Cause.DUE, text, "nothing to do", until=until)]

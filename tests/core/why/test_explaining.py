@@ -215,6 +215,11 @@ def test_a_tracker_that_cannot_be_looked_at_leaves_what_the_fleet_knows() -> Non
     shown = picture(unseen="bd list: locked", facts=known(standing="set_aside", charged=3))
     assert causes(shown) == [Cause.SET_ASIDE]
     assert causes(picture(unseen="bd list: locked")) == [Cause.TRACKER]
+    assert said(picture(unseen="locked")) == "the tracker could not be looked at: locked"
+
+
+def test_what_was_set_aside_and_is_open_again_is_ready() -> None:
+    assert causes(picture(issue(), facts=known(standing="set_aside", charged=3))) == [Cause.DUE]
 
 
 def test_a_claim_of_our_own_ended_run_is_given_back_by_the_next_start() -> None:

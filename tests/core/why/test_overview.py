@@ -14,7 +14,7 @@ from tests.core.why.test_explaining import NOW, RUNNING, issue, picture
 
 def surveyed(*seen: Seen, facts: Facts = RUNNING) -> Overview:
     """The overview of these issues, all of them unfinished."""
-    return survey(seen, picture(*seen, facts=facts))
+    return survey([each.issue_id for each in seen], picture(*seen, facts=facts))
 
 
 def counts(found: Overview) -> dict[Cause, int]:
@@ -83,3 +83,22 @@ def test_a_failing_tracker_is_asked_again_next() -> None:
     found = surveyed(issue("a"), facts=replace(RUNNING, trouble=trouble))
     assert found.headline.startswith("the tracker has failed 3 times in a row")
     assert found.next_up is not None and found.next_up.text == "the tracker is asked again"
+
+
+def test_where_the_tracker_cannot_be_looked_at_the_fleet_s_memory_is_sorted() -> None:
+    facts = replace(
+        RUNNING,
+        issues=(
+            IssueFacts("a", held="running", worker_id="W1"),
+            IssueFacts("b", standing="set_aside", charged=3),
+        ),
+    )
+    found = survey((), picture(facts=facts, unseen="bd list: locked"))
+    assert found.headline == "the tracker could not be looked at: bd list: locked"
+    assert counts(found) == {Cause.RUNNING: 1, Cause.SET_ASIDE: 1}
+
+
+def test_a_single_busy_worker_is_not_all_of_them() -> None:
+    assert surveyed(issue("a"), facts=replace(RUNNING, slots=1, busy=1)).headline == (
+        "the worker is busy; ready and waiting for one: 1"
+    )
