@@ -8,7 +8,6 @@ at last ``{"ended": {...}}``. Nothing is printed: what goes wrong inside goes to
 from __future__ import annotations
 
 import os
-import resource
 import selectors
 import socket
 import sys
@@ -36,6 +35,7 @@ from beads_workers.edge.loop import Loop, Mailbox
 from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import open_source
+from beads_workers.edge.own_process import raise_file_limit, redirect_output
 from beads_workers.edge.recovering import Recovery
 from beads_workers.edge.run_directory import (
     AlreadyRunning,
@@ -47,7 +47,6 @@ from beads_workers.edge.run_directory import (
 from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.edge.zygote import start_zygote
 
-OPEN_FILES_MAX = 65_536
 LANE_STOP_SECONDS = 10.0
 """For the last flush of the tracker. A call that takes longer goes on without us: the journal
 names it, and the next start waits for its end."""
@@ -94,8 +93,9 @@ class Fleet:
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
         self._actor = f"beads-workers/{host_name()}/{self._run_id}"
-        self._redirect_output()
-        soft = _raise_file_limit()
+        redirect_output(self._folder, self._settings.log_directory)
+        self.has_log = True
+        soft = raise_file_limit()
         # Forked now: there is no thread yet, and nothing that a worker should not share.
         nursery = Nursery(lambda: start_zygote(keep_fds=(alive,), nofile_soft=soft))
         self._journal = Journal(self._folder / "journal.jsonl")
@@ -237,38 +237,12 @@ class Fleet:
             work=work,
         )
 
-    def _redirect_output(self) -> None:
-        if self._settings.log_directory:
-            elsewhere = Path(self._settings.log_directory) / self._run_id
-            elsewhere.mkdir(parents=True)
-            (self._folder / "logs").rmdir()
-            (self._folder / "logs").symlink_to(elsewhere.resolve())
-        log = os.open(
-            self._folder / "orchestrator.log",
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
-            0o600,
-        )
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(null)
-        os.close(log)
-        self.has_log = True
-
 
 def literal_argv(source: Source) -> tuple[str, ...]:
     """How a worker that claims and closes by itself calls the tracker."""
     argv = getattr(source, "literal_argv", None)
     assert argv is not None, "checked by the command line: only bd has such workers"
     return tuple(argv)
-
-
-def _raise_file_limit() -> int:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    return soft
 
 
 def main(argv: list[str]) -> int:

@@ -1,0 +1,40 @@
+"""What the orchestrator does to its own process at its start: output, limit of open files."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+OPEN_FILES_MAX = 65_536
+
+
+def redirect_output(folder: Path, log_directory: str | None) -> None:
+    """From here on, what goes wrong inside goes to ``orchestrator.log`` in the run's ``folder``.
+
+    ``log_directory``: where the attempts' logs are to lie instead, in a folder of the run's name.
+    """
+    if log_directory:
+        elsewhere = Path(log_directory) / folder.name
+        elsewhere.mkdir(parents=True)
+        (folder / "logs").rmdir()
+        (folder / "logs").symlink_to(elsewhere.resolve())
+    log = os.open(
+        folder / "orchestrator.log",
+        os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC,
+        0o600,
+    )
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(null)
+    os.close(log)
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit as far as it goes; returns what it was, for workers and tasks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    return soft
