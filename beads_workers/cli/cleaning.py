@@ -28,7 +28,7 @@ def clean(
     state_dir: StateDir = None,
 ) -> None:
     """Remove old runs, worktrees that hold no work, and dead sockets of ours in /tmp."""
-    from beads_workers.cli.worktree_text import kept_text, names_removed, worktree_json
+    from beads_workers.cli.worktree_text import kept_text, removed_text, worktree_json
     from beads_workers.core.text import printable
     from beads_workers.edge.listener import dead_sockets
     from beads_workers.edge.run_directory import RunDirectory
@@ -49,16 +49,19 @@ def clean(
             shutil.rmtree(folder)
         for path in sockets:
             path.unlink(missing_ok=True)
-    gone = [name for worktree in worktrees for name in names_removed(worktree)]
-    found = [str(path) for path in (*old, *sockets)] + gone
+    gone = [looked for looked in worktrees if not looked.kept_because]
+    found = [str(path) for path in (*old, *sockets)]
     if as_json:
-        kept = [worktree_json(worktree) for worktree in worktrees if worktree.kept_because]
-        print(json.dumps({"removed": [] if dry_run else found, "found": found, "kept": kept}))
+        found += [str(looked.path) for looked in gone if looked.path is not None]
+        rows = [worktree_json(looked) for looked in worktrees]
+        removed = [] if dry_run else found
+        print(json.dumps({"removed": removed, "found": found, "worktrees": rows}))
         return
+    found += [text for looked in gone if (text := removed_text(looked))]
     for name in found:
         print(f"{'would remove' if dry_run else 'removed'} {printable(name)}")
-    for worktree in worktrees:
-        if worktree.kept_because:
-            print(f"{'would keep' if dry_run else 'kept'} {kept_text(worktree)}")
+    for looked in worktrees:
+        if looked.kept_because:
+            print(f"{'would keep' if dry_run else 'kept'} {kept_text(looked)}")
     if not found:
         print("nothing to clean")

@@ -44,6 +44,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], set_aside: list[dict[str
         return "'beads-workers start' goes on with what is ready"
     if queue["blocked"]:
         return f"{queue['blocked']} issues wait for others that are not closed"
+    if ended.get("unmerged_branches"):
+        return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"
     return "nothing is left to do"
 
 

@@ -6,12 +6,11 @@ from beads_workers.core.text import printable
 from beads_workers.edge.worktree_removing import Looked
 
 
-def names_removed(looked: Looked) -> list[str]:
-    """The worktree and the branch that go, by the names under which a person knows them."""
-    if looked.kept_because:
-        return []
+def removed_text(looked: Looked) -> str:
+    """The worktree and the branch that go."""
     path = [] if looked.path is None else [f"worktree {looked.path}"]
-    return path if looked.branch is None else [*path, f"branch {looked.branch}"]
+    branch = [] if looked.branch is None else [f"branch {looked.branch}"]
+    return printable(" and ".join([*path, *branch]))
 
 
 def kept_text(looked: Looked) -> str:
@@ -22,7 +21,7 @@ def kept_text(looked: Looked) -> str:
 
 
 def worktree_json(looked: Looked) -> dict[str, object]:
-    """The same for programs."""
+    """The same for programs; without reasons it goes."""
     return {
         "issue_id": looked.record.issue_id,
         "attempt": looked.record.attempt,

@@ -199,6 +199,9 @@ def _look_inside(
     if not folder.exists():
         missing = None if folder.parent.exists() else f"{folder.parent} is not there"
         return replace(found, trouble=missing)
+    if not _leads_to(folder / ".git", directory):
+        # Somebody made another repository of it, or none: what that holds is not ours to judge.
+        found = replace(found, trouble="its .git file is gone, or leads elsewhere")
     # Told where it is: without its ``.git`` file git would look at the checkout around it.
     place = (f"--git-dir={directory}", f"--work-tree={folder}")
     head, branch, changes = status(str(folder), *place)
@@ -207,6 +210,14 @@ def _look_inside(
         tips = [commit for commit in (head, tip if commits else None) if commit is not None]
         commits = len(repository.only_in(tips))
     return replace(found, changes=changes, commits=commits)
+
+
+def _leads_to(dot_git: Path, directory: Path) -> bool:
+    try:
+        said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
+    except OSError:
+        return False
+    return _same(str(dot_git.parent / said), directory)
 
 
 def _lock(directory: Path, prepared: bool) -> str | None:

@@ -100,7 +100,8 @@ def _remove_folder(worktree: Worktree) -> None:
         return
     # Without --force git refuses what holds changes: work that came since we looked is safe.
     force = () if worktree.found.prepared else ("--force", "--force")
-    git(worktree.record.common, "worktree", "remove", *force, str(worktree.path))
+    look = ("-c", "status.showUntrackedFiles=normal")
+    git(worktree.record.common, *look, "worktree", "remove", *force, str(worktree.path))
 
 
 def _remove_branch(worktree: Worktree) -> None:

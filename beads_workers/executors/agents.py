@@ -43,8 +43,8 @@ DEFAULT_PROMPT = _TEMPLATE.replace(
 WORKTREE_PROMPT = _TEMPLATE.replace(
     "{place}",
     "- The current folder is a git worktree of your own, on a branch of its own. Commit your\n"
-    "  finished work there. Do not push, merge, rebase or change to another branch: a person\n"
-    "  does that later.",
+    "  finished work there; where that is not allowed, leave it in the files. Do not push, merge,\n"
+    "  rebase or change to another branch: a person does that later.",
 )
 """The template where each attempt has a worktree: work that is not committed is easily missed."""
 

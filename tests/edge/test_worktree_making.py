@@ -167,6 +167,16 @@ def test_a_setup_that_leaves_what_git_shows_is_warned_about(
     assert "setup left what git does not ignore" in capsys.readouterr().out
 
 
+def test_a_git_that_is_killed_in_the_middle_leaves_nothing_behind(world: World) -> None:
+    commit(world.top, ".gitattributes", "* filter=deadly\n")
+    git(world.top, "config", "filter.deadly.smudge", "kill -KILL $PPID; cat")
+    with pytest.raises(CannotPrepare):
+        world.make("a")
+    assert world.branches() == [] and world.records.all() == []
+    git(world.top, "config", "filter.deadly.smudge", "cat")
+    assert world.make("a").record.branch == "bw/a/1"
+
+
 def test_below_the_disk_floor_nothing_is_begun(world: World) -> None:
     with pytest.raises(CannotPrepare, match=r"GB of disk are free at .*clean"):
         world.make("a", disk_floor_bytes=1 << 62)
@@ -227,12 +237,12 @@ def program(world: World, issue_id: str, worker: str) -> subprocess.Popen[bytes]
     return process
 
 
-def test_twenty_at_once_all_get_one(world: World) -> None:
-    processes = [program(world, f"bw-{n}", f"W{n}") for n in range(20)]
+def test_twelve_at_once_all_get_one(world: World) -> None:
+    processes = [program(world, f"bw-{n}", f"W{n}") for n in range(12)]
     for process in processes:
         assert process.stdout is not None
         said = process.stdout.read().decode()
         assert process.wait() == 0, said
-    assert len(world.branches()) == 20
+    assert len(world.branches()) == 12
     places = sorted((world.runs.run(world.run_id) / "issues").glob("*.place"))
-    assert len({json.loads(place.read_bytes())["folder"] for place in places}) == 20
+    assert len({json.loads(place.read_bytes())["folder"] for place in places}) == 12

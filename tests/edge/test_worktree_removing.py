@@ -149,7 +149,17 @@ def test_a_worktree_without_its_git_file_is_not_taken_for_the_checkout_around_it
 ) -> None:
     (place.folder / "work").write_text("x")
     (place.folder / ".git").unlink()
-    assert "1 change not committed: work" in world.kept()["bw/a/1"]
+    assert world.kept()["bw/a/1"].endswith("1 change not committed: work")
+
+
+def test_a_worktree_whose_git_file_is_gone_or_leads_elsewhere_stays(
+    world: World, place: Place
+) -> None:
+    (place.folder / ".git").unlink()
+    assert world.kept() == {"bw/a/1": "its .git file is gone, or leads elsewhere"}
+    git(place.folder, "init", "--quiet")
+    commit(place.folder, ".gitignore", ".env\n*.local\n.beads-workers/\n")
+    assert "leads elsewhere" in world.kept()["bw/a/1"]
 
 
 # --- what is not merged -----------------------------------------------------------------------

@@ -76,7 +76,7 @@ def loose_files(world: World) -> dict[Path, bytes]:
     return found
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(plan=PLAN, removed=st.none() | st.integers(0, 2))
 def test_clean_destroys_no_commit_and_no_file(
     plan: list[tuple[str, int]], removed: int | None

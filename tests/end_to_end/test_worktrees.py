@@ -8,8 +8,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from beads_workers.edge.worktree_records import Records
 from tests.end_to_end.conftest import StartFleet
 from tests.support.bd import NEW, BdProject
@@ -32,18 +30,22 @@ def repository(project: Any) -> Path:
 
 
 def cleaned(project: Any) -> tuple[list[str], dict[str, list[str]]]:
-    """What clean removed, which is what its dry run named, and what it kept by branch and why."""
+    """The branches that clean removed, and those that it kept and why.
+
+    It removed what its dry run had named, and nothing else.
+    """
+    before = git(project.folder, "worktree", "list").splitlines()
     shown = json.loads(call(project, "clean", "--dry-run", "--json").stdout)
-    worktrees = git(project.folder, "worktree", "list")
     assert shown["removed"] == []
+    assert git(project.folder, "worktree", "list").splitlines() == before
     done = json.loads(call(project, "clean", "--json").stdout)
-    assert done["removed"] == shown["found"] and done["kept"] == shown["kept"]
-    gone = [name.split()[1] for name in done["removed"] if name.startswith("worktree ")]
-    left = git(project.folder, "worktree", "list")
-    assert {line for line in worktrees.splitlines() if line not in left.splitlines()} == {
-        line for line in worktrees.splitlines() if line.split()[0] in gone
-    }
-    return done["removed"], {row["branch"]: row["reasons"] for row in done["kept"]}
+    assert done["removed"] == shown["found"] and done["worktrees"] == shown["worktrees"]
+    left = git(project.folder, "worktree", "list").splitlines()
+    assert {line.split()[0] for line in before if line not in left} == set(done["removed"])
+    rows = {row["branch"]: row["reasons"] for row in done["worktrees"]}
+    gone = [branch for branch, reasons in rows.items() if not reasons]
+    assert not any(git(project.folder, "branch", "--list", branch) for branch in gone)
+    return gone, {branch: reasons for branch, reasons in rows.items() if reasons}
 
 
 def test_eight_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
@@ -66,10 +68,7 @@ def test_eight_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
     assert git(top, "status", "--porcelain") == ""
     git(top, "merge", "--quiet", f"bw/{ids[0]}/1")
     removed, kept = cleaned(embedded)
-    assert removed == [
-        f"worktree {top}/.beads-workers/worktrees/{ids[0]}.1",
-        f"branch bw/{ids[0]}/1",
-    ]
+    assert removed == [f"bw/{ids[0]}/1"]
     assert kept == {f"bw/{i}/1": ["1 commit on no other branch"] for i in ids[1:]}
     fleet.leaves_nothing()
 
@@ -86,7 +85,7 @@ def test_what_failed_timed_out_or_was_killed_keeps_what_it_had_done(
         f" killed) {COMMIT}; kill -KILL $PPID; sleep 1000;;"
         " empty) touch x.local; exit 1;; esac"
     )
-    options = ("--max-attempts", "1", "--timeout", "3s")
+    options = ("--max-attempts", "1", "--timeout", "2s")
     fleet = start(embedded, "-n", "4", *START, *options, "--", "sh", "-c", script)
     assert fleet.wait() == 7, fleet.said()
     assert "x.local" not in git(top, "status", "--porcelain")
@@ -158,16 +157,15 @@ def test_too_little_disk_and_a_failing_setup_charge_nothing_and_say_so(
     fleet.leaves_nothing()
 
 
-@pytest.mark.parametrize("calls", ["grouped", "worker"])
 def test_with_bd_an_agents_own_close_reaches_the_one_tracker(
-    tmp_path: Path, start: StartFleet, calls: str
+    tmp_path: Path, start: StartFleet
 ) -> None:
     project = BdProject(tmp_path, NEW)
     top = repository(project)
     assert (top / ".beads").is_dir() and git(top, "ls-files", ".beads")
     issue_id = project.create("one")
     script = f'{COMMIT}; test "$BEADS_DIR" = "{top}/.beads" && bd close "$BW_ISSUE_ID"'
-    options = ("--bd-calls", calls, "--limit", "1")
+    options = ("--bd-calls", "worker", "--limit", "1")
     fleet = start(project, "-n", "1", *START, *options, "--", "sh", "-c", script)
     assert fleet.wait() == 0, fleet.said()
     assert project.read_all()[issue_id][0] == "closed"
