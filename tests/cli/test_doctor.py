@@ -104,7 +104,8 @@ def test_issues_with_commands_of_their_own_need_no_other(here: Patient) -> None:
 def test_a_pipe_gets_one_plain_line_per_check_with_the_remedy_below(here: Patient) -> None:
     del here.environment["NO_COLOR"]
     lines = here.type("beads-workers doctor").stdout.splitlines()
-    assert lines[-1] == "ready: 1 warning"
+    # Dead sockets in /tmp may be anybody's, and are a warning of their own.
+    assert lines[-1].startswith("ready: ") and "warning" in lines[-1]
     at = next(i for i, line in enumerate(lines) if line.startswith("warn  command    "))
     assert lines[at + 1] == " " * 17 + "fix: beads-workers doctor -- ./do-issue.sh {id}"
     assert "\x1b" not in "".join(lines)
