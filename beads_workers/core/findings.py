@@ -221,7 +221,7 @@ def next_steps(history: History) -> list[Step]:
     """What a person may want to do about it, the most urgent first; empty if nothing."""
     steps = []
     if history.state == "running":
-        steps.append(Step("beads-workers status", "it goes on while you read this"))
+        steps.append(Step("beads-workers watch", "it goes on while you read this"))
     elif history.state == "killed" and not history.settled:
         steps.append(Step("beads-workers start", "settles what the killed run left, and goes on"))
     elif history.with_fate(Fate.NOT_CLOSED):

@@ -73,7 +73,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpan:
-    """One life of a worker. ``status``: its exit status, None while it lives or is not ours."""
+    """One life of a worker. ``status``: its exit status, None while it lives or is not ours.
+
+    ``dismissed``: it ended after the whole fleet was told to stop, by itself or killed.
+    """
 
     worker_id: str
     pid: int
@@ -82,11 +85,12 @@ class WorkerSpan:
     ended: float | None
     status: int | None = None
     reason: str = ""
+    dismissed: bool = False
 
     @property
     def died(self) -> bool:
-        """Whether it ended otherwise than by leaving."""
-        return bool(self.status)
+        """Whether it ended otherwise than by leaving, when nobody wanted it to."""
+        return bool(self.status) and not self.dismissed
 
 
 @dataclass(frozen=True, slots=True)

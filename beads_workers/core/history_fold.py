@@ -68,6 +68,7 @@ class _Account:
     workers: list[WorkerSpan] = field(default_factory=list)
     trouble: Span | None = None
     troubles: list[Span] = field(default_factory=list)
+    stopping: bool = False
     pause: Span | None = None
     pauses: list[Span] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -117,6 +118,7 @@ class _Account:
                 self._about_worker(record, now)
 
     def _changed(self, state: str, reason: str, now: float) -> None:
+        self.stopping = state in ("stopping", "settling", "ended")
         if state == "paused":
             self.pause = self.pause or Span(now, None, reason)
         elif self.pause is not None:
@@ -147,7 +149,9 @@ class _Account:
     ) -> None:
         span = self.living.pop(worker_id, None)
         if span is not None:
-            self.workers.append(replace(span, ended=now, status=status, reason=reason))
+            self.workers.append(
+                replace(span, ended=now, status=status, reason=reason, dismissed=self.stopping)
+            )
 
     def _carried(self, page: rec.Carried) -> None:
         fate = Fate.GIVEN_BACK

@@ -126,6 +126,15 @@ def test_a_worker_that_died_and_came_back_has_two_lives() -> None:
     ]
 
 
+def test_a_worker_that_is_killed_at_the_stop_has_not_died_on_the_fleet() -> None:
+    script = begun()
+    script.add(0.5, rec.WorkerStarted("W1", 11))
+    script.add(2.0, rec.RunChanged("stopping", "user_requested"))
+    script.add(3.0, rec.WorkerExited("W1", 11, 137))
+    (life,) = account(script).workers
+    assert (life.status, life.dismissed, life.died) == (137, True, False)
+
+
 def test_trouble_and_pauses_have_a_beginning_and_an_end() -> None:
     script = begun()
     for at, failures in ((1.0, 1), (2.0, 2)):

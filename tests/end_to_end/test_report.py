@@ -40,8 +40,7 @@ def night_page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return file
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
 def test_a_thousand_attempts_fit_the_window_and_ask_for_nothing(
     browser: Browser, night_page: Path, width: int, dark: bool
 ) -> None:
