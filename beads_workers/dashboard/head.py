@@ -11,6 +11,8 @@ from beads_workers.dashboard.look import Look, Role
 from beads_workers.dashboard.rows import Fields, Row
 
 ROWS = 4
+QUEUE_COLUMNS = 120
+"""The whole row of the queue needs so many; below that it is said shorter."""
 
 STATE_STYLES = {
     "running": "bold green",
@@ -73,7 +75,7 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
         .add(" ready ")
         .add(f"{queue['ready']}{'+' if queue['ready_more'] else ''}", 5, "bold")
     )
-    if columns >= 100:
+    if columns >= QUEUE_COLUMNS:
         by_priority = "  ".join(f"P{p} {count}" for p, count in enumerate(queue["by_priority"]))
         row.add(by_priority, 34, "dim")
     else:
@@ -82,11 +84,11 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     row.add("blocked ").add(str(queue["blocked"]), 4, "bold")
     row.add("retry ").add(str(queue["retrying"]), 3, "bold")
     due = queue["next_retry_seconds"]
-    if columns >= 100:
+    if columns >= QUEUE_COLUMNS:
         row.add(f"in {whole_seconds(due - age)}" if due is not None else "", 12, "dim")
     style = "bold red" if queue["set_aside"] else "bold"
-    row.add("aside " if columns < 100 else "set aside ").add(str(queue["set_aside"]), 4, style)
-    if columns >= 100:
+    row.add("aside " if columns < QUEUE_COLUMNS else "set aside ").add(str(queue["set_aside"]), 4, style)
+    if columns >= QUEUE_COLUMNS:
         row.add("to close ").add(str(queue["not_closed"]), 4, "bold")
     return row.text()
 
@@ -101,7 +103,7 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
         return row.fill(source["error"] or "", "red").text()
     now = calls["now"]
     doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "waits"
-    row.add(doing, 34 if columns < 100 else 44, "cyan" if now else "dim")
+    row.add(doing, 34 if columns < QUEUE_COLUMNS else 44, "cyan" if now else "dim")
     typical = calls["typical_seconds"]
     each = f", {fine(typical)} each" if typical is not None else ""
     per_done = f", {calls['per_done']:.2f} an issue" if calls["per_done"] is not None else ""

@@ -119,12 +119,12 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
 
 def _caption(look: Look, columns: int) -> Iterator[Text]:
     if look.caption:
-        yield Row(columns, "bold black on cyan").add(" ").fill(look.caption).text()
+        yield Row(columns, "reverse cyan").add(" ").fill(look.caption).text()
 
 
 def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
     if look.question is not None:
-        return Row(columns, "bold black on yellow").add(" ").fill(look.question.text).text()
+        return Row(columns, "reverse yellow").add(" ").fill(look.question.text).text()
     row = Row(columns).add(" ")
     if look.message:
         return row.fill(look.message, "bold").text()
