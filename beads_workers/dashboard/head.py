@@ -87,7 +87,9 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     if columns >= QUEUE_COLUMNS:
         row.add(f"in {whole_seconds(due - age)}" if due is not None else "", 12, "dim")
     style = "bold red" if queue["set_aside"] else "bold"
-    row.add("aside " if columns < QUEUE_COLUMNS else "set aside ").add(str(queue["set_aside"]), 4, style)
+    row.add("aside " if columns < QUEUE_COLUMNS else "set aside ").add(
+        str(queue["set_aside"]), 4, style
+    )
     if columns >= QUEUE_COLUMNS:
         row.add("to close ").add(str(queue["not_closed"]), 4, "bold")
     return row.text()
