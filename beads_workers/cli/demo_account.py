@@ -116,7 +116,9 @@ def promises(
         "the journal and the fleet's last word agree", tuple(_disagreements(account, ended))
     )
     if not account.steered:
-        yield Promise("what was to go wrong went wrong", tuple(_surprises(account, killed)))
+        yield Promise(
+            "all that was to go wrong did, and nothing else", tuple(_surprises(account, killed))
+        )
 
 
 def _wrong_ends(account: Account, tracker: dict[str, str]) -> Iterator[str]:

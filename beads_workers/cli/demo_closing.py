@@ -104,7 +104,8 @@ def what_to_type_next(folder: Path) -> Iterator[str]:
     if shutil.which(PROGRAM) is None:
         yield f"  PATH={_binaries()}:$PATH"
     yield f"  cd {folder}"
-    yield f"  {PROGRAM} logs {hopeless}   # why it was set aside"
+    yield f"  {PROGRAM} why {hopeless}    # why it was set aside, and where its log is"
+    yield f"  {PROGRAM} report         # figures and a timeline; --html FILE: a page"
     yield f"  {PROGRAM} replay         # the whole run again, 20 times as fast"
     yield "Your own work, in a folder of yours:"
     yield f"  {PROGRAM} init && {PROGRAM} add 'my first issue' -- echo hello"

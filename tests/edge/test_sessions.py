@@ -108,3 +108,21 @@ def test_whoever_holds_a_file_open_is_killed_and_nobody_else(
     with held.open():  # We hold it, too.
         assert sessions.kill_holders(held) == 1
     assert gone(holder) and not gone(other, 0.2)
+
+
+def test_a_run_lives_in_whoever_holds_its_lock_or_carries_its_token(
+    family: Family, tmp_path: Path
+) -> None:
+    alive = tmp_path / "alive"
+    alive.touch()
+    holder = family.start(f"exec 9<{alive}; echo x > ready; exec sleep 1000")
+    carrier = family.start("exec sleep 1000", BW_RUN_ID=RUN)
+    other = family.start("exec sleep 1000", BW_RUN_ID=RUN + "x")
+    wait_for(tmp_path / "ready")
+    assert set(sessions.living(RUN, alive)) == {holder, carrier}
+    assert sessions.holds(holder, alive) and not sessions.holds(other, alive)
+    assert not sessions.holds(holder, tmp_path / "no such file")
+    for pid in (holder, carrier):
+        os.kill(pid, signal.SIGKILL)
+        assert gone(pid)
+    assert sessions.living(RUN, alive) == []

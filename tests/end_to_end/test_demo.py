@@ -26,8 +26,6 @@ from tests.support.fleet import PROGRAM, until
 from tests.support.screens import TmuxScreen
 
 SECONDS_MAX = 60.0
-LATE_SECONDS = 0.4
-"""A caption may be late by a frame; the one after it then seems to come early."""
 TROUBLED = (Fate.FLAKY, Fate.BUSY, Fate.KILLED, Fate.STUCK, Fate.HOPELESS)
 
 
@@ -155,7 +153,7 @@ def test_a_reader_that_has_seen_enough_ends_it(place: Path, piped: Demo) -> None
 
 
 def test_on_a_terminal_the_dashboard_tells_the_story(on_screen: TmuxScreen) -> None:
-    for words in ("issues are blocked", "said 'not now'", "killed (kill -9)", "has done shop-20"):
+    for words in ("killed (kill -9)", "has done shop-20", "ignored TERM", "waited for 8 others"):
         rows = on_screen.wait_for(words).splitlines()
         assert words in rows[-2], "the caption stands above the keys"
         assert on_screen.has("alternate_on")
@@ -167,7 +165,6 @@ def test_on_a_terminal_the_dashboard_tells_the_story(on_screen: TmuxScreen) -> N
 
 def test_in_a_pipe_it_keeps_every_promise_in_under_a_minute(piped: Demo) -> None:
     assert piped.wait() == 0, piped.text
-    assert time.monotonic() - piped.began < SECONDS_MAX + LATE_SECONDS
     assert piped.lines[-1][0] < SECONDS_MAX
     assert piped.text.count("\n  ok ") == 6 and "BROKEN" not in piped.text
 
@@ -177,7 +174,7 @@ def test_every_caption_stands_long_enough_to_be_read(piped: Demo) -> None:
     captions = [(at, line) for at, line in piped.lines if line.startswith("-- ")]
     assert len(captions) == len({line for _, line in captions}) == 10, piped.text
     gaps = [later - at for (at, _), (later, _) in pairwise(captions)]
-    assert min(gaps) >= HOLD_SECONDS_MIN - LATE_SECONDS, gaps
+    assert min(gaps) >= HOLD_SECONDS_MIN, gaps
     for fate in TROUBLED:
         assert any(of_fate(fate)[0].issue_id in line for _, line in captions)
 
@@ -203,10 +200,11 @@ def test_what_it_says_to_type_next_works(piped: Demo, place: Path) -> None:
     (folder,) = folders(place.parent / "cache")
     assert f"cd {folder}" in piped.text
     for words, answer in (
-        (("logs", "shop-31"), "401 Unauthorized"),
+        (("why", "shop-31"), "401 Unauthorized"),
+        (("report",), "43 closed, 1 set aside"),
         (("replay",), "done     shop-44"),
-        (("show", "shop-31"), "blocked"),
     ):
+        assert f"  beads-workers {' '.join(words)} " in piped.text
         done = subprocess.run(
             [*PROGRAM, *words], cwd=folder, capture_output=True, text=True, timeout=30
         )
