@@ -149,14 +149,19 @@ def _sections(history: History) -> Iterator[Element]:
 
 def _figures(history: History) -> Element:
     closed = len(history.with_fate(Fate.CLOSED))
+    aside = len(history.with_fate(Fate.SET_ASIDE))
     mine = [i for i in history.issues if not i.earlier]
     counts, lost, cost = tables.tally(history), findings.waste(history), tracker(history)
     lives = findings.busy(history)
     lived = sum(row.lived for row in lives)
     tiles = [
         ("closed", f"{closed:,}", f"of {counted(len(mine), 'issue')} taken"),
-        ("set aside", f"{len(history.with_fate(Fate.SET_ASIDE)):,}", "need a person"),
-        ("took", duration(history.seconds), _rate(closed, history.seconds)),
+        ("set aside", f"{aside:,}", "need a person" if aside else "none needs a person"),
+        (
+            "so far" if history.state == "running" else "took",
+            duration(history.seconds),
+            _rate(closed, history.seconds),
+        ),
         ("attempts", f"{counts['attempts']:,}", f"{counts['failed']:,} failed"),
         ("wasted", f"{lost.share:.0%}", f"{duration(lost.seconds)} of workers' time"),
         (
