@@ -51,7 +51,7 @@ def doctor(
     from beads_workers.cli.doctor_text import as_object, printer
     from beads_workers.core.checks import Grade, any_failed
     from beads_workers.core.text import json_line
-    from beads_workers.edge.checking import carry_out
+    from beads_workers.edge.checks.checking import carry_out
 
     said = Options(
         workers=workers,
@@ -82,34 +82,34 @@ def plan(said: Options) -> list[Any]:
 
     Raises ``CommandError`` only for what was typed; what the surroundings say wrongly is a check.
     """
-    from beads_workers.edge import checks_git, checks_machine, checks_place, checks_work
-    from beads_workers.edge.checking import Job
-    from beads_workers.edge.checks_tracker import tracker
+    from beads_workers.edge.checks import git, machine, place, work
+    from beads_workers.edge.checks.checking import Job
+    from beads_workers.edge.checks.tracker import tracker
 
     here = Situation(said)
     workers, folder, root = here.workers, here.folder, here.state
     agent = here.agent is not None
     typed = f" --state-dir {shlex.quote(str(root))}" if said.state_dir else ""
     places = [(root, "the run directory"), (here.place or folder, "the tracker")]
-    places.append((checks_place.TMP, str(checks_place.TMP)))
+    places.append((place.TMP, str(place.TMP)))
     looks: list[tuple[str, Callable[[], Any]]] = [
         ("python", _python),
-        ("kernel", checks_machine.kernel),
+        ("kernel", machine.kernel),
         ("settings", lambda: here.found),
         ("tracker", lambda: tracker(here.fleet) if here.fleet else None),
         ("work", lambda: _work(here, said)),
-        ("verify", lambda: checks_work.verify(here.verify, folder) if here.verify else None),
+        ("verify", lambda: work.verify(here.verify, folder) if here.verify else None),
         ("worktree", lambda: _apart(here)),
-        ("git", lambda: checks_git.git(folder, agent=agent, apart=bool(here.options.worktree))),
-        ("disk", lambda: checks_machine.disk(places)),
-        ("files", lambda: checks_machine.file_limit(workers)),
-        ("processes", lambda: checks_machine.processes(workers, agent=agent)),
-        ("memory", lambda: checks_machine.memory(workers, agent=agent)),
-        ("state", lambda: checks_place.state(root)),
-        ("sockets", checks_place.sockets),
-        ("leftovers", lambda: checks_place.leftovers(root, typed)),
+        ("git", lambda: git.git(folder, agent=agent, apart=bool(here.options.worktree))),
+        ("disk", lambda: machine.disk(places)),
+        ("files", lambda: machine.file_limit(workers)),
+        ("processes", lambda: machine.processes(workers, agent=agent)),
+        ("memory", lambda: machine.memory(workers, agent=agent)),
+        ("state", lambda: place.state(root)),
+        ("sockets", place.sockets),
+        ("leftovers", lambda: place.leftovers(root, typed)),
         ("fleet", lambda: _fleet(here)),
-        ("clock", lambda: checks_machine.clock(checks_place.last_seen(root) or 0.0)),
+        ("clock", lambda: machine.clock(place.last_seen(root) or 0.0)),
     ]
     return [Job(name, look) for name, look in looks]
 
@@ -205,14 +205,14 @@ def _python() -> Any:
 def _work(here: Situation, said: Options) -> Any:
     from beads_workers.cli.preparing import issues_bring_commands
     from beads_workers.core.checks import ok, warn
-    from beads_workers.edge import checks_work
+    from beads_workers.edge.checks import work
     from beads_workers.executors.agents import find_agents
 
     if here.command is not None:
         edit = "" if said.command or here.file is None else _edit(here.file)
-        return checks_work.command(here.command, here.folder, edit)
+        return work.command(here.command, here.folder, edit)
     if here.agent is not None:
-        return checks_work.agent(here.agent, here.folder)
+        return work.agent(here.agent, here.folder)
     try:
         own = here.tracker is not None and issues_bring_commands(here.tracker)
     except CommandError:
@@ -256,7 +256,7 @@ def _mend_apart(here: Situation) -> str:
 
 def _fleet(here: Situation) -> Any:
     from beads_workers.core.checks import ok
-    from beads_workers.edge.checks_place import elsewhere, living
+    from beads_workers.edge.checks.place import elsewhere, living
 
     if (running := living(here.state)) is not None:
         return running

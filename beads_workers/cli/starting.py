@@ -239,7 +239,7 @@ def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client
 def look_ahead(settings: Any, *, quiet: bool) -> None:
     """The checks of ``doctor`` that cost nothing; raises ``CommandError`` for what cannot work."""
     from beads_workers.core.checks import Grade
-    from beads_workers.edge.checks_machine import quick
+    from beads_workers.edge.checks.machine import quick
 
     places = [(Path(settings.state_directory), "the run directory")]
     places += [(Path(settings.tracker), "the tracker"), (Path("/tmp"), "/tmp")]

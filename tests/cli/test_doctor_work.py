@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.settings import Agent
-from beads_workers.edge import checks_work
+from beads_workers.edge.checks import work
 from tests.cli.doctor_support import Diagnosis, Patient, initialised, write
 
 CLAUDE = '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n'
@@ -147,7 +147,7 @@ def test_an_agent_that_does_not_say_its_version_fails(here: Patient, script: str
 def test_an_agent_that_hangs_is_not_waited_for(here: Patient) -> None:
     here.put("claude", "#!/bin/sh\nexec sleep 100\n")
     program = str(here.bin / "claude")
-    (found,) = checks_work.agent(Agent("claude", (program, "-p"), ""), here.folder, seconds=0.3)
+    (found,) = work.agent(Agent("claude", (program, "-p"), ""), here.folder, seconds=0.3)
     assert (found.status.value, "did not answer in 0.3 s" in found.text) == ("fail", True)
 
 

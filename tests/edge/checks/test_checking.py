@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from beads_workers.core.checks import ok
-from beads_workers.edge.checking import Job, carry_out
+from beads_workers.edge.checks.checking import Job, carry_out
 
 
 def test_they_come_in_order_whatever_ends_first() -> None:

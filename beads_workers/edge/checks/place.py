@@ -20,7 +20,7 @@ from pathlib import Path
 from beads_workers.core.checks import Check, fail, number, ok, warn
 from beads_workers.core.recovery import Remains
 from beads_workers.edge import sessions
-from beads_workers.edge.checks_machine import nearest
+from beads_workers.edge.checks.machine import nearest
 from beads_workers.edge.listener import dead_sockets
 from beads_workers.edge.run_directory import SOCKET_PATH_MAX, RunDirectory
 

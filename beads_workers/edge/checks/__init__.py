@@ -1,0 +1,1 @@
+"""What ``doctor`` looks at, one module for each part of the world; nothing is changed."""
