@@ -32,7 +32,7 @@ def clean(
     from beads_workers.core.text import printable
     from beads_workers.edge.listener import dead_sockets
     from beads_workers.edge.run_directory import RunDirectory
-    from beads_workers.edge.worktree_removing import clean as clean_worktrees
+    from beads_workers.edge.worktrees.removing import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = [

@@ -150,7 +150,7 @@ def _tell_events(client: Client, *, as_json: bool) -> Watched:
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:
     """Remove the run's worktrees that hold no work; how many branches hold unmerged work."""
-    from beads_workers.edge.worktree_removing import tidy_run, unmerged_branches
+    from beads_workers.edge.worktrees.removing import tidy_run, unmerged_branches
 
     state_directory = Path(worktrees.state_directory)
     tidy_run(state_directory, run_id)

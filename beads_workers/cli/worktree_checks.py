@@ -11,7 +11,7 @@ from beads_workers.cli.options import Options
 from beads_workers.core.settings import FleetSettings, Work, Worktrees
 from beads_workers.core.text import printable
 from beads_workers.edge.git import BRANCHES, GitError, git
-from beads_workers.edge.worktree_copying import matching
+from beads_workers.edge.worktrees.copying import matching
 from beads_workers.executors.agents import DEFAULT_PROMPT, WORKTREE_PROMPT
 
 FOLDER = "worktrees"
@@ -128,7 +128,7 @@ def _repository(project: Path) -> tuple[str, str, str]:
 
 
 def _base(project: Path, base: str, *, named: bool) -> str:
-    from beads_workers.edge.worktree_making import resolve_base
+    from beads_workers.edge.worktrees.making import resolve_base
 
     try:
         return resolve_base(str(project), base)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.text import printable
-from beads_workers.edge.worktree_removing import Looked
+from beads_workers.edge.worktrees.removing import Looked
 
 
 def removed_text(looked: Looked) -> str:

@@ -21,10 +21,10 @@ from beads_workers.executors.placeholders import (
     values,
 )
 
-PREPARE_MODULE = "beads_workers.edge.worktree_making"
+PREPARE_MODULE = "beads_workers.edge.worktrees.making"
 """Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
 
-REPORT_MODULE = "beads_workers.edge.worktree_report"
+REPORT_MODULE = "beads_workers.edge.worktrees.report"
 """Says what came of the work in it, given the same."""
 
 NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
@@ -89,7 +89,7 @@ def issue_json(task: Task) -> str:
 
 
 def preparation(task: Task, settings: WorkerSettings) -> str:
-    """What a PREPARE step is told, as JSON: ``edge.worktree_making.Preparation``."""
+    """What a PREPARE step is told, as JSON: ``edge.worktrees.making.Preparation``."""
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": asdict(settings.work.worktrees),

@@ -10,9 +10,9 @@ from typing import Any
 
 from beads_workers.core.settings import Worktrees
 from beads_workers.edge.run_directory import RunDirectory
-from beads_workers.edge.worktree_making import Preparation, prepare
-from beads_workers.edge.worktree_records import Record, Records
-from beads_workers.edge.worktree_removing import Looked, clean
+from beads_workers.edge.worktrees.making import Preparation, prepare
+from beads_workers.edge.worktrees.records import Record, Records
+from beads_workers.edge.worktrees.removing import Looked, clean
 from beads_workers.executors.files import place_file
 from tests.support.repository import git, make_repository
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from beads_workers.core.worktrees import reasons_to_keep
 from beads_workers.edge.git import GitError, git
-from beads_workers.edge.worktree_looking import Survey, Worktree, status
-from beads_workers.edge.worktree_records import Record, Records
+from beads_workers.edge.worktrees.looking import Survey, Worktree, status
+from beads_workers.edge.worktrees.records import Record, Records
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.edge.worktree_looking import Survey
-from beads_workers.edge.worktree_removing import remove, unmerged_branches
+from beads_workers.edge.worktrees.looking import Survey
+from beads_workers.edge.worktrees.removing import remove, unmerged_branches
 from tests.support.repository import commit, git
 from tests.support.worktrees import Place, World
 

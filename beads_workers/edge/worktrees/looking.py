@@ -9,7 +9,7 @@ from pathlib import Path
 
 from beads_workers.core.worktrees import Found
 from beads_workers.edge.git import BRANCHES, GitError, git, lines
-from beads_workers.edge.worktree_records import Record, Records, git_directories, token_in
+from beads_workers.edge.worktrees.records import Record, Records, git_directories, token_in
 
 OPERATIONS = {
     "MERGE_HEAD": "a merge",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from beads_workers.core.worktrees import what_came_of_it
 from beads_workers.edge.git import GitError, git
-from beads_workers.edge.worktree_looking import status
-from beads_workers.edge.worktree_making import Preparation, read_preparation
-from beads_workers.edge.worktree_records import Records, named_in
+from beads_workers.edge.worktrees.looking import status
+from beads_workers.edge.worktrees.making import Preparation, read_preparation
+from beads_workers.edge.worktrees.records import Records, named_in
 
 
 def report(asked: Preparation) -> str:
