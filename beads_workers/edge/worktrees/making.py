@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core.settings import Worktrees, worktrees_from_json
-from beads_workers.edge.worktrees import removing
 from beads_workers.edge.git import BRANCHES, GitError, git
+from beads_workers.edge.worktrees import removing
 from beads_workers.edge.worktrees.copying import copy_files
 from beads_workers.edge.worktrees.records import Record, Records, named_in, new_token
 from beads_workers.executors.files import branch_part, file_name
