@@ -12,12 +12,12 @@ SHOWN_MAX = 5
 def summary(ended: dict[str, Any]) -> list[str]:
     """Three lines, and one for each of the first issues that were set aside."""
     totals, queue = ended["totals"], ended["queue"]
-    given_back = ended.get("given_back", [])
+    calls, given_back = ended["source_calls"], ended.get("given_back", [])
     lines = [
         f"closed {totals['done']}, failed attempts {totals['failed']},"
         f" set aside {totals['set_aside']}, given back {len(given_back)}",
-        f"took {_duration(ended['uptime_seconds'])}, tracker asked"
-        f" {ended['source_calls']['count']} times in {ended['source_calls']['seconds']:.1f} s",
+        f"took {_duration(ended['uptime_seconds'])}, tracker asked {calls['count']} times in"
+        f" {calls['seconds']:.1f} s ('beads-workers report' tells it all)",
     ]
     set_aside = ended["set_aside"]
     for row in set_aside[:SHOWN_MAX]:
