@@ -18,8 +18,8 @@ import typer
 from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from beads_workers.cli.demo_hand import Killed
-    from beads_workers.cli.demo_place import Place
+    from beads_workers.cli.demo.hand import Killed
+    from beads_workers.cli.demo.place import Place
     from beads_workers.cli.launching import Watched
     from beads_workers.core.settings import FleetSettings
 
@@ -43,7 +43,7 @@ def demo(
     It runs in a folder of its own and needs no bd, no key and no network. Workers are killed,
     tasks fail and time out for real; what is promised about that is checked at the end.
     """
-    from beads_workers.cli.demo_place import Place
+    from beads_workers.cli.demo.place import Place
     from beads_workers.core.source import SourceError
 
     _leave_in_order()
@@ -65,9 +65,9 @@ def _leave_in_order() -> None:
 
 def _run(place: Place, *, as_json: bool) -> int:
     from beads_workers.cli.client import wait_for_exit
-    from beads_workers.cli.demo_backlog import Fate, of_fate
-    from beads_workers.cli.demo_hand import Hand
-    from beads_workers.cli.demo_showing import show
+    from beads_workers.cli.demo.backlog import Fate, of_fate
+    from beads_workers.cli.demo.hand import Hand
+    from beads_workers.cli.demo.showing import show
     from beads_workers.cli.launching import Launch
 
     launch = Launch()
@@ -97,8 +97,8 @@ def _run(place: Place, *, as_json: bool) -> int:
 
 def _conclude(place: Place, watched: Watched, killed: Killed | None, *, as_json: bool) -> int:
     """Say what was seen and whether it was as promised; returns the exit code."""
-    from beads_workers.cli import demo_closing as closing_words
-    from beads_workers.cli.demo_account import Account, promises
+    from beads_workers.cli.demo import closing as closing_words
+    from beads_workers.cli.demo.account import Account, promises
     from beads_workers.edge import sessions
     from beads_workers.edge.journal import read_journal
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.demo_backlog import BACKLOG, Fate, of_fate
-from beads_workers.cli.demo_captions import HOLD_SECONDS_MIN
+from beads_workers.cli.demo.backlog import BACKLOG, Fate, of_fate
+from beads_workers.cli.demo.captions import HOLD_SECONDS_MIN
 from beads_workers.edge import sessions
 from tests.support.embedded import FOREIGN, EmbeddedProject
 from tests.support.fleet import PROGRAM, until

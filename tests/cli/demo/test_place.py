@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.demo_backlog import BACKLOG
-from beads_workers.cli.demo_place import Place
+from beads_workers.cli.demo.backlog import BACKLOG
+from beads_workers.cli.demo.place import Place
 from beads_workers.cli.errors import CommandError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.demo_backlog import BACKLOG, RELEASE, Fate, Item, of_fate, script
+from beads_workers.cli.demo.backlog import BACKLOG, RELEASE, Fate, Item, of_fate, script
 
 FAILING = [item for item in BACKLOG if item.fate in (Fate.FLAKY, Fate.BUSY, Fate.HOPELESS)]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli.demo_account import OUTCOMES, Account, Promise, promises
-from beads_workers.cli.demo_backlog import BACKLOG, Fate
-from beads_workers.cli.demo_closing import what_was_checked, what_was_seen
-from beads_workers.cli.demo_hand import Killed
+from beads_workers.cli.demo.account import OUTCOMES, Account, Promise, promises
+from beads_workers.cli.demo.backlog import BACKLOG, Fate
+from beads_workers.cli.demo.closing import what_was_checked, what_was_seen
+from beads_workers.cli.demo.hand import Killed
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from beads_workers.cli.demo_backlog import BACKLOG, Fate, Item, of_fate
-from beads_workers.cli.demo_hand import Killed
+from beads_workers.cli.demo.backlog import BACKLOG, Fate, Item, of_fate
+from beads_workers.cli.demo.hand import Killed
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
 

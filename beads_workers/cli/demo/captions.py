@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from beads_workers.cli import demo_backlog as backlog
-from beads_workers.cli.demo_backlog import BACKLOG, RELEASE, Fate, Item, of_fate
+from beads_workers.cli.demo import backlog
+from beads_workers.cli.demo.backlog import BACKLOG, RELEASE, Fate, Item, of_fate
 from beads_workers.core.text import printable
 
 Snapshot = Mapping[str, Any]

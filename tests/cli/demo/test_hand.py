@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli.demo_backlog import Fate, of_fate
-from beads_workers.cli.demo_hand import AT_WORK_SECONDS, Hand, Killed
+from beads_workers.cli.demo.backlog import Fate, of_fate
+from beads_workers.cli.demo.hand import AT_WORK_SECONDS, Hand, Killed
 from beads_workers.edge.run_directory import RunDirectory, RunInfo
 
 VICTIM = of_fate(Fate.KILLED)[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.cli.client import connect
-from beads_workers.cli.demo_backlog import Item
+from beads_workers.cli.demo.backlog import Item
 from beads_workers.cli.errors import CommandError
 from beads_workers.edge import sessions
 from beads_workers.edge.run_directory import RunDirectory

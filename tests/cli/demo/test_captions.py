@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beads_workers.cli.demo_backlog import BACKLOG, RELEASE, WORKERS, Fate, of_fate
-from beads_workers.cli.demo_captions import HOLD_SECONDS_MIN, WIDTH, Narrator, hold_seconds
+from beads_workers.cli.demo.backlog import BACKLOG, RELEASE, WORKERS, Fate, of_fate
+from beads_workers.cli.demo.captions import HOLD_SECONDS_MIN, WIDTH, Narrator, hold_seconds
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.journal_lines import Entry

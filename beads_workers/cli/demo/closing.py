@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import beads_workers
-from beads_workers.cli.demo_account import Account, Promise
-from beads_workers.cli.demo_backlog import BACKLOG, Fate, of_fate
-from beads_workers.cli.demo_hand import Killed
+from beads_workers.cli.demo.account import Account, Promise
+from beads_workers.cli.demo.backlog import BACKLOG, Fate, of_fate
+from beads_workers.cli.demo.hand import Killed
 from beads_workers.core.records import Finished
 from beads_workers.core.text import printable
 

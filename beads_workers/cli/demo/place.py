@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from beads_workers.cli import demo_backlog as backlog
+from beads_workers.cli.demo import backlog
 from beads_workers.cli.errors import CommandError
 from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.edge.run_directory import RunDirectory, try_lock

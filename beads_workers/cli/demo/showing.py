@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from beads_workers.cli.client import Client
-from beads_workers.cli.demo_captions import Narrator
+from beads_workers.cli.demo.captions import Narrator
 from beads_workers.cli.launching import Interrupts, Watched
 from beads_workers.core.board import Board
 from beads_workers.core.frames import FRAME_SECONDS, Frames
