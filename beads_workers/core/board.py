@@ -145,13 +145,18 @@ class Board:
                         del self.workers[worker_id]
             case rec.WorkerExited(worker_id):
                 if row_left := self.workers.get(worker_id):
+                    # It is started again, unless the run is ending or ``WorkerGone`` follows.
                     row_left.pid = None
+                    row_left.state = "starting" if self._goes_on() else "stopping"
             case rec.WorkerGone(worker_id, reason):
                 self.workers.pop(worker_id, None)
                 if reason:
                     self.given_up[worker_id] = reason
             case _:
                 pass
+
+    def _goes_on(self) -> bool:
+        return self.state in ("recovering", "running", "paused")
 
     def _carried(self, page: rec.Carried, entry: Entry) -> None:
         self.titles[page.issue_id] = page.title

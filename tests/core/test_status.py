@@ -158,3 +158,14 @@ def test_the_states_that_are_shown_are_the_four_that_are_promised() -> None:
     assert states == ["running", "paused", "draining", "stopping", "stopping", "stopping"]
     play.quiet()
     assert (shown(play)["running"], play.ended) == (False, 7)
+
+
+def test_a_worker_that_died_is_about_to_start_again_and_one_that_ends_with_the_run_is_not() -> None:
+    play = Play(workers=1)
+    play.do(ev.WorkerSpawned("W1", 901))
+    play.do(ev.WorkerReaped("W1", 901, 137))
+    assert [row["state"] for row in shown(play)["workers"]] == ["starting"]
+    play.wait(60)
+    play.do(ev.WorkerSpawned("W1", 902), ev.StopAsked())
+    play.do(ev.WorkerReaped("W1", 902, 0))
+    assert [row["state"] for row in shown(play)["workers"]] in ([], ["stopping"])
