@@ -14,60 +14,57 @@ from beads_workers import __version__
 from beads_workers.cli.errors import EXIT_ERROR, CommandError
 
 MODULES: dict[str, dict[str, str]] = {
+    "demonstrating": {
+        "demo": "Show a whole run in under a minute, mishaps included.",
+    },
+    "doctor": {
+        "doctor": "Check what a fleet needs, and say how to mend it.",
+    },
     "starting": {
         "start": "Run the fleet: take issues, hand them to workers, close them.",
         "restart": "Stop the fleet and start it again as it was started.",
     },
     "running": {
-        "status": "Show what the fleet does; without one, how the last run ended (exit 3).",
-        "stop": "Stop the fleet; returns when everyone has left, and says what was given back.",
+        "status": "Show what the fleet does, or how the last run ended.",
+        "stop": "Stop the fleet, giving back what runs.",
         "wait": "Wait until the fleet ends; its exit code is ours.",
-        "scale": "Have more or fewer workers; a busy one finishes its task before it leaves.",
+        "scale": "Have more or fewer workers.",
         "pause": "Hand out nothing new; what runs goes on.",
         "resume": "Go on after a pause.",
-        "release": "Take issues away from the fleet: tasks are ended, and left alone until "
-        "'retry'.",
+        "release": "Take issues away from the fleet, until 'retry'.",
     },
     "watching": {
         "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
         "replay": "Show a run again from its journal, as it was shown when it ran.",
     },
     "retrying": {
-        "retry": "Try issues again that were set aside, wait for a retry, or were taken away.",
+        "retry": "Try issues again that were set aside or taken away.",
     },
     "why": {
         "why": "Say why an issue does not run; without one, why nothing happens.",
     },
     "logs": {
-        "logs": "Show the fleet's events, or the output of a worker's or an issue's attempts.",
+        "logs": "Show the fleet's events, or what attempts printed.",
     },
     "reporting": {
-        "report": "Show what happened in a run: what was closed, what failed and why, and what it "
-        "cost.",
+        "report": "Show what happened in a run, and what it cost.",
     },
     "tracker": {
-        "init": "Make a tracker and a settings file in this folder; what is there already stays.",
-        "add": "Add an issue, with a command of its own if one is given; prints its id.",
-        "list": "List issues, the most urgent first; without --all only what is not closed.",
+        "init": "Make a tracker and a settings file in this folder.",
+        "add": "Add an issue, and print its id.",
+        "list": "List issues, the most urgent first.",
         "show": "Show one issue with everything that is known about it.",
-        "import": "Read issues from beads' JSON Lines; all of them, or none where a line is wrong.",
-        "export": "Write every issue, closed ones too, as beads' JSON Lines; --json as one array.",
-    },
-    "demonstrating": {
-        "demo": "Show a whole run in under a minute: 8 workers, 44 issues, and what goes wrong "
-        "with them.",
+        "import": "Read issues from beads' JSON Lines: all of them, or none.",
+        "export": "Write every issue as beads' JSON Lines.",
     },
     "worker": {
-        "worker": "Run one worker in this folder until the fleet shuts it down, or Ctrl-C.",
+        "worker": "Run one worker in this folder.",
     },
     "config": {
         "config": "What beads-workers.toml and others settle.",
     },
-    "doctor": {
-        "doctor": "Check what a fleet needs, and say what to type where something is wrong.",
-    },
     "cleaning": {
-        "clean": "Remove old runs, worktrees that hold no work, and dead sockets of ours in /tmp.",
+        "clean": "Remove what old runs left: logs, sockets, empty worktrees.",
     },
 }
 """Module of ``beads_workers.cli`` -> its commands, each with the first sentence of its help.

@@ -40,7 +40,7 @@ def _empty(*, add_completion: bool) -> typer.Typer:
     app = typer.Typer(
         name="beads-workers",
         help="Drain an issue tracker with a fleet of workers.",
-        epilog="Example: beads-workers start -n 8 -- ./do-issue.sh {id}",
+        epilog="Try it: beads-workers demo. Example: beads-workers start -n 8 -- ./do-issue.sh {id}",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
@@ -56,6 +56,7 @@ def _name_all(app: typer.Typer) -> None:
     for commands in MODULES.values():
         for name, sentence in commands.items():
             app.command(name, help=sentence)(_by_name_only)
+    app.registered_commands.append(app.registered_commands.pop(0))  # The version comes last.
 
 
 def _by_name_only() -> None:

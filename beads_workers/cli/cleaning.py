@@ -27,7 +27,10 @@ def clean(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Remove old runs, worktrees that hold no work, and dead sockets of ours in /tmp."""
+    """Remove what old runs left: logs, sockets, empty worktrees.
+
+    Never what is alive, owed, or holds work.
+    """
     from beads_workers.cli.worktree_text import kept_text, removed_text, worktree_json
     from beads_workers.core.text import printable
     from beads_workers.edge.listener import dead_sockets

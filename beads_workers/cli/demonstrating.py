@@ -38,7 +38,9 @@ def demo(
         bool, typer.Option("--json", help="One JSON object per event and caption.")
     ] = False,
 ) -> None:
-    """Show a whole run in under a minute: 8 workers, 44 issues, and what goes wrong with them.
+    """Show a whole run in under a minute, mishaps included.
+
+    8 workers, 44 issues, and what can go wrong with them.
 
     It runs in a folder of its own and needs no bd, no key and no network. Workers are killed,
     tasks fail and time out for real; what is promised about that is checked at the end.

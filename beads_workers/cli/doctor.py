@@ -44,7 +44,7 @@ def doctor(
     state_dir: StateDir = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Check what a fleet needs, and say what to type where something is wrong.
+    """Check what a fleet needs, and say how to mend it.
 
     Options and what stands after -- are those of 'start'. Nothing is changed, claimed or paid for.
     """

@@ -57,7 +57,7 @@ def logs(
     ] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Show the fleet's events, or the output of a worker's or an issue's attempts."""
+    """Show the fleet's events, or what attempts printed."""
     from beads_workers.edge.run_directory import RunDirectory
 
     directory = RunDirectory(find_state_directory(state_dir))

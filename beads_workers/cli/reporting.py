@@ -36,7 +36,10 @@ def report(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Show what happened in a run: what was closed, what failed and why, and what it cost."""
+    """Show what happened in a run, and what it cost.
+
+    What was closed, what failed and why, and what to do next.
+    """
     from beads_workers.edge.run_directory import RunDirectory
 
     if html is not None and as_json:

@@ -24,7 +24,10 @@ def retry(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Try issues again that were set aside, wait for a retry, or were taken away."""
+    """Try issues again that were set aside or taken away.
+
+    Also those that wait for a retry.
+    """
     directory = find_state_directory(state_dir)
     try:
         client = connect(directory)

@@ -35,7 +35,10 @@ def register(app: typer.Typer) -> None:
 
 
 def status(as_json: Json = False, state_dir: StateDir = None) -> None:
-    """Show what the fleet does; without one, how the last run ended (exit 3)."""
+    """Show what the fleet does, or how the last run ended.
+
+    Without a fleet the exit code is 3.
+    """
     directory = find_state_directory(state_dir)
     try:
         client = connect(directory)
@@ -61,7 +64,10 @@ def stop(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Stop the fleet; returns when everyone has left, and says what was given back."""
+    """Stop the fleet, giving back what runs.
+
+    Returns when everyone has left, and says what was given back.
+    """
     directory = find_state_directory(state_dir)
     client = connect(directory)
     pid = _pid(directory)
@@ -119,7 +125,10 @@ def scale(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Have more or fewer workers; a busy one finishes its task before it leaves."""
+    """Have more or fewer workers.
+
+    A busy one finishes its task before it leaves.
+    """
     _ask("bw.scale", {"workers": workers}, state_dir, as_json=as_json)
 
 
@@ -138,7 +147,10 @@ def release(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Take issues away from the fleet: tasks are ended, and left alone until 'retry'."""
+    """Take issues away from the fleet, until 'retry'.
+
+    Their tasks are ended.
+    """
     _ask("bw.release", {"issue_ids": issues}, state_dir, as_json=as_json)
 
 

@@ -88,7 +88,10 @@ def add(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Add an issue, with a command of its own if one is given; prints its id."""
+    """Add an issue, and print its id.
+
+    It may bring a command of its own.
+    """
     from beads_workers.sources.issue import BadIssue, from_object, time_text, to_object
     from beads_workers.sources.sqlite.exchange import write_issues
     from beads_workers.sources.sqlite.schema import transaction
@@ -126,7 +129,10 @@ def list_issues(
     closed_too: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     json: Json = False,
 ) -> None:
-    """List issues, the most urgent first; without --all only what is not closed."""
+    """List issues, the most urgent first.
+
+    Without --all only what is not closed.
+    """
     from beads_workers.sources.issue import to_object
     from beads_workers.sources.sqlite.store import Store
 
@@ -171,7 +177,10 @@ def import_issues(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Read issues from beads' JSON Lines; all of them, or none where a line is wrong."""
+    """Read issues from beads' JSON Lines: all of them, or none.
+
+    None are read where a line is wrong.
+    """
     from beads_workers.sources.issue import time_text
     from beads_workers.sources.sqlite.exchange import (
         DependencyCycle,
@@ -202,7 +211,10 @@ def import_issues(
 
 
 def export(json: Json = False) -> None:
-    """Write every issue, closed ones too, as beads' JSON Lines; --json as one array."""
+    """Write every issue as beads' JSON Lines.
+
+    Closed ones too; --json makes one array of them.
+    """
     from beads_workers.sources.sqlite.exchange import export_lines
 
     with opened() as connection, contextlib.closing(export_lines(connection)) as lines:

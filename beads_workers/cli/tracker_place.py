@@ -43,7 +43,10 @@ def init(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Make a tracker and a settings file in this folder; what is there already stays."""
+    """Make a tracker and a settings file in this folder.
+
+    What is there already stays.
+    """
     from beads_workers.sources.sqlite.schema import create
 
     here = Path.cwd()

@@ -50,7 +50,10 @@ def worker(
         float | None, typer.Option(metavar="SECONDS", min=0.001, help="For one task.")
     ] = None,
 ) -> None:
-    """Run one worker in this folder until the fleet shuts it down, or Ctrl-C."""
+    """Run one worker in this folder.
+
+    Until the fleet shuts it down, or Ctrl-C.
+    """
     from beads_workers.core.settings import Work
 
     work = Work(
