@@ -216,13 +216,13 @@ class Board:
         if settled.result in ("found_closed", "not_ours"):
             self.retrying.pop(issue_id, None)
             self.set_aside.pop(issue_id, None)
-        if settled.action == "close" or issue_id not in self._remembered():
+        if settled.action == "close" or not self._remembers(issue_id):
             self.titles.pop(issue_id, None)
         if settled.action == "release" and settled.result == "applied":
             self.given_back[issue_id] = None
 
-    def _remembered(self) -> set[str]:
-        return self.retrying.keys() | self.set_aside.keys() | self.withheld
+    def _remembers(self, issue_id: str) -> bool:
+        return any(issue_id in kept for kept in (self.retrying, self.set_aside, self.withheld))
 
     def _source(self, record: rec.SourceTrouble | rec.SourceRecovered, elapsed: float) -> None:
         if isinstance(record, rec.SourceRecovered):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
+from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.activity import Asking, Ended
 from beads_workers.core.attention import TROUBLE_FAILURES, needs
@@ -12,6 +14,16 @@ from beads_workers.core.journal_lines import Entry
 
 NOTES_MAX = 10
 """Of the last notes, so many are shown."""
+
+SET_ASIDE_MAX = 500
+"""Issues that are set aside, in full; the queue counts all of them."""
+
+TITLE_CHARS_MAX = 200
+ERROR_CHARS_MAX = 300
+"""A snapshot goes out four times a second, to the client that owns the fleet, too: one that a
+connection does not hold would end it. The whole texts are in the journal and in the logs."""
+
+assert 6 * SET_ASIDE_MAX * (ERROR_CHARS_MAX + TITLE_CHARS_MAX) < limits.OUTBOX_BYTES_MAX // 2
 
 SHOWN_STATES = {
     "recovering": "running",
@@ -54,15 +66,18 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "not_closed": len(board.not_closed) + len(board.closing),
         },
         "set_aside": [
-            {"issue_id": issue_id, "attempts": attempts, "error": error}
-            for issue_id, (attempts, error) in board.set_aside.items()
+            {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
+            for issue_id, (attempts, error) in islice(board.set_aside.items(), SET_ASIDE_MAX)
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
         "rate_per_minute": rate,
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
         "source_calls": _source_calls(board, elapsed),
-        "recent": [{"at": e.at, "level": n.level, "text": n.text} for e, n in _notes(board)],
+        "recent": [
+            {"at": e.at, "level": n.level, "text": n.text[: limits.ERROR_CHARS_MAX]}
+            for e, n in _notes(board)
+        ],
         "outcomes": [_outcome(ended) for ended in board.activity.last],
         "throughput": {
             "bucket_seconds": board.activity.throughput.bucket_seconds,
@@ -83,12 +98,12 @@ def _outcome(ended: Ended) -> dict[str, Any]:
     return {
         "at": round(ended.at, 3),
         "issue_id": finished.issue_id,
-        "title": ended.title,
+        "title": ended.title[:TITLE_CHARS_MAX],
         "worker_id": finished.worker_id,
         "attempt": finished.attempt,
         "outcome": finished.outcome,
         "verdict": finished.verdict,
-        "error": finished.error,
+        "error": finished.error[:ERROR_CHARS_MAX],
         "seconds": finished.duration_ms / 1000,
         "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
     }
@@ -141,7 +156,7 @@ def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:
         "pid": row.pid,
         "state": row.state,
         "issue_id": row.issue_id,
-        "title": row.title,
+        "title": row.title[:TITLE_CHARS_MAX] if row.title is not None else None,
         "attempt": row.attempt,
         "elapsed_seconds": round(elapsed - row.since, 3) if row.issue_id else None,
         "done": row.done,

@@ -77,7 +77,9 @@ def aside(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]
     issues = snapshot["set_aside"]
     choosing = look.pane is Pane.ASIDE
     how = ". Enter tries one again, a all of them" if choosing else ""
-    yield rule(f"set aside: {len(issues)}{how}", width, look)
+    count = snapshot["queue"]["set_aside"]
+    first_ones = f", the first {len(issues)} here" if len(issues) < count else ""
+    yield rule(f"set aside: {count}{first_ones}{how}", width, look)
     if not issues:
         yield Row(width).add(" nothing is set aside", style="dim").text()
     chosen = min(look.row, max(0, len(issues) - 1))

@@ -41,6 +41,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
             f"set aside {printable(row['issue_id'])} after {row['attempts']} attempts:"
             f" {printable(row['error'], 120)}"
         )
+    if (more := queue["set_aside"] - len(shown["set_aside"])) > 0:
+        yield f"set aside: {more} more"
     for worker in shown["workers"]:
         yield _worker(worker)
 

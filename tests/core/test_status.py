@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from beads_workers.core import events as ev
+from beads_workers.core import limits
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import Entry
 from beads_workers.core.policy import Policy
-from beads_workers.core.records import Carried
+from beads_workers.core.records import Carried, Claimed, Finished, Noted, Started
 from beads_workers.core.source import Result
 from beads_workers.core.status import status
 from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, lost, ready
@@ -105,6 +108,25 @@ def test_what_is_set_aside_is_listed_with_its_reason_until_a_person_asks() -> No
     assert shown(play)["set_aside"] == [{"issue_id": "a", "attempts": 1, "error": "no rule"}]
     play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     assert shown(play)["set_aside"] == []
+
+
+def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
+    """The client that owns a fleet watches it: a snapshot that is too long would end the fleet."""
+    carried = [
+        Carried(f"old-{n}", title="\N{SNOWMAN}" * 9_000, set_aside=True, error="\N{SNOWMAN}" * 2000)
+        for n in range(3000)
+    ]
+    play = Play(policy=Policy(attempts_max=1), carried=carried)
+    title = "\N{SNOWMAN}" * limits.TITLE_CHARS_MAX
+    for n in range(limits.RECENT_MAX):
+        worker_id, issue_id = f"W{n}", f"i-{n}"
+        started = Started(issue_id, worker_id, 1, f"r{n}", title)
+        ended = Finished(issue_id, worker_id, 1, f"r{n}", "error", "set_aside", title)
+        for record in (Claimed(issue_id, title), started, ended, started, Noted("warning", title)):
+            play.board.apply(Entry(record, EPOCH, 1.0))
+    found = shown(play)
+    assert found["queue"]["set_aside"] == 3000 + limits.RECENT_MAX
+    assert len(json.dumps({"snapshot": found})) < limits.OUTBOX_BYTES_MAX
 
 
 def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
