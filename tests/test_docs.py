@@ -77,6 +77,14 @@ def broken_links(path: Path) -> list[str]:
     return broken
 
 
+MARKS_OF_A_MERGE = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_no_half_done_merge_was_committed(path: Path) -> None:
+    assert MARKS_OF_A_MERGE.findall(path.read_text("utf-8")) == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_relative_links_lead_somewhere(path: Path) -> None:
     assert broken_links(path) == []
