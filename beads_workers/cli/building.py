@@ -40,7 +40,7 @@ def _empty(*, add_completion: bool) -> typer.Typer:
     app = typer.Typer(
         name="beads-workers",
         help="Drain an issue tracker with a fleet of workers.",
-        epilog="Try it: beads-workers demo. Example: beads-workers start -n 8 -- ./do-issue.sh {id}",
+        epilog="See it: beads-workers demo. Use it: beads-workers start -n 8 -- ./do-issue.sh {id}",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
