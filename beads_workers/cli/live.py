@@ -163,6 +163,8 @@ class _Live:
             return
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
         self._look, wish = press(self._look, key, self._snapshot, rows)
+        # Where the key has something to say, it says it from now on.
+        self._said_at = time.monotonic()
         self._draw_at = 0.0
         if wish is not None:
             self._carry_out(wish)
