@@ -104,7 +104,6 @@ class _Live:
         return self._draw_at if due is None else min(self._draw_at, due)
 
     def _draw(self, now: float) -> None:
-        self._drawn_at = now
         following = self._look.pane is Pane.LOG
         self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
         if self._snapshot is None:
@@ -121,6 +120,8 @@ class _Live:
         picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
         self._lines = self._renderer.lines(picture, columns, rows)
         self._terminal.draw(self._lines)
+        # From its end: however long it took, the next one does not follow at its heels.
+        self._drawn_at = time.monotonic()
 
     def _handle(self, events: Events) -> None:
         if events.gone:
@@ -149,9 +150,10 @@ class _Live:
             self._say(message.get("error") or message.get("text") or "")
 
     def _over(self) -> None:
-        """The fleet has ended: its last picture stands for a moment."""
-        self._draw(time.monotonic())
+        """The fleet has ended: its last picture comes in its turn, and stands for a moment."""
         if self._ended is not None and self._signal is None:
+            self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
+            self._draw(time.monotonic())
             self._terminal.wait([], END_SECONDS)
         self._seen = Seen(Left.ENDED if self._ended else Left.LOST, self._ended, self._signal)
 
