@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import random
 import selectors
 import socket
 import time
@@ -27,7 +28,7 @@ class Client:
 
 @dataclass(slots=True)
 class Fleet:
-    """``count`` clients that work ``work_seconds`` on each task, until ``samples`` are taken.
+    """``count`` clients that work ``work_seconds`` on each task, give or take the share ``spread``.
 
     ``latencies``: seconds from just before DONE and READY are sent until TASK has been read, the
     first task of each client left out. ``waits`` counts WAIT replies: asked for nothing.
@@ -38,28 +39,49 @@ class Fleet:
     work_seconds: float
     latencies: list[float] = field(default_factory=list)
     waits: int = 0
+    spread: float = 0.0
+    _random: random.Random = field(default_factory=lambda: random.Random(1))
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _busy: list[tuple[float, int, Client]] = field(default_factory=list)
+    """Until when, and who."""
 
     def run(self, samples: int) -> None:
         """Raises ``TimeoutError`` when nothing comes for a minute."""
-        selector = selectors.DefaultSelector()
-        busy: list[tuple[float, int, Client]] = []
-        clients = [self._connect(selector) for _ in range(self.count)]
-        for number, client in enumerate(clients):
+        with self:
+            while len(self.latencies) < samples:
+                self._turn()
+
+    def run_for(self, seconds: float) -> list[float]:
+        """The latencies of so much time; as ``run``, but within ``with``, and again and again."""
+        end, before = time.perf_counter() + seconds, len(self.latencies)
+        while time.perf_counter() < end:
+            self._turn()
+        return self.latencies[before:]
+
+    def __enter__(self) -> Fleet:
+        for number in range(self.count):
             # Not all at once: a real fleet is out of step.
-            heapq.heappush(busy, (time.perf_counter() + self._shift(number), number, client))
-        while len(self.latencies) < samples:
-            ready = selector.select(self._timeout(busy))
-            now = time.perf_counter()
-            if not ready and not busy:
-                raise TimeoutError("no answer")
-            for key, _ in ready:
-                for wait in self._read(key.data):
-                    heapq.heappush(busy, (now + wait, id(key.data), key.data))
-            while busy and busy[0][0] <= time.perf_counter():
-                self._finish(heapq.heappop(busy)[2])
-        for client in clients:
-            client.sock.close()
-        selector.close()
+            heapq.heappush(
+                self._busy, (time.perf_counter() + self._shift(number), number, self._connect())
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key in list(self._selector.get_map().values()):
+            key.data.sock.close()
+        self._selector.close()
+
+    def _turn(self) -> None:
+        busy = self._busy
+        ready = self._selector.select(self._timeout(busy))
+        now = time.perf_counter()
+        if not ready and not busy:
+            raise TimeoutError("no answer")
+        for key, _ in ready:
+            for wait in self._read(key.data):
+                heapq.heappush(busy, (now + wait, id(key.data), key.data))
+        while busy and busy[0][0] <= time.perf_counter():
+            self._finish(heapq.heappop(busy)[2])
 
     def _shift(self, number: int) -> float:
         return self.work_seconds * number / self.count
@@ -68,11 +90,11 @@ class Fleet:
     def _timeout(busy: list[tuple[float, int, Client]]) -> float:
         return max(0.0, busy[0][0] - time.perf_counter()) if busy else PATIENCE_SECONDS
 
-    def _connect(self, selector: selectors.BaseSelector) -> Client:
+    def _connect(self) -> Client:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(self.path)
         client = Client(sock)
-        selector.register(sock, selectors.EVENT_READ, client)
+        self._selector.register(sock, selectors.EVENT_READ, client)
         return client
 
     def _finish(self, client: Client) -> None:
@@ -102,7 +124,7 @@ class Fleet:
                 if not client.first:
                     self.latencies.append(arrived - client.asked_at)
                 client.first = False
-                yield self.work_seconds
+                yield self.work_seconds * self._random.uniform(1 - self.spread, 1 + self.spread)
             elif message["type"] == "WAIT":
                 self.waits += 1
                 yield float(message["wait_seconds"])

@@ -38,7 +38,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
         rows: dict[str, list[Latencies]] = {"ours": [], "peer": []}
         for number in range(rounds):
             servers: list[tuple[str, Server]] = [
-                ("ours", _orchestrator),
+                ("ours", orchestrator),
                 ("peer", _echo),
             ]
             for name, server in servers if number % 2 == 0 else reversed(servers):
@@ -71,7 +71,8 @@ def _drive(server: Server, where: Path, clients: int, work: float, samples: int)
 
 
 @contextmanager
-def _orchestrator(where: Path, issues: int) -> Iterator[str]:
+def orchestrator(where: Path, issues: int) -> Iterator[str]:
+    """A fleet without workers of its own, on so many issues; gives its socket's path."""
     project = embedded(where, issues)
     project.run("start", "-n", "0", "-d", "--", "true")
     try:

@@ -22,17 +22,23 @@ class Figure:
     goal: float | None = None
     faster: bool = False
     """Whether the ratio is "times faster" (peer / ours, more is better) or ours / peer."""
+    paired: bool = False
+    """Whether both of a round were so close together that what disturbed one disturbed both."""
 
     @property
     def ratio(self) -> float:
-        """The ratio of the medians; infinite or nought where there is no peer to divide by."""
+        """Infinite or nought where there is no peer to divide by.
+
+        That of the medians; the median of the rounds' where they are ``paired``.
+        """
+        if self.paired:
+            return median(self._ratios)
         return self._of(median(self.ours), median(self.peer))
 
     @property
     def spread(self) -> tuple[float, float]:
         """The least and the greatest ratio of a single round: how noisy the machine is."""
-        ratios = [self._of(a, b) for a, b in zip(self.ours, self.peer, strict=True)]
-        return min(ratios), max(ratios)
+        return min(self._ratios), max(self._ratios)
 
     @property
     def reached(self) -> bool | None:
@@ -51,11 +57,16 @@ class Figure:
             "ours_median": median(self.ours),
             "peer_median": median(self.peer),
             "ratio": round(self.ratio, 3),
+            "paired": self.paired,
             "ratio_spread": [round(r, 3) for r in self.spread],
             "ratio_is": "times faster" if self.faster else "ours / peer",
             "goal": self.goal,
             "reached": self.reached,
         }
+
+    @property
+    def _ratios(self) -> list[float]:
+        return [self._of(a, b) for a, b in zip(self.ours, self.peer, strict=True)]
 
     def _of(self, ours: float, peer: float) -> float:
         above, below = (peer, ours) if self.faster else (ours, peer)
@@ -86,6 +97,7 @@ def table(figures: list[Figure]) -> str:
     rows = [("figure", "ours", "peer", "ratio", "(rounds)", "goal", "")]
     for figure in figures:
         low, high = figure.spread
+        ratio = f"{figure.ratio:.2f}x" if figure.ratio < 100 else f"{figure.ratio:.0f}x"
         sign = ">=" if figure.faster else "<="
         verdict = {True: "reached", False: "MISSED", None: ""}[figure.reached]
         rows.append(
@@ -93,7 +105,7 @@ def table(figures: list[Figure]) -> str:
                 figure.name,
                 f"{median(figure.ours):.4g} {figure.unit}",
                 f"{median(figure.peer):.4g} {figure.unit}",
-                f"{figure.ratio:.2f}x",
+                ratio,
                 f"({low:.2f}-{high:.2f})",
                 f"{sign} {figure.goal:g}x" if figure.goal is not None else "",
                 verdict,
