@@ -161,7 +161,7 @@ def test_a_killed_client_of_start_is_a_graceful_stop(
 def test_watch_and_replay_show_the_same(
     embedded: EmbeddedProject, screens: list[TmuxScreen], start: StartFleet
 ) -> None:
-    embedded.create_many([{"title": f"Mend number {n}", "priority": n % 5} for n in range(30)])
+    embedded.create_many([{"title": f"Mend number {n}", "priority": n % 5} for n in range(40)])
     script = '[ $(($(echo "$BW_ISSUE_ID" | tr -dc 0-9) % 7)) != 3 ] && sleep 0.3'
     options = ("-n", "3", "--until-empty", "--max-attempts", "2", "--retry-delay", "0.5s")
     fleet = start(embedded, *options, "--", "sh", "-c", script).started()
