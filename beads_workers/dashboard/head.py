@@ -55,7 +55,9 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="green")
     more = "+" if queue["ready_more"] else ""
-    row.add(f"  {done}/{whole}{more} closed", 8 + 2 * len(str(whole)) + 4, "bold")
+    # Room for the numbers of most runs from the start: what is beside them does not move.
+    digits = max(3, len(str(whole)))
+    row.add(f"  {done}/{whole}{more} closed", 12 + 2 * digits, "bold")
     row.add(f"  {snapshot['rate_per_minute']:.1f}/min", 13)
     eta = snapshot["eta_seconds"]
     eta = None if eta is None or not snapshot["running"] else eta - age

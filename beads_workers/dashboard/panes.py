@@ -10,6 +10,7 @@ from rich.text import Text
 
 from beads_workers.dashboard.look import Look, Pane, Role, chosen_worker
 from beads_workers.dashboard.rows import Fields, Row, outcome_row, worker_row
+from beads_workers.dashboard.words import counted
 
 KEYS = (
     ("arrows, page keys", "choose a worker; pages of workers"),
@@ -44,7 +45,8 @@ def workers(snapshot: Fields, look: Look, age: float, width: int, count: int) ->
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     yield rule(f"{title}{more}, {busy} busy", width, look)
     if not page:
-        yield Row(width).add(" none: 'scale N' or + starts some", style="dim").text()
+        none = "none: 'scale N' or + starts some" if snapshot["running"] else "all have left"
+        yield Row(width).add(f" {none}", style="dim").text()
     for worker in page:
         marked = look.chosen is not None and worker is chosen
         yield worker_row(worker, age, width, chosen=marked)
@@ -87,7 +89,7 @@ def aside(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]
     for index, issue in enumerate(issues[first : first + rows - 1], first):
         row = Row(width, "reverse" if choosing and index == chosen else "")
         row.add(" ").add(issue["issue_id"], 18, "bold").add(" ")
-        row.add(f"{issue['attempts']} tries", 9, "yellow")
+        row.add(counted(issue["attempts"], "try", "tries"), 9, "yellow")
         yield row.fill(issue["error"]).text()
 
 

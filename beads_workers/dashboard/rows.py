@@ -13,6 +13,7 @@ from rich.text import Text
 
 from beads_workers.core.text import columns, printable
 from beads_workers.dashboard.figures import duration, whole_seconds
+from beads_workers.dashboard.words import counted
 
 Fields = Mapping[str, Any]
 
@@ -106,7 +107,7 @@ def _became(outcome: Fields) -> str:
     if outcome["outcome"] == "cancelled":
         return "given back"
     if outcome["verdict"] == "set_aside":
-        return f"set aside after {outcome['attempt']} tries"
+        return f"set aside after {counted(outcome['attempt'], 'try', 'tries')}"
     return f"{outcome['outcome']}, again in {duration(outcome['retry_in_seconds'])}"
 
 

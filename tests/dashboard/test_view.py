@@ -104,6 +104,26 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
     assert all(word in helped for word in ("pause", "follow the log", "take", "Ctrl-C"))
 
 
+def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
+    assert "'scale N' or + starts some" in lines(after())[6]
+    assert lines(after(rec.RunEnded(0, "idle_timeout")))[6].strip() == "all have left"
+
+
+def test_one_try_is_one_try() -> None:
+    aside = ended("app-1", outcome="error", verdict="set_aside", charged=1, error="E: 3 != 4")
+    snapshot = after(*fleet(1), aside)
+    assert any("set aside after 1 try: E" in line for line in lines(snapshot))
+    assert any("1 try " in line for line in lines(snapshot, Look(pane=Pane.ASIDE)))
+
+
+def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:
+    def place(ready: int) -> int:
+        listed = rec.Listed((ready, 0, 0, 0, 0), False, 0)
+        return lines(after(*fleet(1), listed))[1].index("/min")
+
+    assert place(0) == place(7) == place(40) == place(300)
+
+
 def test_without_unicode_the_frame_is_ascii() -> None:
     records = [*fleet(3, busy=1), ended("app-1"), rec.Noted("warning", "careful")]
     assert drawn(after(*records), Look(unicode=False), 80, 24).isascii()
