@@ -163,7 +163,7 @@ def test_watch_and_replay_show_the_same(
 ) -> None:
     embedded.create_many([{"title": f"Mend number {n}", "priority": n % 5} for n in range(40)])
     script = '[ $(($(echo "$BW_ISSUE_ID" | tr -dc 0-9) % 7)) != 3 ] && sleep 0.3'
-    options = ("-n", "3", "--until-empty", "--max-attempts", "2", "--retry-delay", "0.5s")
+    options = ("-n", "2", "--until-empty", "--max-attempts", "2", "--retry-delay", "0.5s")
     fleet = start(embedded, *options, "--", "sh", "-c", script).started()
     watched = call(embedded, "watch", "--json").stdout.splitlines()
     assert fleet.process.wait(60) == 7
