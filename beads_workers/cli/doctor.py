@@ -229,6 +229,7 @@ def _apart(here: Situation) -> Any:
     """Whether attempts are kept out of each other's way, where that matters."""
     from beads_workers.cli.worktree_checks import apart
     from beads_workers.core.checks import fail, ok
+    from beads_workers.edge.checks.machine import below_floor
 
     if here.fleet is None or (here.agent is None and not here.options.worktree):
         return None
@@ -238,10 +239,10 @@ def _apart(here: Situation) -> Any:
         return fail("worktree", _sentence(error), _mend_apart(here))
     if work.worktrees is None:
         return ok("worktree", "none: what runs, runs in the project's own folder")
-    base = work.worktrees.base_name
-    return ok(
-        "worktree", f"each attempt gets one of its own, from {base}, in {work.worktrees.folder}"
-    )
+    base, folder = work.worktrees.base_name, work.worktrees.folder
+    if (short := below_floor(Path(folder), work.worktrees.disk_floor_bytes)) is not None:
+        return short
+    return ok("worktree", f"each attempt gets one of its own, from {base}, in {folder}")
 
 
 def _mend_apart(here: Situation) -> str:

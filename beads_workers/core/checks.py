@@ -169,9 +169,21 @@ def disk(rooms: Iterable[Room]) -> list[Check]:
     return short + ([ok("disk", fine)] if fine else [])
 
 
-def _short(room: Room) -> Check | None:
+def worktree_room(path: str, free: int, floor: int) -> Check | None:
+    """What is wrong where less is free than an attempt in a worktree of its own begins with."""
+    if free >= floor:
+        return None
+    text = f"{size(free)} free at {path}, and no attempt begins below {size(floor)} (disk_floor)"
+    return fail("worktree", text, _largest(path))
+
+
+def _largest(path: str) -> str:
     # What takes the room there, largest last: nobody else can say what may go.
-    remedy = f"du -xah --max-depth=2 {shlex.quote(room.path)} | sort -h | tail"
+    return f"du -xah --max-depth=2 {shlex.quote(path)} | sort -h | tail"
+
+
+def _short(room: Room) -> Check | None:
+    remedy = _largest(room.path)
     where = f"at {room.path} ({room.what})"
     if room.free < DISK_BYTES_MIN:
         return fail("disk", f"only {size(room.free)} free {where}", remedy)
@@ -188,9 +200,9 @@ def size(count: int) -> str:
     """Bytes as people say them: ``1.5 GB``."""
     amount = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
-        if amount < 1024 or unit == "GB":
+        if amount < 1000 or unit == "GB":
             break
-        amount /= 1024
+        amount /= 1000
     return f"{amount:.1f} {unit}" if unit == "GB" and amount < 100 else f"{amount:.0f} {unit}"
 
 

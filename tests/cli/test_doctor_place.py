@@ -225,3 +225,14 @@ def test_worktrees_need_a_commit_and_the_remedy_makes_one(here: Patient, already
     here.environment |= identity | {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "b"}
     assert here.type(already or ":").returncode == 0
     mended(here, "worktree", "--worktree", "--", "true")
+
+
+def test_a_disk_below_the_floor_of_worktrees_is_said_before_the_attempts_say_it(
+    here: Patient,
+) -> None:
+    script = "git init -q . && git config user.name a && git config user.email b && git add -A"
+    assert here.type(f"{script} && git commit -q --allow-empty -m x").returncode == 0
+    (here.folder / "beads-workers.toml").write_text('[worktree]\ndisk_floor = "1000000GB"\n')
+    found = here.doctor("--worktree", "--", "true").one("worktree")
+    assert found["status"] == "fail" and "no attempt begins below 1000000 GB" in found["text"]
+    assert here.type(found["remedy"]).returncode == 0

@@ -90,6 +90,16 @@ def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
     return checks.disk(found.values())
 
 
+def below_floor(folder: Path, floor: int) -> Check | None:
+    """What is wrong where no worktree may be made for want of room; None: there is enough."""
+    there = nearest(folder)
+    try:
+        state = os.statvfs(there)
+    except OSError:
+        return None  # As for every disk: whatever keeps us out is said elsewhere.
+    return checks.worktree_room(str(there), state.f_bavail * state.f_frsize, floor)
+
+
 def clock(last_seen: float | None) -> Check:
     """The wall clock against the last run, and whether anything keeps it; CLOCK_BOOTTIME."""
     try:

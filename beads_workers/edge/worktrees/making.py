@@ -15,10 +15,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core.checks import size
 from beads_workers.core.settings import Worktrees, worktrees_from_json
 from beads_workers.edge.git import BRANCHES, GitError, git
 from beads_workers.edge.worktrees import removing
@@ -152,8 +153,8 @@ def _check_disk(settings: Worktrees) -> None:
     free = disk.f_bavail * disk.f_frsize
     if free < settings.disk_floor_bytes:
         raise CannotPrepare(
-            f"{free / 1e9:.1f} GB of disk are free at {folder}, and the floor is"
-            f" {settings.disk_floor_bytes / 1e9:.1f} GB; 'beads-workers clean' may make room"
+            f"{size(free)} of disk are free at {folder}, and the floor is"
+            f" {size(settings.disk_floor_bytes)}; 'beads-workers clean' may make room"
         )
 
 
@@ -196,8 +197,6 @@ def _begin(asked: Preparation, records: Records, base: str) -> tuple[Record, int
 
 
 def _at(record: Record, path: str) -> Record:
-    from dataclasses import replace
-
     return replace(record, path=path)
 
 
