@@ -13,6 +13,7 @@ where only clocks change: CPU time of the ``watch`` process over wall time, its 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -20,7 +21,7 @@ from benchmarks.clients import Fleet
 from benchmarks.dispatch import orchestrator
 from benchmarks.figures import Figure, say
 from benchmarks.fleets import Broken, Project, embedded
-from benchmarks.screen import Reading, watching
+from benchmarks.screen import Reading, thread_seconds, watching
 
 DISPATCH_GOAL = 1.10
 SHARE_GOAL = 0.10
@@ -42,8 +43,16 @@ TASKS = {
 Size = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """Microseconds: DONE to next TASK, and CPU time of the orchestrator's loop for each task."""
+
+    p50: float
+    cpu: float
+
+
 def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
-    """p50 watched / alone, then CPU seconds / seconds, then bytes a second."""
+    """p50 and the loop's CPU time, watched / alone; then what ``watch`` takes and writes."""
     found = list(_dispatch(rounds, 1 if quick else 3, 2.0, folder))
     for name in TASKS:
         found += _costs(name, rounds, 4.0 if quick else 10.0, folder)
@@ -53,39 +62,54 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
 def _dispatch(rounds: int, turns: int, seconds: float, folder: Path) -> Iterator[Figure]:
     kinds: list[Size | None] = [None, *SIZES]
     for clients, work, per_second in LOADS:
-        rows: list[dict[Size | None, float]] = []
+        rows: list[dict[Size | None, Dispatched]] = []
         issues = int(per_second * (COME_SECONDS + seconds + GO_SECONDS) * len(kinds) * turns)
         for number in range(rounds):
             where = folder / f"{clients}-{number}"
             with orchestrator(where, issues) as path:
+                pid = int(Project(where).status()["pid"])
                 with Fleet(path, clients, work, spread=SPREAD) as fleet:
                     for turn in range(turns):
                         order = kinds if (number + turn) % 2 == 0 else kinds[::-1]
-                        rows.append({kind: _p50(where, fleet, kind, seconds) for kind in order})
-                        said = ", ".join(f"{_named(kind)} {rows[-1][kind]:.0f}" for kind in kinds)
+                        rows.append(
+                            {kind: _phase(where, pid, fleet, kind, seconds) for kind in order}
+                        )
+                        said = ", ".join(
+                            f"{_named(kind)} {rows[-1][kind].p50:.0f}" for kind in kinds
+                        )
                         say(f"dashboard, {clients} clients, pair {len(rows)}: p50 {said} us")
                 if fleet.waits:
                     raise Broken(f"{fleet.waits} WAITs: there was always work")
         for size in SIZES:
-            name = f"dashboard: dispatch p50, {clients} clients, {_named(size)} / alone"
-            ours, alone = (tuple(row[key] for row in rows) for key in (size, None))
-            yield Figure(name, "us", ours, alone, DISPATCH_GOAL, paired=True)
+            name, rest = f"dashboard: {clients} clients,", f"{_named(size)} / alone"
+            pairs = [(row[size], row[None]) for row in rows]
+            ours, alone = zip(*((a.p50, b.p50) for a, b in pairs), strict=True)
+            yield Figure(f"{name} p50, {rest}", "us", ours, alone, DISPATCH_GOAL, paired=True)
+            ours, alone = zip(*((a.cpu, b.cpu) for a, b in pairs), strict=True)
+            yield Figure(f"{name} loop's CPU per task, {rest}", "us", ours, alone, paired=True)
 
 
-def _p50(where: Path, fleet: Fleet, size: Size | None, seconds: float) -> float:
-    """Microseconds, with a dashboard of that size or (None) without one."""
+def _phase(where: Path, pid: int, fleet: Fleet, size: Size | None, seconds: float) -> Dispatched:
+    """With a dashboard of that size or (None) without one."""
     if size is None:
         fleet.run_for(COME_SECONDS)
-        return median(fleet.run_for(seconds)) * 1e6
+        return _dispatched(pid, fleet, seconds)
     with watching(Project(where), *size) as screen:
         fleet.run_for(COME_SECONDS)
         before = screen.read()
-        found = median(fleet.run_for(seconds)) * 1e6
-        if screen.read().since(before).frames < seconds:
+        found = _dispatched(pid, fleet, seconds)
+        if not screen.read().since(before).frames:
             raise Broken("the dashboard stands still")
         screen.leave()
         fleet.run_for(GO_SECONDS)
     return found
+
+
+def _dispatched(pid: int, fleet: Fleet, seconds: float) -> Dispatched:
+    before = thread_seconds(pid)
+    latencies = fleet.run_for(seconds)
+    spent = thread_seconds(pid) - before
+    return Dispatched(median(latencies) * 1e6, spent / len(latencies) * 1e6)
 
 
 def _costs(name: str, rounds: int, seconds: float, folder: Path) -> Iterator[Figure]:

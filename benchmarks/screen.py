@@ -142,5 +142,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def thread_seconds(pid: int) -> float:
+    """CPU time of a process' first thread alone, to the nanosecond; where ours has its loop."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
