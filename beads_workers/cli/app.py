@@ -17,6 +17,9 @@ MODULES: dict[str, dict[str, str]] = {
     "demonstrating": {
         "demo": "Show a whole run in under a minute, mishaps included.",
     },
+    "wrecking": {
+        "chaos": "Kill things at random on a throw-away tracker, and check that nothing is lost.",
+    },
     "doctor": {
         "doctor": "Check what a fleet needs, and say how to mend it.",
     },

@@ -47,9 +47,13 @@ class Launch:
         """The orchestrator's process."""
         return self._process.pid
 
+    def send(self, settings: FleetSettings) -> None:
+        """Let it run a fleet; its answer, and all that follows, is still to be read."""
+        self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+
     def tell(self, settings: FleetSettings) -> dict[str, Any]:
         """Let it run a fleet; returns its ``started``. Raises ``CommandError``."""
-        self.client.socket.sendall(json.dumps(asdict(settings)).encode("ascii") + b"\n")
+        self.send(settings)
         answer = self.client.read()
         if answer is None or "failed" in answer:
             wait_for_exit(self.pid)

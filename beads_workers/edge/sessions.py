@@ -97,6 +97,19 @@ def token_holders(run_id: str) -> list[int]:
     return [p.pid for p in _processes() if not p.zombie and has_token(p.pid, run_id, None)]
 
 
+def with_variable(entry: str) -> list[Process]:
+    """The living processes of this user that were started with ``NAME=value`` in their environment.
+
+    This one is left out.
+    """
+    wanted, us = os.fsencode(entry), os.getpid()
+    return [
+        process
+        for process in _processes()
+        if not process.zombie and process.pid != us and wanted in _environment(process.pid)
+    ]
+
+
 def living(run_id: str, alive: Path) -> list[int]:
     """The processes of a run that are still there: they hold its lock, or carry its token."""
     wanted = alive.stat()
@@ -173,18 +186,23 @@ def kill(pid: int, started: int, number: int) -> bool:
 
 def has_token(pid: int, run_id: str, worker_ids: Collection[str] | None) -> bool:
     """Whether a process of this user was started with the token of such a worker."""
-    try:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():  # noqa: PTH116 - thousands of looks
-            return False
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            environment = file.read().split(b"\0")
-    except OSError:
-        return False
+    environment = _environment(pid)
     if b"BW_RUN_ID=" + os.fsencode(run_id) not in environment:
         return False
     if worker_ids is None:
         return True
     return any(b"BW_WORKER_ID=" + os.fsencode(name) in environment for name in worker_ids)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """With what a process of this user was started; nothing of others."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():  # noqa: PTH116 - thousands of looks
+            return []
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def _ours(

@@ -9,6 +9,7 @@ from typing import Any
 
 from beads_workers.cli.demo.backlog import BACKLOG, Fate, Item, of_fate
 from beads_workers.cli.demo.hand import Killed
+from beads_workers.cli.throwaway import Promise
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
 
@@ -24,14 +25,6 @@ OUTCOMES: dict[Fate, tuple[str, ...]] = {
     Fate.HOPELESS: ("error", "error", "error"),
 }
 """The outcomes of an issue's attempts, by its fate: they are the same in every demo."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """``broken`` says how it was broken, and is empty where it was kept."""
-
-    text: str
-    broken: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import beads_workers
-from beads_workers.cli.demo.account import Account, Promise
+from beads_workers.cli.demo.account import Account
 from beads_workers.cli.demo.backlog import BACKLOG, Fate, of_fate
 from beads_workers.cli.demo.hand import Killed
+from beads_workers.cli.throwaway import Promise, what_was_checked
 from beads_workers.core.records import Finished
 from beads_workers.core.text import printable
 
@@ -28,7 +29,7 @@ def everything(
     """All lines, one after the other."""
     yield ""
     yield from what_was_seen(account, ended, killed)
-    yield from what_was_checked(promises)
+    yield from what_was_checked(promises, "the tracker, the journal and /proc")
     yield from what_to_type_next(folder)
 
 
@@ -67,17 +68,6 @@ def _closer(account: Account, finished: Finished) -> str:
     """The worker that did in the end what this attempt did not; empty where nobody did."""
     last = account.ends[finished.issue_id][-1]
     return last.worker_id if last.verdict == "finish" else ""
-
-
-def what_was_checked(promises: Sequence[Promise]) -> Iterator[str]:
-    """One sentence for all that were kept, and a line for each that was not."""
-    kept = [promise.text for promise in promises if not promise.broken]
-    if kept:
-        yield "Checked, in the tracker, the journal and /proc:"
-        yield from (f"  ok {text}" for text in kept)
-    for promise in promises:
-        if promise.broken:
-            yield f"  BROKEN {promise.text}: {'; '.join(map(printable, promise.broken[:5]))}"
 
 
 def as_object(

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from beads_workers.cli.demo import backlog
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.throwaway import make_tracker, statuses
 from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.edge.run_directory import RunDirectory, try_lock
 
@@ -64,18 +65,11 @@ class Place:
         for item in backlog.BACKLOG:
             (work / f"{item.issue_id}.sh").write_text(backlog.script(item))
         self.state.create()
-        _make_tracker(self.tracker)
+        make_tracker(self.tracker, backlog.PREFIX, backlog.issue_lines())
 
     def statuses(self) -> dict[str, str]:
         """The status of every issue, as its tracker has it now."""
-        from contextlib import closing
-
-        from beads_workers.sources.sqlite.schema import connect
-        from beads_workers.sources.sqlite.store import Store
-
-        with closing(connect(self.tracker)) as connection:
-            store = Store(connection)
-            return {i.id: i.status for i in store.in_batches(store.ids(finished=True))}
+        return statuses(self.tracker)
 
     def keep(self) -> None:
         """It went well, or is worth a look: it stays until the next demo."""
@@ -94,21 +88,6 @@ class Place:
             shutil.rmtree(self.folder, ignore_errors=True)
         if self._alive is not None:
             os.close(self._alive)
-
-
-def _make_tracker(path: Path) -> None:
-    import time
-    from contextlib import closing
-
-    from beads_workers.sources.issue import time_text
-    from beads_workers.sources.sqlite.exchange import import_lines
-    from beads_workers.sources.sqlite.schema import connect, create
-
-    create(path, backlog.PREFIX)
-    with closing(connect(path)) as connection:
-        import_lines(
-            connection, backlog.issue_lines(), now=time_text(time.time()), allow_commands=False
-        )
 
 
 def _base() -> Path:

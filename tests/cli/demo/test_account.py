@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli.demo.account import OUTCOMES, Account, Promise, promises
+from beads_workers.cli.demo.account import OUTCOMES, Account, promises
 from beads_workers.cli.demo.backlog import BACKLOG, Fate
-from beads_workers.cli.demo.closing import what_was_checked, what_was_seen
+from beads_workers.cli.demo.closing import what_was_seen
 from beads_workers.cli.demo.hand import Killed
+from beads_workers.cli.throwaway import Promise, what_was_checked
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
 
@@ -71,7 +72,7 @@ class Demo:
 
 def test_a_run_as_it_should_be_keeps_every_promise() -> None:
     assert Demo().broken() == []
-    assert not any("BROKEN" in text for text in what_was_checked(Demo().promises()))
+    assert not any("BROKEN" in text for text in what_was_checked(Demo().promises(), "the tracker"))
 
 
 def closed_twice(demo: Demo) -> None:
@@ -131,7 +132,7 @@ def test_each_fault_breaks_its_promise(fault: Any, breaks: list[int]) -> None:
     demo = Demo()
     fault(demo)
     assert demo.broken() == breaks
-    said = "\n".join(what_was_checked(demo.promises()))
+    said = "\n".join(what_was_checked(demo.promises(), "the tracker"))
     assert said.count("BROKEN") == len(breaks)
 
 

@@ -1,0 +1,1 @@
+"""``chaos``: a throw-away tracker, a fleet, and a hand that kills whatever it meets."""

@@ -1,0 +1,226 @@
+"""A chaos while it runs: a fleet that is started again and again, and struck in between."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from beads_workers.cli.chaos import plan
+from beads_workers.cli.chaos.account import Account
+from beads_workers.cli.chaos.place import Place
+from beads_workers.cli.chaos.plan import Blow, Target
+from beads_workers.cli.chaos.prey import Hunt, Prey
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNFINISHED
+from beads_workers.cli.launching import Launch
+from beads_workers.core.settings import FleetSettings
+from beads_workers.edge.journal import read_journal
+
+MAX_ATTEMPTS = 3
+RETRY_DELAY_SECONDS = 0.2
+TERM_GRACE_SECONDS = 0.5
+PATIENCE_SECONDS = 3.0
+"""So long a blow waits for its kind of victim; then the orchestrator is hit in its place."""
+LOOK_SECONDS = 0.01
+IDLE_STARTS_MAX = 5
+"""Starts in a row that ended by themselves, unhit, with work left over: there is no progress."""
+RUN_SECONDS_MAX = 300.0
+"""No run of these issues takes so long, unless it hangs."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done and seen so far."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    freezes: Counter[str] = field(default_factory=Counter)
+    killed: set[int] = field(default_factory=set)
+    """Every pid that was killed."""
+    starts: int = 0
+    rounds: int = 0
+    issues: int = 0
+    troubles: list[str] = field(default_factory=list)
+    """What may never happen, whatever is killed."""
+
+
+class Havoc:
+    """``run`` strikes every blow, and returns when everything is drained or nothing moves."""
+
+    def __init__(
+        self,
+        place: Place,
+        hunt: Hunt,
+        settings: Callable[[], FleetSettings],
+        blows: Iterable[Blow],
+        report: Callable[[Tally], None],
+    ) -> None:
+        self._place = place
+        self._hunt = hunt
+        self._settings = settings
+        self._blows: Iterator[Blow] = iter(blows)
+        self._report = report
+        self._next = next(self._blows, None)
+        self._due = 0.0
+        self._thaws: list[tuple[float, int, Prey]] = []
+        self.tally = Tally()
+        self.account = Account(self.tally.killed, MAX_ATTEMPTS)
+        self._read: set[str] = set()
+
+    def run(self, rows: Callable[[int], list[dict[str, object]]]) -> Tally:
+        """``rows``: the issues of a round."""
+        while self._next is not None and not self.tally.troubles:
+            self.tally.rounds += 1
+            round_rows = rows(self.tally.rounds)
+            self.tally.issues += len(round_rows)
+            self._place.tracker.add(plan.as_lines(round_rows))
+            self._drain()
+        return self.tally
+
+    def _drain(self) -> None:
+        """Start after start, until nothing is left to do."""
+        idle = 0
+        while idle < IDLE_STARTS_MAX:
+            struck = sum(self.tally.kills.values())
+            died = self._one_start()
+            if died or sum(self.tally.kills.values()) > struck:
+                idle = 0
+            else:
+                idle += 1
+            if self.tally.troubles:
+                return
+            if not died and not _unfinished(self._place.tracker.statuses()):
+                return
+        left = ", ".join(_unfinished(self._place.tracker.statuses())[:5])
+        self.tally.troubles.append(f"{IDLE_STARTS_MAX} starts in a row did not finish {left}")
+
+    def _one_start(self) -> bool:
+        """From a start to the end of that orchestrator; whether it died by our hand."""
+        self.tally.starts += 1
+        bd_kills = self.tally.kills[Target.BD.value]
+        self._due = time.monotonic() + (self._next.wait_seconds if self._next else 0.0)
+        launch = Launch()
+        with closing(launch.client):
+            launch.send(self._settings())
+            self._until_its_end(launch)
+        self._thaw_all()
+        _, status = os.waitpid(launch.pid, 0)
+        self._read_journals()
+        died = launch.pid in self.tally.killed
+        code = os.waitstatus_to_exitcode(status)
+        # A start whose check of the tracker was killed is refused; it has done nothing.
+        refused = code == EXIT_TRACKER and self.tally.kills[Target.BD.value] > bd_kills
+        if not died and not refused and code not in (0, EXIT_UNFINISHED):
+            self.tally.troubles.append(f"the orchestrator (pid {launch.pid}) ended with {code}")
+        return died
+
+    def _read_journals(self) -> None:
+        """Of runs that are dead: nobody adds to them, and later starts may remove them."""
+        for run_id in self._place.state.run_ids():
+            if run_id not in self._read:
+                self._read.add(run_id)
+                journal = self._place.state.run(run_id) / "journal.jsonl"
+                self.account.read(run_id, read_journal(journal))
+
+    def _until_its_end(self, launch: Launch) -> None:
+        pidfd = os.pidfd_open(launch.pid)
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(launch.client, select.POLLIN)
+        limit = time.monotonic() + RUN_SECONDS_MAX
+        try:
+            while time.monotonic() < limit:
+                ready = dict(poll.poll(self._patience() * 1000))
+                if pidfd in ready:
+                    return
+                if ready and launch.client.receive()[1]:
+                    poll.unregister(launch.client)
+                self._thaw()
+                self._strike(launch.pid)
+            self.tally.troubles.append(f"a run hung for {RUN_SECONDS_MAX:.0f} s")
+            self._hunt.end_all()
+        finally:
+            os.close(pidfd)
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        moments = [now + 1.0, *(at for at, _, _ in self._thaws[:1])]
+        if self._next is not None:
+            moments.append(max(self._due, now + LOOK_SECONDS))
+        return max(0.0, min(moments) - now)
+
+    # --- blows --------------------------------------------------------------------------------
+
+    def _strike(self, orchestrator: int) -> None:
+        if (blow := self._next) is None or (now := time.monotonic()) < self._due:
+            return
+        everybody = self._hunt.everybody(orchestrator)
+        hit = [prey for prey in everybody if prey.target is blow.target]
+        if not hit and now > self._due + PATIENCE_SECONDS:
+            hit = [prey for prey in everybody if prey.target is Target.ORCHESTRATOR]
+        if blow.target is Target.EVERYTHING:
+            hit = everybody
+        elif hit:
+            hit = [hit[min(int(blow.pick * len(hit)), len(hit) - 1)]]
+        if hit and self._strike_at(blow, hit):
+            self._next = next(self._blows, None)
+            self._due = now + (self._next.wait_seconds if self._next else 0.0)
+            self._report(self.tally)
+
+    def _strike_at(self, blow: Blow, hit: list[Prey]) -> bool:
+        number = signal.SIGSTOP if blow.freeze_seconds else signal.SIGKILL
+        struck = [prey for prey in hit if prey.hit(number)]
+        if not struck:
+            return False  # It has just ended by itself: the next look finds another.
+        everything = blow.target is Target.EVERYTHING
+        target = blow.target if everything else struck[0].target or blow.target
+        if blow.freeze_seconds:
+            self.tally.freezes[target.value] += 1
+            at = time.monotonic() + blow.freeze_seconds
+            heapq.heappush(self._thaws, (at, struck[0].pid, struck[0]))
+        else:
+            self.tally.kills[target.value] += 1
+            self.tally.killed.update(prey.pid for prey in struck)
+        return True
+
+    def _thaw(self) -> None:
+        while self._thaws and self._thaws[0][0] <= time.monotonic():
+            heapq.heappop(self._thaws)[2].hit(signal.SIGCONT)
+
+    def _thaw_all(self) -> None:
+        for _, _, prey in self._thaws:
+            prey.hit(signal.SIGCONT)
+        self._thaws.clear()
+
+
+def fleet_settings(place: Place, source: str, workers: int) -> FleetSettings:
+    """As ``start --until-empty`` has them there; the environment has no say."""
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.options import Options
+    from beads_workers.cli.preparing import prepare
+
+    said = Options(
+        workers=workers,
+        source=source,
+        until_empty=True,
+        max_attempts=MAX_ATTEMPTS,
+        retry_delay=RETRY_DELAY_SECONDS,
+        term_grace=TERM_GRACE_SECONDS,
+        poll=0.5,
+        command=(sys.executable, "-I", "-S", str(TASK), str(place.folder)),
+    )
+    return prepare(resolve(said, place.project, {}), (), owned=True)
+
+
+TASK = Path(__file__).with_name("task.py")
+
+
+def _unfinished(statuses: dict[str, str]) -> list[str]:
+    return [i for i, status in statuses.items() if status not in ("closed", "blocked")]

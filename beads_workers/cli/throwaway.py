@@ -1,0 +1,66 @@
+"""An embedded tracker that is made for one show, and what is promised about it at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from beads_workers.core.text import printable
+
+BROKEN_SHOWN = 5
+"""Of one promise; a bug that breaks it a thousand times is one bug."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """``broken`` says how it was broken, and is empty where it was kept."""
+
+    text: str
+    broken: tuple[str, ...] = ()
+
+
+def what_was_checked(promises: Sequence[Promise], where: str) -> Iterator[str]:
+    """One sentence for all that were kept, and a line for each that was not."""
+    kept = [promise.text for promise in promises if not promise.broken]
+    if kept:
+        yield f"Checked, in {where}:"
+        yield from (f"  ok {text}" for text in kept)
+    for promise in promises:
+        if promise.broken:
+            shown = "; ".join(map(printable, promise.broken[:BROKEN_SHOWN]))
+            more = len(promise.broken) - BROKEN_SHOWN
+            yield f"  BROKEN {promise.text}: {shown}{f'; and {more} more' if more > 0 else ''}"
+
+
+def make_tracker(path: Path, prefix: str, issue_lines: Iterable[bytes]) -> None:
+    """Make an embedded tracker and fill it; raises ``SourceError``."""
+    from beads_workers.sources.sqlite.schema import create
+
+    create(path, prefix)
+    add_issues(path, issue_lines)
+
+
+def add_issues(path: Path, issue_lines: Iterable[bytes]) -> None:
+    """Import beads' JSON Lines into an embedded tracker; raises ``SourceError``."""
+    import time
+    from contextlib import closing
+
+    from beads_workers.sources.issue import time_text
+    from beads_workers.sources.sqlite.exchange import import_lines
+    from beads_workers.sources.sqlite.schema import connect
+
+    with closing(connect(path)) as connection:
+        import_lines(connection, issue_lines, now=time_text(time.time()), allow_commands=False)
+
+
+def statuses(path: Path) -> dict[str, str]:
+    """The status of every issue, as an embedded tracker has it now; raises ``SourceError``."""
+    from contextlib import closing
+
+    from beads_workers.sources.sqlite.schema import connect
+    from beads_workers.sources.sqlite.store import Store
+
+    with closing(connect(path)) as connection:
+        store = Store(connection)
+        return {i.id: i.status for i in store.in_batches(store.ids(finished=True))}

@@ -1,0 +1,116 @@
+"""``chaos``: the proof, for users. The real engine on a throw-away tracker, and everything dies.
+
+Workers, tasks, tracker calls and the orchestrator itself are killed at random points; then
+tracker, journals and process table are searched for a broken promise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.cli.chaos.place import Place
+    from beads_workers.cli.chaos.prey import Hunt
+
+WORKERS = {"sqlite": 8, "bd": 6}
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("chaos", epilog="Example: beads-workers chaos --kills 50 --seed 7")(chaos)
+
+
+def chaos(
+    seed: Annotated[
+        int | None, typer.Option(help="The same blows and tasks again; default: a new one.")
+    ] = None,
+    kills: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 50,
+    source: Annotated[str, typer.Option(help="sqlite (the embedded tracker), or bd.")] = "sqlite",
+    workers: Annotated[
+        int | None, typer.Option("-n", "--workers", min=1, max=200, help="Default 8; 6 with bd.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder, also if all is well.")] = (
+        False
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
+) -> None:
+    """Kill things at random on a throw-away tracker, and check that nothing is lost.
+
+    Workers, tasks, calls of bd and the orchestrator itself are killed in the middle of real work,
+    in a temporary folder. Nothing of yours is touched.
+    """
+    from beads_workers.cli.chaos.place import Place, forget_the_user
+    from beads_workers.cli.chaos.prey import Hunt
+
+    if source not in WORKERS:
+        raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    if seed is None:
+        seed = random.randrange(1_000_000)
+    forget_the_user()
+    hunt = Hunt()
+    with Place(source) as place:
+        try:
+            asked = _Asked(seed, kills, source, workers or WORKERS[source], keep, as_json)
+            code = _run(place, hunt, asked)
+        finally:
+            hunt.end_all()
+        if keep or code:
+            place.keep()
+    raise typer.Exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    seed: int
+    kills: int
+    source: str
+    workers: int
+    keep: bool
+    as_json: bool
+
+
+def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
+    from beads_workers.cli.chaos import plan, telling
+    from beads_workers.cli.chaos.account import read_log
+    from beads_workers.cli.chaos.havoc import Havoc, fleet_settings
+    from beads_workers.cli.chaos.proof import prove
+
+    began = time.monotonic()
+    progress = telling.Progress(asked.kills, quiet=asked.as_json)
+    progress.say(telling.opening(place, asked.seed, asked.kills, asked.workers))
+    place.fill()
+    os.chdir(place.project)
+    havoc = Havoc(
+        place,
+        hunt,
+        lambda: fleet_settings(place, asked.source, asked.workers),
+        plan.blows(asked.seed, asked.kills, asked.source),
+        progress.show,
+    )
+    tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, asked.source))
+    progress.end()
+    log = read_log(place.folder / "tasks.jsonl")
+    promises = prove(place, hunt, tally, havoc.account, log)
+    seconds = time.monotonic() - began
+    story = telling.Story(
+        place, asked.seed, tally, promises, havoc.account, log, seconds, asked.keep
+    )
+    if asked.as_json:
+        print(json.dumps(story.as_object()))
+    else:
+        for text in story.lines():
+            print(text)
+    return 1 if story.broken else 0

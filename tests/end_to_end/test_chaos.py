@@ -1,0 +1,90 @@
+"""``chaos`` as its users run it: whatever is killed, every promise is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.edge import sessions
+from tests.support.bd import NEW, OLD, bd_environment
+from tests.support.fleet import PROGRAM, until
+
+
+def chaos(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> tuple[int, dict[str, Any], str]:
+    """Exit code, what ``--json`` says, and stderr."""
+    done = subprocess.run(
+        [*PROGRAM, "chaos", "--json", *arguments],
+        cwd=folder,
+        env={**(environment or os.environ), "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)["chaos"], done.stderr
+
+
+def broken(told: dict[str, Any]) -> list[Any]:
+    return [promise for promise in told["promises"] if promise["broken"]]
+
+
+@pytest.mark.timeout(300)
+def test_fifty_kills_on_the_embedded_tracker_break_no_promise(tmp_path: Path) -> None:
+    code, told, said = chaos(tmp_path, "--kills", "50", "--seed", "20261")
+    assert (code, broken(told)) == (0, []), said
+    assert told["kills"] == 50
+    assert {"orchestrator", "worker", "task", "zygote"} <= set(told["kills_by_kind"])
+    assert told["closed"] + told["set_aside"] == told["issues"] > 0
+    assert len(told["promises"]) >= 10
+    assert list(tmp_path.iterdir()) == [], "the folder is left"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("version", "kills"), [(NEW, 10), (OLD, 5)])
+def test_kills_on_real_bd_break_no_promise(tmp_path: Path, version: str, kills: int) -> None:
+    arguments = ("--source", "bd", "--kills", str(kills), "--seed", "3")
+    code, told, said = chaos(tmp_path, *arguments, environment=bd_environment(version))
+    assert (code, broken(told)) == (0, []), said
+    assert version in told["tracker"]
+    assert told["kills"] == kills
+    assert told["closed"] + told["set_aside"] == told["issues"] > 0
+
+
+def test_ctrl_c_ends_every_process_and_removes_the_folder(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "chaos", "--kills", "1000"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = until(lambda: [*tmp_path.glob("*/tasks.jsonl")])[0]
+    run_ids = {json.loads(line)["run"] for line in log.read_text().splitlines()[:1]}
+    assert run_ids
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert [pid for run_id in run_ids for pid in sessions.token_holders(run_id)] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_bd_on_the_path_it_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "beads_workers", "chaos", "--source", "bd"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": str(tmp_path), "TMPDIR": tempfile.gettempdir()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 6
+    assert done.stderr.startswith("error: bd is not on PATH\nhint: ")
