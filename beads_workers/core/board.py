@@ -66,6 +66,8 @@ class Board:
     lost: dict[str, rec.HolderLost] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
+    workers_most: int = 0
+    """So many workers there were, or are about to be: what is drawn keeps its height."""
     claims: int = 0
     totals: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
@@ -110,6 +112,7 @@ class Board:
         match entry.record:
             case rec.RunStarted() as run:
                 self.run, self.began_at = run, entry.at - entry.elapsed
+                self.workers_most = run.workers
             case rec.RunChanged(state=state):
                 self.state = state
             case rec.RunEnded() as ended:
@@ -137,6 +140,7 @@ class Board:
             case rec.WorkerJoined(worker_id, pid, _, own):
                 row = self.workers.setdefault(worker_id, WorkerRow(worker_id))
                 row.pid, row.own, row.connected, row.state = pid, own, True, "idle"
+                self.workers_most = max(self.workers_most, len(self.workers))
             case rec.WorkerLeft(worker_id):
                 if row_left := self.workers.get(worker_id):
                     row_left.connected, row_left.state = False, "stopping"

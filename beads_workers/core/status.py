@@ -53,6 +53,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "state": SHOWN_STATES[board.state],
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
+        "workers_most": board.workers_most,
         "queue": {
             "ready": ready,
             "ready_more": board.listed.more,

@@ -12,6 +12,9 @@ from beads_workers.dashboard.look import Look, Pane, Role, chosen_worker
 from beads_workers.dashboard.rows import Fields, Row, outcome_row, worker_row
 from beads_workers.dashboard.words import counted
 
+STARTING_SECONDS = 5.0
+"""A fleet that has no worker by then has none on purpose."""
+
 KEYS = (
     ("arrows, page keys", "choose a worker; pages of workers"),
     ("l or Enter", "follow the log of the chosen worker"),
@@ -45,11 +48,18 @@ def workers(snapshot: Fields, look: Look, age: float, width: int, count: int) ->
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     yield rule(f"{title}{more}, {busy} busy", width, look)
     if not page:
-        none = "none: 'scale N' or + starts some" if snapshot["running"] else "all have left"
-        yield Row(width).add(f" {none}", style="dim").text()
+        yield Row(width).add(f" {_nobody(snapshot)}", style="dim").text()
     for worker in page:
         marked = look.chosen is not None and worker is chosen
         yield worker_row(worker, age, width, chosen=marked)
+
+
+def _nobody(snapshot: Fields) -> str:
+    if not snapshot["running"]:
+        return "all have left"
+    if snapshot["workers_most"] and snapshot["uptime_seconds"] < STARTING_SECONDS:
+        return "they are starting"
+    return "none: 'scale N' or + starts some"
 
 
 def outcomes(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:

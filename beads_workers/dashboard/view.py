@@ -57,7 +57,7 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
 def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
     """How many workers are on a page, for the keys that turn pages."""
     taken = head.ROWS + _needs_rows(rows) + bool(look.caption) + 1
-    return Room(columns, rows - taken).worker_rows(len(snapshot["workers"]))
+    return Room(columns, rows - taken).worker_rows(_workers(snapshot))
 
 
 def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
@@ -73,9 +73,11 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
 
 
 def _fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
-    count = room.worker_rows(len(snapshot["workers"]))
+    count = room.worker_rows(_workers(snapshot))
     if not room.wide:
-        yield from panes.workers(snapshot, look, age, room.columns, count)
+        here = list(panes.workers(snapshot, look, age, room.columns, count))
+        yield from here
+        yield from [Row(room.columns).text()] * (count + 1 - len(here))
         yield from panes.outcomes(snapshot, look, room.columns, room.rows - 1 - count)
         return
     left = room.columns * 11 // 20
@@ -85,6 +87,12 @@ def _fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Tex
     if snapshot["set_aside"] and below > 2:
         here += [Row(left).text(), *panes.aside(snapshot, look, left, below)]
     yield from _side_by_side(here, list(beside), left, room)
+
+
+def _workers(snapshot: Fields) -> int:
+    # When workers leave, what stands below them stays where it is.
+    most: int = snapshot["workers_most"]
+    return max(len(snapshot["workers"]), most)
 
 
 def _side_by_side(

@@ -85,6 +85,16 @@ def test_a_hundred_workers_come_in_pages_that_follow_the_chosen_one(
     assert seen == {f"W{number}" for number in range(1, 101)}
 
 
+def test_outcomes_stay_where_they_are_when_workers_leave() -> None:
+    many = [*fleet(8), ended("app-1")]
+    left = [*many, *(rec.WorkerGone(f"W{number}") for number in range(3, 9))]
+    before, after_that = lines(after(*many)), lines(after(*left))
+    assert before.index("── last outcomes " + "─" * 63) == after_that.index(
+        "── last outcomes " + "─" * 63
+    )
+    assert "workers 1-2 of 2" in "\n".join(after_that)
+
+
 def test_a_question_a_message_and_a_caption_take_no_room_from_each_other() -> None:
     snapshot = after(*fleet(2))
     asked = lines(snapshot, Look(question=Question("sure? y", {}), caption="just seen"))
