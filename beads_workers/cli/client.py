@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 STATE_FOLDER = ".beads-workers"
 EXIT_SECONDS = 15.0
 """The last word is said just before the process ends; its tracker call may take a little."""
+SOCKET_BACK_SECONDS = 5.0
+"""A living fleet puts its control socket back within about two seconds."""
 ANSWER_SECONDS = 10.0
 """The orchestrator answers at once, or is stuck on a full disk."""
 
@@ -45,17 +48,50 @@ def find_state_directory(said: str | None = None) -> Path:
 
 def connect(state_directory: Path) -> Client:
     """The fleet that runs there; raises ``CommandError`` (exit 3) where none does."""
+    deadline = None
+    while (client := _try_to_connect(state_directory)) is None:
+        if not _is_locked(state_directory / "lock"):
+            raise CommandError(
+                "no fleet is running here",
+                "start one with 'beads-workers start', or go to the folder of the project",
+                EXIT_NOT_RUNNING,
+            )
+        # It lives: it is just starting, or a cleaner took its socket, which it puts back.
+        deadline = deadline or time.monotonic() + SOCKET_BACK_SECONDS
+        if time.monotonic() > deadline:
+            raise CommandError(
+                "a fleet is running here, and its control socket cannot be reached",
+                "is its process stopped? see 'ps' for its pid in run.json",
+            )
+        time.sleep(0.1)
+    return client
+
+
+def _try_to_connect(state_directory: Path) -> Client | None:
     try:
         info = json.loads((state_directory / "run.json").read_bytes())
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(info["control_socket"])
     except (OSError, ValueError, KeyError):
-        raise CommandError(
-            "no fleet is running here",
-            "start one with 'beads-workers start', or go to the folder of the project",
-            EXIT_NOT_RUNNING,
-        ) from None
+        return None
     return Client(sock)
+
+
+def _is_locked(file: Path) -> bool:
+    import fcntl
+
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared, and for a moment: others who only look do not see each other.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 class Client:

@@ -12,6 +12,8 @@ IDS_MAX = 5
 
 def needs(board: Board) -> Iterator[tuple[str, str]]:
     """(what is the matter, what to do), the most pressing first."""
+    for hindrance in board.hindrances.values():
+        yield hindrance.text, hindrance.todo
     if (trouble := board.trouble) and trouble.failures >= TROUBLE_FAILURES:
         yield f"the tracker does not answer: {trouble.error}", trouble.hint or "doctor"
     for worker_id, reason in board.given_up.items():

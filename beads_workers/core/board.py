@@ -74,6 +74,7 @@ class Board:
     )
     activity: Activity = field(default_factory=Activity)
     trouble: Trouble | None = None
+    hindrances: dict[str, rec.Hindrance] = field(default_factory=dict)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
@@ -126,6 +127,10 @@ class Board:
                 self.set_aside.pop(issue_id, None)
                 self.retrying.pop(issue_id, None)
                 self.withheld.discard(issue_id)
+            case rec.Hindrance() as hindrance:
+                self.hindrances[hindrance.what] = hindrance
+            case rec.HindranceOver(what):
+                self.hindrances.pop(what, None)
             case rec.HolderLost() as lost:
                 self.running[lost.issue_id] = lost.worker_id
                 self.lost[lost.issue_id] = lost

@@ -178,10 +178,31 @@ class WhyAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class NotifyFailed:
-    """The command of ``--notify`` failed, for the first time."""
+class Warned:
+    """Something at the edge that people should know, and that changes nothing."""
 
-    error: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hindered:
+    """A condition of the machine stands in the way until ``Eased`` says that it does not.
+
+    ``what`` names it, ``text`` is for people, ``todo`` is what they can type. ``stops``: nothing
+    new is taken meanwhile, and no worker is started; what runs goes on.
+    """
+
+    what: str
+    text: str
+    todo: str
+    stops: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Eased:
+    """That condition is over."""
+
+    what: str
 
 
 Event = (
@@ -203,5 +224,7 @@ Event = (
     | RetryAskedFor
     | ReleaseAskedFor
     | WhyAsked
-    | NotifyFailed
+    | Warned
+    | Hindered
+    | Eased
 )

@@ -127,6 +127,8 @@ class Intake:
     def _want(self) -> int:
         if self._parts.state is not RunState.RUNNING or self._exhausted:
             return 0
+        if self._parts.hindrances.stop:
+            return 0
         unsent = self._tasks.count(JobState.CLAIMED)
         # A loose job keeps no slot: its worker is gone from us, dead or not.
         busy = self._tasks.count(JobState.RUNNING, JobState.HANDING)
@@ -163,7 +165,7 @@ class Intake:
 
     def _listing_due(self) -> bool:
         # With no slot at all, --until-empty still has to see that nothing is left.
-        idle = not self._tasks.held and not self._looked
+        idle = not self._tasks.held and not self._looked and not self._parts.hindrances.stop
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
 
     def _to_renew(self) -> tuple[IssueId, ...]:

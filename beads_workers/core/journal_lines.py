@@ -37,6 +37,8 @@ KINDS: dict[str, type[Record]] = {
     "retry_asked": rec.RetryAsked,
     "source_trouble": rec.SourceTrouble,
     "source_recovered": rec.SourceRecovered,
+    "hindrance": rec.Hindrance,
+    "hindrance_over": rec.HindranceOver,
     "turn_began": rec.TurnBegan,
     "call_started": rec.CallStarted,
     "call_ended": rec.CallEnded,

@@ -101,6 +101,12 @@ hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
 DISK_FLOOR_BYTES = 1 << 30
 """No worktree is made with less free disk than this: a full disk stops the whole machine."""
 
+ROOM_BYTES = 4 << 20
+"""With less than this free where a run writes, nothing new is taken: what is left is for the
+journal and the logs of what runs."""
+ROOM_FILES = 64
+"""The same in files: each attempt may need one for its issue and one for its log."""
+
 # --- workers that die -----------------------------------------------------------------------
 RESPAWN_DELAY_SECONDS = 0.5
 RESPAWN_DELAY_MAX_SECONDS = 30.0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import assert_never
 
 from beads_workers.core import events as ev
-from beads_workers.core import floor, intake, replies
+from beads_workers.core import floor, intake, limits, replies
 from beads_workers.core.commands import Command
 from beads_workers.core.control import Control
 from beads_workers.core.crew import StartAgain
@@ -138,8 +138,13 @@ class Orchestrator:
                 self._control.retry(event)
             case ev.ReleaseAskedFor():
                 self._control.release(event)
-            case ev.NotifyFailed(error):
-                self._desk.note("warning", error)
+            case ev.Warned(text):
+                self._desk.note("warning", text)
+            case ev.Hindered():
+                self._parts.hindrances.hindered(event)
+            case ev.Eased(what):
+                self._parts.hindrances.eased(what)
+                self._intake.look_again()
             case ev.WhyAsked():
                 self._control.why(event)
             case _:
@@ -221,6 +226,8 @@ class Orchestrator:
                 self._floor.overdue(conn_id)
             case floor.ExitDue(pid):
                 self._floor.exit_due(pid)
+            case StartAgain(worker_id) if self._parts.hindrances.stop:
+                self._desk.timers.set(key, self._desk.now + limits.RESPAWN_DELAY_SECONDS)
             case StartAgain(worker_id):
                 self._parts.crew.start_again(worker_id)
             case DueAgain(issue_id):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from beads_workers.core.crew import Crew
 from beads_workers.core.desk import Desk
+from beads_workers.core.hindrances import Hindrances
 from beads_workers.core.lane import Lane
 from beads_workers.core.ledger import Ledger
 from beads_workers.core.records import Listed
@@ -32,6 +33,7 @@ class Parts:
     lane: Lane
     ledger: Ledger
     tasks: Tasks
+    hindrances: Hindrances
     state: RunState = RunState.RECOVERING
     reason: str = "user_requested"
     listed: Listed = field(default_factory=Listed)
@@ -43,4 +45,5 @@ def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: boo
     lane = Lane(desk)
     ledger = Ledger(desk.timers)
     tasks = Tasks(desk, lane, ledger, settings.policy, run_id)
-    return Parts(settings, run_id, literal, desk, Roster(), Crew(desk), lane, ledger, tasks)
+    roster, crew, hindrances = Roster(), Crew(desk), Hindrances(desk)
+    return Parts(settings, run_id, literal, desk, roster, crew, lane, ledger, tasks, hindrances)

@@ -215,6 +215,26 @@ class SourceRecovered(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Hindrance(Record):
+    """The machine stands in the way: no room, no descriptors, the project's folder gone.
+
+    ``what`` names it until ``HindranceOver``; ``stops``: nothing new is taken meanwhile.
+    """
+
+    what: str
+    text: str
+    todo: str = ""
+    stops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HindranceOver(Record):
+    """It does not any more."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnBegan(Record):
     """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
 

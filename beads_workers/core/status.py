@@ -72,6 +72,10 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
+        "hindrances": [
+            {"what": h.what, "text": h.text, "todo": h.todo, "stops_intake": h.stops}
+            for h in board.hindrances.values()
+        ],
         "rate_per_minute": rate,
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
         "source_calls": _source_calls(board, elapsed),

@@ -50,6 +50,11 @@ def _about_run(record: rec.Record) -> str | None:
     match record:
         case rec.SourceRecovered():
             return "     tracker: answers again"
+        case rec.Hindrance(_, text, todo):
+            todo = f" (try: {printable(todo)})" if todo else ""
+            return f"     {printable(text, ERROR_WIDTH)}{todo}"
+        case rec.HindranceOver(what):
+            return f"     {printable(what)}: all is well again"
         case rec.RunChanged(state, reason) if state != "ended":
             return f"     fleet is {state}" + (f" ({reason})" if reason else "")
         case rec.WorkerJoined(worker_id, pid, called, False, version):

@@ -28,6 +28,9 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f" {totals['retried']} retried, {totals['lost']} lost, {totals['set_aside']} set aside;"
         f" {shown['rate_per_minute']:.0f} a minute"
     )
+    for row in shown["hindrances"]:
+        todo = f" (try: {printable(row['todo'])})" if row["todo"] else ""
+        yield f"in the way: {printable(row['text'], 200)}{todo}"
     source = shown["source_state"]
     if source["state"] != "ok":
         yield (

@@ -5,7 +5,6 @@ Source: docs/PROTOCOL.md, "The control socket".
 
 from __future__ import annotations
 
-import errno
 import json
 import selectors
 import socket
@@ -20,11 +19,14 @@ from beads_workers.core.frames import Frames
 from beads_workers.core.framing import Line
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.edge import requests
-from beads_workers.edge.listener import Listener
+from beads_workers.edge.door import Door, Peers
 from beads_workers.edge.streams import Stream
 
 PUBLISH_SECONDS = 0.05
 """Between two batches of lines for followers: to people it is at once."""
+
+SPARES = 2
+"""Kept for when no descriptor is left: ``status`` and ``stop`` are needed most then."""
 
 FOLLOWER_BYTES_MAX = 1 << 20
 """A follower that has so much unread misses what comes now; far below what ends a stream."""
@@ -33,7 +35,8 @@ FOLLOWER_BYTES_MAX = 1 << 20
 class ControlServer:
     """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
 
-    Followers get the journal's lines, watchers the snapshots of ``frames``.
+    Followers get the journal's lines, watchers the snapshots of ``frames``. ``door``: to be tended
+    by the loop.
     """
 
     def __init__(
@@ -45,7 +48,6 @@ class ControlServer:
         frames: Frames,
         owner: socket.socket | None,
     ) -> None:
-        self._listener = Listener(path)
         self._selector = selector
         self._tell = tell
         self._status = status
@@ -60,7 +62,8 @@ class ControlServer:
         self._gathered = bytearray()
         self._publish_at = 0.0
         self._owner: int | None = None
-        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        name = "the control socket"
+        self.door = Door(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
             self._owner = self._add(owner)
             self._followers.add(self._owner)
@@ -112,8 +115,7 @@ class ControlServer:
         self.flush(float("inf"))
         if (last := self._frames.rest()) is not None:
             self.show(last)
-        self._selector.unregister(self._listener)
-        self._listener.close()
+        self.door.close()
         for number, stream in list(self._streams.items()):
             if number in self._followers | self._watchers | self._stoppers:
                 stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
@@ -130,13 +132,9 @@ class ControlServer:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _accept(self, mask: int) -> None:
-        try:
-            while (accepted := self._listener.accept()) is not None:
-                self._add(accepted[0])
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
+    def _enter(self, peers: Peers) -> None:
+        for sock, _ in peers:
+            self._add(sock)
 
     def _add(self, sock: socket.socket) -> int:
         self._last += 1
@@ -212,6 +210,7 @@ class ControlServer:
             return
         self._selector.unregister(stream)
         stream.socket.close()
+        self.door.room()
         self._followers.discard(number)
         self._watchers.discard(number)
         self._frames.watched = bool(self._watchers)

@@ -37,6 +37,13 @@ class Listener:
         """For the selector."""
         return self.socket.fileno()
 
+    def is_there(self) -> bool:
+        """Whether its file is still in its place, and still ours."""
+        try:
+            return self.path.lstat().st_ino == self._inode
+        except OSError:
+            return False
+
     def accept(self) -> tuple[socket.socket, int] | None:
         """The next peer and its pid; None when nobody waits. Raises ``OSError`` (EMFILE...)."""
         while True:
@@ -52,11 +59,8 @@ class Listener:
     def close(self) -> None:
         """Close, and remove the file if it is still ours."""
         self.socket.close()
-        try:
-            if self.path.lstat().st_ino == self._inode:
-                self.path.unlink()
-        except FileNotFoundError:
-            pass
+        if self.is_there():
+            self.path.unlink(missing_ok=True)
 
 
 def clear_dead(path: Path) -> None:

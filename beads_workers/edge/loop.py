@@ -14,7 +14,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from typing import Any, assert_never
 
 from beads_workers.core.commands import (
@@ -33,6 +32,7 @@ from beads_workers.core.events import Event, FatalError, HolderGone, StopAsked
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.status import status
+from beads_workers.edge.conditions import Conditions
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal
 from beads_workers.edge.lane import LaneThread
@@ -105,6 +105,7 @@ class Loop:
         self.workers: WorkerServer
         self.control: ControlServer
         self.lane: LaneThread
+        self.conditions: Conditions
         self.notifier: Notifier | None = None
 
     def tell(self, event: Event) -> None:
@@ -132,10 +133,15 @@ class Loop:
     # --- one turn -----------------------------------------------------------------------------
 
     def _turn(self) -> None:
+        self._tend(time.monotonic())
         self._events.extend(self._mailbox.collect())
         while True:
             while self._events:
                 self._perform(self._core.handle(self._events.popleft(), time.monotonic()))
+            # After what was heard: who was frozen together with us has spoken in time.
+            deadline = self._core.deadline()
+            if deadline is not None and (now := time.monotonic()) >= deadline:
+                self._perform(self._core.on_deadline(now))
             # The journal first, then whatever depends on it.
             if not self._write_journal() or not self._outside:
                 break
@@ -149,11 +155,8 @@ class Loop:
             self.notifier.pump()
 
     def _wait(self) -> None:
-        deadline = self._core.deadline()
-        for key, mask in self._selector.select(self._patience(deadline)):
+        for key, mask in self._selector.select(self._patience(self._core.deadline())):
             key.data(mask)
-        if deadline is not None and (now := time.monotonic()) >= deadline:
-            self._perform(self._core.on_deadline(now))
 
     def _patience(self, deadline: float | None) -> float | None:
         if self._events:
@@ -161,10 +164,12 @@ class Loop:
         if self._disk_full:
             return DISK_RETRY_SECONDS
         frame_over = self._journal.clock_at(self._frames.ends)
-        due = [at for at in (deadline, self.control.deadline(), frame_over) if at is not None]
+        due = [self.workers.door.deadline(), self.control.door.deadline()]
+        due.append(self.conditions.deadline())
+        due += [at for at in (deadline, self.control.deadline(), frame_over) if at is not None]
         if self.notifier is not None:
             due.append(self._journal.clock_at(self.notifier.deadline()))
-        return max(0.0, min(due) - time.monotonic()) if min(due) < inf else None
+        return max(0.0, min(due) - time.monotonic())
 
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
@@ -219,6 +224,13 @@ class Loop:
     def _show(self, snapshot: dict[str, Any] | None) -> None:
         if snapshot is not None:
             self.control.show(snapshot)
+
+    def _tend(self, now: float) -> None:
+        self.workers.door.tend(now)
+        self.control.door.tend(now)
+        if now >= self.conditions.deadline():
+            self._check_memory()
+            self.conditions.look(now)
 
     # --- odds and ends ------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from beads_workers import __version__
 from beads_workers.core.board import Board
-from beads_workers.core.events import NotifyFailed
+from beads_workers.core.events import Warned
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
@@ -27,6 +27,7 @@ from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
+from beads_workers.edge.conditions import Conditions, Place
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.handshake import read_settings, say, say_failed, vars_of
 from beads_workers.edge.journal import Journal
@@ -156,6 +157,7 @@ class Fleet:
             # Only now: whoever hears it may talk to us at once.
             say(self._client, {"started": vars_of(info) | {"tracker": description}})
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post)
+            loop.conditions = Conditions(self._places(), loop.tell)
             loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
             if self._settings.notify:
                 loop.notifier = self._notifier(self._settings.notify, selector, board, loop)
@@ -164,6 +166,15 @@ class Fleet:
         finally:
             loop.workers.close()
         return self._end(loop, nursery, board, code)
+
+    def _places(self) -> list[Place]:
+        tracker, logs = Path(self._settings.tracker), self._folder / "logs"
+        places = [Place("the run directory", self._folder, writes=True)]
+        # One word for one disk; elsewhere, the tracker can fill up by itself.
+        for what, path in (("the folder of logs", logs), ("the tracker", tracker)):
+            elsewhere = path.stat().st_dev != self._folder.stat().st_dev
+            places.append(Place(what, path, writes=elsewhere))
+        return [*places, Place("the project's folder", Path(self._settings.project))]
 
     def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
         began = RunStarted(
@@ -202,7 +213,7 @@ class Fleet:
         self, command: str, selector: selectors.BaseSelector, board: Board, loop: Loop
     ) -> Notifier:
         def warn(text: str) -> None:
-            loop.tell(NotifyFailed(text))
+            loop.tell(Warned(text))
 
         notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
         notifier.attach(selector)

@@ -30,6 +30,9 @@ from typing import Any
 from beads_workers.core.recovery import Remains, remains
 from beads_workers.edge.journal import read_journal
 
+RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
+"""For control sockets whose own path would be too long."""
+
 SOCKET_PATH_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""
 
@@ -47,6 +50,10 @@ class RunInfo:
     source: str
     argv: tuple[str, ...] = ()
     folder: str = ""
+
+
+LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.01
+"""Whoever only looks whether it is held holds it for some microseconds."""
 
 
 class AlreadyRunning(Exception):
@@ -84,6 +91,10 @@ class RunDirectory:
     def lock(self) -> int:
         """Take the lock for the life of this process; raises ``AlreadyRunning``."""
         fd = try_lock(self.root / "lock")
+        for _ in range(LOCK_TRIES):
+            if fd is None:
+                time.sleep(LOCK_TRY_SECONDS)
+                fd = try_lock(self.root / "lock")
         if fd is None:
             info = self.read_info()
             who = f" (pid {info.pid}, run {info.run_id})" if info else ""
@@ -212,13 +223,11 @@ def lock_tracker(folder: Path) -> int:
 
 def runtime_directory() -> Path:
     """A folder for us alone, for sockets whose own path would be too long."""
-    uid = os.getuid()
-    folder = Path(f"/tmp/beads-workers-{uid}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if status.st_uid != uid or status.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not ours alone")
-    return folder
+    RUNTIME.mkdir(mode=0o700, exist_ok=True)
+    status = RUNTIME.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{RUNTIME} is not ours alone")
+    return RUNTIME
 
 
 def host_name() -> str:

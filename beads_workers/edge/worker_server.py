@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import selectors
@@ -20,12 +19,15 @@ from beads_workers.core.framing import Framed, Line, TooLong
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.core.message_types import Done, Failed, Ready, Task
 from beads_workers.core.text import printable
-from beads_workers.edge.listener import Listener
+from beads_workers.edge.door import Door, Peers
 from beads_workers.edge.streams import Stream
 
 
 class WorkerServer:
-    """``tell`` takes every event. ``before_serving`` brings word of new workers of our own."""
+    """``tell`` takes every event. ``before_serving`` brings word of new workers of our own.
+
+    ``door``: to be tended by the loop.
+    """
 
     def __init__(
         self,
@@ -35,7 +37,6 @@ class WorkerServer:
         before_serving: Callable[[], None],
         payload_directory: Path,
     ) -> None:
-        self._listener = Listener(path)
         self._selector = selector
         self._tell = tell
         self._before_serving = before_serving
@@ -43,8 +44,7 @@ class WorkerServer:
         self._streams: dict[ConnId, Stream] = {}
         self._unsent: set[ConnId] = set()
         self._last = 0
-        self._full = False
-        self._listen()
+        self.door = Door("the worker socket", path, selector, tell, self._enter)
 
     def send(self, command: Send) -> None:
         """Queue a message; ``flush`` sends it."""
@@ -83,34 +83,15 @@ class WorkerServer:
             self._selector.unregister(stream)
             stream.socket.close()
         self._streams.clear()
-        if not self._full:
-            self._selector.unregister(self._listener)
-        self._listener.close()
+        self.door.close()
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-
-    def _accept(self, mask: int) -> None:
-        accepted = self._accept_all()
+    def _enter(self, peers: Peers) -> None:
         # A worker of ours was reported before it could connect: now its pid is known.
         self._before_serving()
-        for sock, pid in accepted:
+        for sock, pid in peers:
             self._add(sock, pid)
-
-    def _accept_all(self) -> list[tuple[socket.socket, int]]:
-        accepted: list[tuple[socket.socket, int]] = []
-        try:
-            while (peer := self._listener.accept()) is not None:
-                accepted.append(peer)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            # No descriptor left: the queue waits until a connection ends.
-            self._selector.unregister(self._listener)
-            self._full = True
-        return accepted
 
     def _add(self, sock: socket.socket, pid: int) -> None:
         self._last += 1
@@ -147,9 +128,7 @@ class WorkerServer:
         self._unsent.discard(conn_id)
         self._selector.unregister(stream)
         stream.socket.close()
-        if self._full:
-            self._full = False
-            self._listen()
+        self.door.room()
         self._tell(ev.Disconnected(conn_id, stream.reason))
 
     def _encode(self, command: Send) -> bytes:

@@ -100,7 +100,7 @@ def test_a_pause_says_who_wanted_it() -> None:
 
 
 def test_a_notify_command_that_fails_is_a_warning() -> None:
-    assert notes(Play().do(ev.NotifyFailed("it failed")), "warning") == ["it failed"]
+    assert notes(Play().do(ev.Warned("it failed")), "warning") == ["it failed"]
 
 
 # --- retry ----------------------------------------------------------------------------------------

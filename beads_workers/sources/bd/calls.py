@@ -85,7 +85,7 @@ class BdCalls:
         """
         self._await_late()
         argv = [self.program, *self.fixed, *arguments]
-        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        with _file_for_output() as stdout, _file_for_output() as stderr:
             began = time.monotonic()
             process = self._start(argv, text, stdout, stderr, actor or self.actor)
             limit = self.call_seconds + self.call_seconds_per_id * ids
@@ -154,6 +154,15 @@ class BdCalls:
             "NO_COLOR": "1",
         }
         return own
+
+
+def _file_for_output() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise SourceError(
+            f"no file for what bd says: {error.strerror}", "see 'beads-workers doctor'"
+        ) from error
 
 
 def start_time(pid: int) -> int:
