@@ -128,7 +128,6 @@ class Situation:
         self.file = resolved.file
         self.workers: int = resolved.options.workers or 0
         self.verify = resolved.options.verify
-        self.command_origin = resolved.origin["command"]
         self.command, self.agent = self._choose(resolved)
         self.tracker = self._find_tracker()
         self.folder = self.tracker.folder if self.tracker else Path.cwd()
@@ -141,7 +140,8 @@ class Situation:
 
     def _resolve(self, said: Options) -> Any:
         from beads_workers.cli.config import FILE_NAME, combine, find_file
-        from beads_workers.core.checks import fail, number, ok
+        from beads_workers.core.checks import fail, ok
+        from beads_workers.core.text import counted
 
         folder = Path.cwd()
         plain = combine(said, folder, {}, None)  # Raises for what was typed.
@@ -154,7 +154,7 @@ class Situation:
         else:
             where = f"{file}" if file else f"no {FILE_NAME} here or above"
             self.found.append(
-                ok("settings", f"{where}; {number(plain.options.workers or 0, 'worker')}")
+                ok("settings", f"{where}; {counted(plain.options.workers or 0, 'worker')}")
             )
         try:
             return combine(said, folder, os.environ, plain.file)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from beads_workers.core.checks import Check, Grade, any_failed, number
-from beads_workers.core.text import printable
+from beads_workers.core.checks import Check, Grade, any_failed
+from beads_workers.core.text import counted, printable
 
 WORDS = {Grade.OK: "ok", Grade.WARN: "warn", Grade.FAIL: "FAIL"}
 COLOURS = {Grade.OK: "32", Grade.WARN: "33", Grade.FAIL: "1;31"}
@@ -48,7 +48,7 @@ class Printer:
         """The sum of it."""
         count = {grade: sum(c.status is grade for c in checks) for grade in Grade}
         problems = [
-            number(count[grade], word)
+            counted(count[grade], word)
             for grade, word in ((Grade.FAIL, "failure"), (Grade.WARN, "warning"))
             if count[grade]
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 
 SHOWN_MAX = 5
 
@@ -22,7 +22,9 @@ def summary(ended: dict[str, Any]) -> list[str]:
     set_aside = ended["set_aside"]
     for row in set_aside[:SHOWN_MAX]:
         error = printable(row["error"], 120)
-        lines.append(f"  {printable(row['issue_id'])}: {row['attempts']} attempts: {error}")
+        lines.append(
+            f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
+        )
     if unmerged := ended.get("unmerged_branches"):
         hold = "branch holds" if unmerged == 1 else "branches hold"
         lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from beads_workers.core import limits
+from beads_workers.core.text import counted
 
 
 class Grade(Enum):
@@ -52,11 +53,6 @@ def any_failed(checks: Iterable[Check]) -> bool:
     return any(check.status is Grade.FAIL for check in checks)
 
 
-def number(count: int, what: str) -> str:
-    """``1 worker``, ``2 workers``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 # --- files ------------------------------------------------------------------------------------
 
 FILES_BASE = 24
@@ -84,7 +80,7 @@ def file_limit(soft: int | None, hard: int | None, workers: int, *, root: bool) 
         remedy = f"ulimit -n {raised}"
         if not root:
             remedy = f"sudo prlimit --pid $$ --nofile={raised}:{raised}"
-        text = f"at most {hard} open files; {number(workers, 'worker')} may need {needed}"
+        text = f"at most {hard} open files; {counted(workers, 'worker')} may need {needed}"
         impossible = hard < files_needed(workers, at_ease=False)
         return Check("files", Grade.FAIL if impossible else Grade.WARN, text, remedy)
     shown = " and ".join(
@@ -95,7 +91,7 @@ def file_limit(soft: int | None, hard: int | None, workers: int, *, root: bool) 
         text = f"tasks may open {soft} files only (limits: {shown})"
         target = "$(ulimit -Hn)" if hard is None or hard >= FILES_SOFT_MIN else ""
         return warn("files", text, f"ulimit -Sn {target}" if target else "")
-    return ok("files", f"limits of open files: {shown}; {number(workers, 'worker')} need {needed}")
+    return ok("files", f"limits of open files: {shown}; {counted(workers, 'worker')} need {needed}")
 
 
 # --- processes and memory ---------------------------------------------------------------------
@@ -105,9 +101,9 @@ PROCESSES_PER_WORKER = 3
 """The worker, its task, and one that this starts."""
 PROCESSES_PER_AGENT = 40
 """Threads count too, and an agent on Node.js has dozens, with a build below it."""
-AGENT_BYTES = 500 << 20
+AGENT_BYTES = 500_000_000
 """A rough figure: resident memory of an agent at work, without what it builds."""
-WORKER_BYTES = 10 << 20
+WORKER_BYTES = 10_000_000
 
 
 def process_limit(used: int, limit: int | None, workers: int, *, agent: bool) -> Check:
@@ -120,11 +116,11 @@ def process_limit(used: int, limit: int | None, workers: int, *, agent: bool) ->
     fitting = max((room - PROCESSES_BASE) // PROCESSES_PER_WORKER, 0)
     if room < needed:
         fewer = f"beads-workers start -n {fitting}" if fitting else "ps -eLo user= | sort | uniq -c"
-        return fail("processes", f"{text}; {number(workers, 'worker')} need {needed} more", fewer)
+        return fail("processes", f"{text}; {counted(workers, 'worker')} need {needed} more", fewer)
     likely = PROCESSES_BASE + PROCESSES_PER_AGENT * workers
     if agent and room < likely:
         fitting = max((room - PROCESSES_BASE) // PROCESSES_PER_AGENT, 1)
-        about = f"{text}; {number(workers, 'agent')} may need {likely}"
+        about = f"{text}; {counted(workers, 'agent')} may need {likely}"
         return warn("processes", about, f"beads-workers start -n {fitting}")
     return ok("processes", text)
 
@@ -132,7 +128,7 @@ def process_limit(used: int, limit: int | None, workers: int, *, agent: bool) ->
 def memory(available: int, workers: int, *, agent: bool) -> Check:
     """Bytes available against a rough need."""
     each = AGENT_BYTES if agent else WORKER_BYTES
-    what = number(workers, "agent" if agent else "worker")
+    what = counted(workers, "agent" if agent else "worker")
     text = f"{size(available)} available; {what} need about {size(each * workers)}"
     if available < each * workers:
         fitting = max(available // each, 1)
@@ -142,9 +138,9 @@ def memory(available: int, workers: int, *, agent: bool) -> Check:
 
 # --- disk -------------------------------------------------------------------------------------
 
-DISK_BYTES_MIN = 32 << 20
+DISK_BYTES_MIN = 32_000_000
 """The journal of a long run, and the copies that a tracker makes while it writes."""
-DISK_BYTES_LOW = 1 << 30
+DISK_BYTES_LOW = 1_000_000_000
 INODES_MIN = 200
 INODES_LOW = 10_000
 
@@ -188,7 +184,7 @@ def _short(room: Room) -> Check | None:
     if room.free < DISK_BYTES_MIN:
         return fail("disk", f"only {size(room.free)} free {where}", remedy)
     if room.inodes is not None and room.inodes < INODES_MIN:
-        return fail("disk", f"only {number(room.inodes, 'more file')} fit {where}", remedy)
+        return fail("disk", f"only {counted(room.inodes, 'more file')} fit {where}", remedy)
     if room.free < DISK_BYTES_LOW:
         return warn("disk", f"{size(room.free)} free {where}: logs may fill it", remedy)
     if room.inodes is not None and room.inodes < INODES_LOW:
@@ -197,7 +193,7 @@ def _short(room: Room) -> Check | None:
 
 
 def size(count: int) -> str:
-    """Bytes as people say them: ``1.5 GB``."""
+    """Bytes as people say and type them: ``1.5 GB`` are 1,500,000,000."""
     amount = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

@@ -98,7 +98,7 @@ LITERAL_CALL_SECONDS = 60.0
 """A claim, close or give-back by the worker itself is ended after this: a stuck ``bd`` must not
 hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
 
-DISK_FLOOR_BYTES = 1 << 30
+DISK_FLOOR_BYTES = 1_000_000_000
 """No worktree is made with less free disk than this: a full disk stops the whole machine."""
 
 ROOM_BYTES = 4 << 20

@@ -18,7 +18,7 @@ from typing import Any
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.journal_lines import Entry
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 
 SET_ASIDE_SECONDS = 30.0
 """Between two notices of issues that were set aside; the first one is told at once."""
@@ -147,7 +147,7 @@ def _set_aside(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice
     error = printable(first.error, ERROR_WIDTH)
     shown = printable(title, TITLE_WIDTH)
     if len(gathered) == 1:
-        tries = "1 attempt" if first.charged == 1 else f"{first.charged} attempts"
+        tries = counted(first.charged, "attempt")
         name = f"{ids[0]} ({shown})" if shown else ids[0]
         text = f"{name} was set aside after {tries}: {error}"
     else:

@@ -42,6 +42,11 @@ def as_shown(line: str) -> str:
     return shown.rpartition("\r")[2].expandtabs()
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 issue``, ``1,234 issues``; ``many`` where an s is not enough."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def columns(text: str) -> int:
     """How many columns a terminal needs for ``text``; East Asian wide characters need two."""
     return len(text) if text.isascii() else sum(map(_columns, text))

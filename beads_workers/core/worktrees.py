@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from beads_workers.core.text import counted
+
 NAMES_SHOWN = 3
 """Files that are named before the rest is only counted."""
 
@@ -42,14 +44,14 @@ def reasons_to_keep(found: Found) -> tuple[str, ...]:
     if found.locked is not None:
         reasons.append(f"locked by 'git worktree lock'{_because(found.locked)}")
     if found.commits:
-        reasons.append(f"{_count(found.commits, 'commit')} on no other branch")
+        reasons.append(f"{counted(found.commits, 'commit')} on no other branch")
     # Before a task has run there, a change is only what its making had not finished.
     if found.changes and found.prepared:
-        reasons.append(f"{_count(len(found.changes), 'change')} not committed: {_names(found)}")
+        reasons.append(f"{counted(len(found.changes), 'change')} not committed: {_names(found)}")
     if found.operation is not None:
         reasons.append(f"{found.operation} is under way")
     if found.stashes:
-        reasons.append(_count(found.stashes, "stash", "stashes"))
+        reasons.append(counted(found.stashes, "stash", "stashes"))
     if found.branch_used_at is not None:
         reasons.append(f"its branch is checked out at {found.branch_used_at}")
     if found.submodules:
@@ -60,18 +62,14 @@ def reasons_to_keep(found: Found) -> tuple[str, ...]:
 def what_came_of_it(branch: str | None, commits: int, changes: int) -> str:
     """One line on what a task left in its worktree, for the person who will look at it."""
     on = f"on {branch}" if branch else "on no branch"
-    left = f"{_count(changes, 'change')} not committed" if changes else ""
+    left = f"{counted(changes, 'change')} not committed" if changes else ""
     if commits:
-        return f"{_count(commits, 'commit')} {on}" + (f", {left}" if left else "")
+        return f"{counted(commits, 'commit')} {on}" + (f", {left}" if left else "")
     return f"{left} {on}" if left else "nothing changed"
 
 
 def _because(text: str) -> str:
     return f" ({text})" if text else ""
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _names(found: Found) -> str:

@@ -6,7 +6,7 @@ import time
 
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 
 TITLE_WIDTH = 60
 ERROR_WIDTH = 200
@@ -65,7 +65,7 @@ def _about_run(record: rec.Record) -> str | None:
         case rec.Withheld(issue_id):
             return f"     taken away {_id(issue_id)}"
         case rec.Carried(issue_id, _, charged) if charged:
-            return f"     remembered {_id(issue_id)}: {charged} attempts so far"
+            return f"     remembered {_id(issue_id)}: {counted(charged, 'attempt')} so far"
         case _:
             return None
 
@@ -79,7 +79,7 @@ def _finished(finished: rec.Finished) -> str:
         note = f": {printable(finished.note, ERROR_WIDTH)}" if finished.note else ""
         return f"{head} done     {issue} in {took}{note}"
     if finished.verdict == "set_aside":
-        return f"{head} gave up  {issue} after {finished.charged} attempts: {error}"
+        return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
     return f"{head} failed   {issue} in {took}: {error} (again in {finished.delay_seconds:.0f} s)"

@@ -8,9 +8,9 @@ from heapq import nlargest
 
 from rich.text import Text
 
+from beads_workers.core.text import counted
 from beads_workers.dashboard.look import Look, Pane, Role, chosen_worker
 from beads_workers.dashboard.rows import Fields, Row, outcome_row, worker_row
-from beads_workers.dashboard.words import counted
 
 STARTING_SECONDS = 5.0
 """A fleet that has no worker by then has none on purpose."""

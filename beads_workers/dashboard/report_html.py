@@ -17,6 +17,7 @@ from xml.etree.ElementTree import Element
 from beads_workers.core import findings
 from beads_workers.core.history import OUTCOMES, Fate, History
 from beads_workers.core.report import by_outcome, tracker
+from beads_workers.core.text import counted
 from beads_workers.dashboard import report_charts as charts
 from beads_workers.dashboard import report_tables as tables
 from beads_workers.dashboard.html_parts import Child, add, bar, el, foreign, own, render
@@ -25,7 +26,6 @@ from beads_workers.dashboard.words import (
     FATE_WORDS,
     OUTCOME_WORDS,
     clock,
-    counted,
     duration,
     moment,
 )

@@ -10,12 +10,12 @@ from beads_workers.core import findings
 from beads_workers.core.findings import Failure
 from beads_workers.core.history import FAILURES, Attempt, Fate, History, IssueHistory
 from beads_workers.core.report import by_outcome, tracker
+from beads_workers.core.text import counted
 from beads_workers.dashboard.html_parts import Child, add, bar, el, foreign, table
 from beads_workers.dashboard.words import (
     FATE_WORDS,
     OUTCOME_WORDS,
     clock,
-    counted,
     duration,
 )
 

@@ -13,12 +13,11 @@ from rich.text import Text
 from beads_workers.core import findings
 from beads_workers.core.history import OUTCOMES, Attempt, Fate, History
 from beads_workers.core.report import by_outcome, done, tracker
-from beads_workers.core.text import columns, printable
+from beads_workers.core.text import columns, counted, printable
 from beads_workers.dashboard.figures import sparkline
 from beads_workers.dashboard.words import (
     FATE_WORDS,
     OUTCOME_WORDS,
-    counted,
     duration,
     moment,
 )

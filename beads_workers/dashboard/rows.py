@@ -11,9 +11,8 @@ from typing import Any
 
 from rich.text import Text
 
-from beads_workers.core.text import columns, printable
+from beads_workers.core.text import columns, counted, printable
 from beads_workers.dashboard.figures import duration, whole_seconds
-from beads_workers.dashboard.words import counted
 
 Fields = Mapping[str, Any]
 

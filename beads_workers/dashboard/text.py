@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 
 TITLE_WIDTH = 50
 
@@ -41,7 +41,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
             yield f"  hint: {printable(source['hint'])}"
     for row in shown["set_aside"]:
         yield (
-            f"set aside {printable(row['issue_id'])} after {row['attempts']} attempts:"
+            f"set aside {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
             f" {printable(row['error'], 120)}"
         )
     if (more := queue["set_aside"] - len(shown["set_aside"])) > 0:

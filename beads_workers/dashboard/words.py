@@ -59,8 +59,3 @@ def moment(at: float) -> str:
 def clock(at: float) -> str:
     """The time of day of epoch seconds, here."""
     return time.strftime("%H:%M:%S", time.localtime(at))
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """``1 issue``, ``2 issues``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"

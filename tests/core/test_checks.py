@@ -7,7 +7,7 @@ import pytest
 from beads_workers.core import checks
 from beads_workers.core.checks import Check, Grade, Room
 
-GB = 1 << 30
+GB = 1_000_000_000
 NOW = 1_800_000_000.0
 
 
@@ -39,7 +39,7 @@ def test_a_low_soft_limit_is_a_warning_because_tasks_get_it_back() -> None:
 @pytest.mark.parametrize(
     ("free", "inodes", "grade"),
     [(GB, 10_000, "ok"), (GB, None, "ok"), (GB - 1, 10_000, "warn"), (GB, 9999, "warn"),
-     ((32 << 20) - 1, 10_000, "fail"), (GB, 199, "fail")],
+     (32_000_000 - 1, 10_000, "fail"), (GB, 199, "fail")],
 )  # fmt: skip
 def test_a_disk_is_judged_by_bytes_and_by_inodes(free: int, inodes: int | None, grade: str) -> None:
     (found,) = checks.disk([Room("/var/x y", "the tracker", free, inodes)])
@@ -96,7 +96,8 @@ def test_a_clock_that_nothing_keeps_is_named_but_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 bytes"), (2048, "2 kB"), (3 << 29, "1.5 GB"), (200 * GB, "200 GB")]
+    ("count", "text"),
+    [(0, "0 bytes"), (2000, "2 kB"), (GB * 3 // 2, "1.5 GB"), (200 * GB, "200 GB")],
 )
 def test_sizes_are_said_in_people_s_units(count: int, text: str) -> None:
     assert checks.size(count) == text

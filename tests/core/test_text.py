@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.text import as_shown, columns, json_line, printable
+from beads_workers.core.text import as_shown, columns, counted, json_line, printable
 
 OBEYED = "\x1b\x07\x7f\x9b\u202e\u2066\u200f\r"
 
@@ -69,3 +69,8 @@ def test_json_is_safe_to_show_and_means_the_same(value: dict[str, str]) -> None:
 )
 def test_output_is_what_a_terminal_would_have_left(line: str, shown: str) -> None:
     assert as_shown(line) == shown
+
+
+def test_one_is_not_many() -> None:
+    assert (counted(1, "issue"), counted(2, "issue")) == ("1 issue", "2 issues")
+    assert counted(1234, "try", "tries") == "1,234 tries"

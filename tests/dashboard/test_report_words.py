@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.history import OUTCOMES, Fate
-from beads_workers.dashboard.words import FATE_WORDS, OUTCOME_WORDS, counted, duration
+from beads_workers.dashboard.words import FATE_WORDS, OUTCOME_WORDS, duration
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,6 @@ def test_a_duration_is_what_one_would_write(seconds: float, shown: str) -> None:
 def test_a_duration_is_short_and_says_its_unit(seconds: float) -> None:
     assert len(duration(seconds)) <= 12
     assert duration(seconds).split()[-1] in ("ms", "s", "min", "h", "d")
-
-
-def test_one_is_not_many() -> None:
-    assert (counted(1, "issue"), counted(2, "issue")) == ("1 issue", "2 issues")
-    assert counted(1234, "try", "tries") == "1,234 tries"
 
 
 def test_every_outcome_and_every_fate_has_its_words() -> None:

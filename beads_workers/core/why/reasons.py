@@ -14,6 +14,7 @@ from functools import cached_property
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Seen
+from beads_workers.core.text import counted
 from beads_workers.core.why.facts import NO_FLEET, Facts, IssueFacts
 
 
@@ -162,8 +163,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
             change = f"'beads-workers retry {issue_id}' puts it back; so does a new run"
             return [Reason(Cause.TAKEN_AWAY, text, change)]
         case "set_aside":
-            tries = "1 attempt" if facts.charged == 1 else f"{facts.charged} attempts"
-            text = f"set aside after {tries}{last}"
+            text = f"set aside after {counted(facts.charged, 'attempt')}{last}"
             change = f"'beads-workers retry {issue_id}' gives it new attempts"
             return [Reason(Cause.SET_ASIDE, text, change)]
         case "cooling" if facts.again_seconds is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Seen
+from beads_workers.core.text import counted
 from beads_workers.core.why.reasons import Picture
 
 FINISHED = ("closed", "tombstone")
@@ -81,7 +82,7 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
         if facts.held == "running":
             return f"in progress with {facts.worker_id}"
         if facts.standing == "set_aside" and seen.status != "open":
-            return f"set aside after {facts.charged} attempts"
+            return f"set aside after {counted(facts.charged, 'attempt')}"
         if facts.standing == "withheld":
             return "taken away from this run by a person"
         if facts.standing == "cooling" and facts.again_seconds is not None:

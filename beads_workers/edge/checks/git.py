@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from beads_workers.core.checks import Check, number, ok, warn
-from beads_workers.core.text import printable
+from beads_workers.core.checks import Check, ok, warn
+from beads_workers.core.text import counted, printable
 from beads_workers.edge.asking import Reply, ask
 
 GIT_SECONDS = 3.0
@@ -35,7 +35,7 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
     # The tracker's own files change with every issue, and are nobody's unfinished work.
     status = _git(folder, "status", "--porcelain", "--", ":/", ":(exclude).beads")
     ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
-    branches = f", {number(ours, 'branch').replace('branchs', 'branches')} bw/*" if ours else ""
+    branches = f", {counted(ours, 'branch', 'branches')} bw/*" if ours else ""
     if status.status is None:
         text = (
             f"git {version}: its status took more than {GIT_SECONDS:g} s, so it was not waited for"
@@ -48,7 +48,7 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
         fate = (
             "tasks in worktrees would not see them" if apart else "tasks would work on top of them"
         )
-        text = f"{number(changed, 'uncommitted change')}: {fate}{branches}"
+        text = f"{counted(changed, 'uncommitted change')}: {fate}{branches}"
         return warn("git", text, "git add --all && git commit --message 'before the fleet'")
     return ok("git", f"git {version}, clean{branches}")
 

@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from beads_workers.core.checks import Check, fail, number, ok, warn
+from beads_workers.core.checks import Check, fail, ok, warn
 from beads_workers.core.recovery import Remains
+from beads_workers.core.text import counted
 from beads_workers.edge import sessions
 from beads_workers.edge.checks.machine import nearest
 from beads_workers.edge.listener import dead_sockets
@@ -95,7 +96,7 @@ def leftovers(root: Path, said: str = "") -> list[Check]:
     ]
     if dead := dead_sockets():
         names = ", ".join(path.name for path in dead[:2]) + (", ..." if len(dead) > 2 else "")
-        text = f"{number(len(dead), 'socket')} in {TMP} of orchestrators that are gone: {names}"
+        text = f"{counted(len(dead), 'socket')} in {TMP} of orchestrators that are gone: {names}"
         remedy = "rm -f " + " ".join(shlex.quote(str(path)) for path in dead)
         found.append(
             warn("leftovers", text, remedy if len(remedy) < 400 else "beads-workers clean")
@@ -134,7 +135,7 @@ def _last_record(journal: Path) -> float | None:
 
 def _of_run(directory: RunDirectory, left: Remains, said: str) -> list[Check]:
     count = len(left.done_not_closed)
-    owed = f" ({number(count, 'issue')} done but not closed)" if count else ""
+    owed = f" ({counted(count, 'issue')} done but not closed)" if count else ""
     text = f"run {left.run_id} ended without settling{owed}; the next start does it"
     found = [warn("leftovers", text, f"beads-workers start{said} -n 0 --idle-timeout 1s -- true")]
     if (processes := _processes(directory, left.run_id)) is not None:
@@ -161,8 +162,10 @@ def _processes(directory: RunDirectory, run_id: str) -> Check | None:
     if not pids:
         return None
     named = " ".join(map(str, sorted(pids)))
-    text = f"{number(len(pids), 'process')} of the dead run {run_id} still live: {named}"
-    return warn("leftovers", text.replace("processs", "processes"), f"kill {named}")
+    text = (
+        f"{counted(len(pids), 'process', 'processes')} of the dead run {run_id} still live: {named}"
+    )
+    return warn("leftovers", text, f"kill {named}")
 
 
 def _trouble(folder: Path) -> OSError | None:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from beads_workers.core.checks import Check, fail, number, ok, warn
+from beads_workers.core.checks import Check, fail, ok, warn
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Calls, SourceError
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 from beads_workers.edge import sessions
 from beads_workers.edge.opening import open_source
 from beads_workers.edge.run_directory import RunDirectory, host_name
@@ -173,7 +173,9 @@ def _held(fleet: FleetSettings, bd: Tracker) -> list[Check]:
     if not stuck:
         return []
     ids = [row.issue_id for row in stuck]
-    text = f"{number(len(ids), 'issue')} held by runs that are not known here: {', '.join(ids[:3])}"
+    text = (
+        f"{counted(len(ids), 'issue')} held by runs that are not known here: {', '.join(ids[:3])}"
+    )
     force = " --force" if bd.abilities.compare_and_swap else ""
     remedy = f"bd update{force} --status=open --assignee= -- {shlex.join(ids)}"
     return [warn("issues", text, remedy)]
