@@ -49,6 +49,7 @@ class Board:
 
     run: rec.RunStarted | None = None
     state: str = "recovering"
+    state_reason: str = ""
     ended: rec.RunEnded | None = None
     began_at: float = 0.0
     elapsed: float = 0.0
@@ -114,8 +115,8 @@ class Board:
             case rec.RunStarted() as run:
                 self.run, self.began_at = run, entry.at - entry.elapsed
                 self.workers_most = run.workers
-            case rec.RunChanged(state=state):
-                self.state = state
+            case rec.RunChanged(state, reason):
+                self.state, self.state_reason = state, reason
             case rec.RunEnded() as ended:
                 self.ended = ended
             case rec.Carried() as page:
@@ -131,6 +132,12 @@ class Board:
                 self.hindrances[hindrance.what] = hindrance
             case rec.HindranceOver(what):
                 self.hindrances.pop(what, None)
+            case rec.Forgiven(issue_id):
+                if self.set_aside.pop(issue_id, None) is not None:
+                    self.totals["set_aside"] -= 1
+                    self.retrying[issue_id] = entry.elapsed
+                elif issue_id in self.retrying:
+                    self.retrying[issue_id] = entry.elapsed
             case rec.HolderLost() as lost:
                 self.running[lost.issue_id] = lost.worker_id
                 self.lost[lost.issue_id] = lost

@@ -25,6 +25,8 @@ from beads_workers.core.states import ConnState, JobState, RunReaction, RunState
 from beads_workers.core.tasks import RELEASED
 from beads_workers.core.why.gathering import gather
 
+BY_HAND = "a person asked for it"
+
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 """How several agents work at once: each in its own checkout, or a person takes the blame."""
 
@@ -41,11 +43,16 @@ class Control:
 
     def pause(self, event: PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""
-        self._move(event.ticket, RunStimulus.PAUSE, "paused", "a person asked for it")
+        self._move(event.ticket, RunStimulus.PAUSE, "paused", BY_HAND)
+        if self._parts.state is RunState.PAUSED:
+            # What had paused it before goes on being told, and does not end this pause.
+            self._parts.state_reason = BY_HAND
 
     def resume(self, event: ResumeAsked) -> None:
         """Go on; workers ask within the time that they were told to wait."""
         self._move(event.ticket, RunStimulus.RESUME, "running")
+        if self._parts.state is RunState.RUNNING:
+            self._parts.storm.calm()
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""
@@ -87,6 +94,7 @@ class Control:
         stood = self._parts.ledger.retry(issue_id)
         if stood is None or stood is Standing.NOT_CLOSED:
             return False
+        self._parts.storm.retried(issue_id)
         self._desk.write(RetryAsked(issue_id))
         if stood is Standing.SET_ASIDE and issue_id not in self._parts.tasks.held:
             self._parts.lane.owe(Settlement(Action.REOPEN, issue_id))

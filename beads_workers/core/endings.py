@@ -31,6 +31,9 @@ IDLE_OUT = "idle out"
 RUN_OUT = "run out"
 """Timer key: --max-runtime."""
 
+STORM_HINT = "put that right, then 'beads-workers resume'"
+"""How to go on after a spawn storm; the end of the reason for such a pause."""
+
 
 class Ending:
     """Owns the state of the run."""
@@ -49,7 +52,7 @@ class Ending:
         """Change the state by the table and do what goes with it."""
         move = step(RUN, self._parts.state, stimulus)
         if move.to is not self._parts.state:
-            self._parts.state = move.to
+            self._parts.state, self._parts.state_reason = move.to, reason
             self._desk.write(RunChanged(move.to.name.lower(), reason))
         self._react(move.reaction)
         return move.reaction
@@ -78,6 +81,10 @@ class Ending:
         if self._floor.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
             why = f"the command cannot be run: {self._floor.command_unusable}"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
+        elif self._parts.storm.raging and state in (RunState.RUNNING, RunState.PAUSED):
+            self._brave_storm()
+        elif state is RunState.PAUSED and self._parts.state_reason.endswith(STORM_HINT):
+            self.move(RunStimulus.RESUME, "an attempt has succeeded after all")
         elif state is RunState.RUNNING:
             self._consider_empty()
         elif state is RunState.DRAINING and not self._parts.tasks.running():
@@ -89,6 +96,16 @@ class Ending:
             nothing = not self._parts.tasks.held and not self._parts.lane.owed
             if nothing and not self._parts.lane.busy:
                 self.move(RunStimulus.SETTLED)
+
+    def _brave_storm(self) -> None:
+        """Everything fails at its start: nothing new; what runs may finish, and show otherwise."""
+        text = self._parts.storm.text()
+        if self._parts.settings.until_empty:
+            # Nobody may be there to say 'resume'.
+            why = f"{text}; put that right, then start again"
+            self.stop(StopAsked(reason="error", exit_code=7, why=why, drain=True))
+        else:
+            self.move(RunStimulus.PAUSE, f"{text}; {STORM_HINT}")
 
     def give_up(self) -> None:
         """The tracker had its time; the journal remembers what it is owed."""
@@ -226,4 +243,4 @@ class Ending:
             page.standing is Standing.NOT_CLOSED or (page.failed_here and page.history.charged)
             for page in self._parts.ledger.pages.values()
         )
-        return unfinished or bool(self._parts.lane.owed)
+        return unfinished or bool(self._parts.lane.owed) or self._parts.storm.raging

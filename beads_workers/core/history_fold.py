@@ -89,10 +89,10 @@ class _Account:
                 self._settled(settled, now)
             case rec.Carried() as page:
                 self._carried(page)
+            case rec.Forgiven(issue_id, charged):
+                self._reopened(issue_id, charged)
             case rec.RetryAsked(issue_id):
-                known = self.issues.get(issue_id)
-                if known is not None and known.fate is Fate.SET_ASIDE:
-                    known.fate = Fate.GIVEN_BACK
+                self._reopened(issue_id)
             case rec.Spent() as spent:
                 self.spent = spent
             case rec.Noted(level, text):
@@ -162,6 +162,14 @@ class _Account:
         self.issues[page.issue_id] = _Issue(
             page.title, fate=fate, charged=page.charged, error=page.error
         )
+
+    def _reopened(self, issue_id: str, charged: int | None = None) -> None:
+        issue = self.issues.get(issue_id)
+        if issue is None:
+            return
+        issue.charged = issue.charged if charged is None else charged
+        if issue.fate is Fate.SET_ASIDE:
+            issue.fate = Fate.GIVEN_BACK
 
     def _claimed(self, claimed: rec.Claimed) -> None:
         issue = self._issue(claimed.issue_id, claimed.title, claimed.priority)

@@ -35,6 +35,7 @@ KINDS: dict[str, type[Record]] = {
     "settled": rec.SettledRecord,
     "withheld": rec.Withheld,
     "retry_asked": rec.RetryAsked,
+    "forgiven": rec.Forgiven,
     "source_trouble": rec.SourceTrouble,
     "source_recovered": rec.SourceRecovered,
     "hindrance": rec.Hindrance,

@@ -5,7 +5,7 @@ It outlives the run: the checkpoint at the start of each journal carries it over
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from beads_workers.core import limits
@@ -136,6 +136,21 @@ class Ledger:
         self._timers.cancel(DueAgain(issue_id))
         page.standing, page.history = Standing.OPEN, History()
         return stood
+
+    def forgive(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:
+        """So many charged attempts were not the issue's fault: it may be taken again at once.
+
+        Returns how it stood and what is still charged; None where nothing is remembered of it.
+        """
+        page = self.pages.get(issue_id)
+        if page is None:
+            return None
+        stood, charged = page.standing, max(0, page.history.charged - attempts)
+        page.history = replace(page.history, charged=charged)
+        if stood in (Standing.COOLING, Standing.SET_ASIDE):
+            self._timers.cancel(DueAgain(issue_id))
+            page.standing = Standing.OPEN
+        return stood, charged
 
     def cooled_down(self, issue_id: IssueId) -> None:
         """Its time has come."""

@@ -13,12 +13,14 @@ from beads_workers.core.records import Listed
 from beads_workers.core.roster import Roster
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.states import RunState
+from beads_workers.core.storm import Storm
 from beads_workers.core.tasks import Tasks
 
 
 @dataclass(slots=True)
 class Parts:
-    """``state``: of the run; changed only in ``endings``. ``reason``: of the coming SHUTDOWN.
+    """``state``: of the run, changed only in ``endings``; ``state_reason``: why. ``reason``: of the
+    coming SHUTDOWN.
 
     ``literal``: on this source a plain v1 worker claims and closes by itself. ``listed``: what the
     last listing showed; kept by ``intake``.
@@ -32,9 +34,11 @@ class Parts:
     crew: Crew
     lane: Lane
     ledger: Ledger
+    storm: Storm
     tasks: Tasks
     hindrances: Hindrances
     state: RunState = RunState.RECOVERING
+    state_reason: str = ""
     reason: str = "user_requested"
     listed: Listed = field(default_factory=Listed)
 
@@ -44,6 +48,9 @@ def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: boo
     desk = Desk(now)
     lane = Lane(desk)
     ledger = Ledger(desk.timers)
-    tasks = Tasks(desk, lane, ledger, settings.policy, run_id)
+    storm = Storm(desk, lane, ledger)
+    tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id)
     roster, crew, hindrances = Roster(), Crew(desk), Hindrances(desk)
-    return Parts(settings, run_id, literal, desk, roster, crew, lane, ledger, tasks, hindrances)
+    return Parts(
+        settings, run_id, literal, desk, roster, crew, lane, ledger, storm, tasks, hindrances
+    )

@@ -200,6 +200,14 @@ class RetryAsked(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Forgiven(Record):
+    """It failed in a spawn storm, and is open for a next try. ``charged``: what still counts."""
+
+    issue_id: str
+    charged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTrouble(Record):
     """The tracker could not be asked; nothing was concluded from that."""
 

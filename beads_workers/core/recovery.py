@@ -86,6 +86,8 @@ def _apply(left: Remains, entry: Entry) -> None:
             _finished(left, finished, entry.at)
         case rec.SettledRecord() as settled:
             _settled(left, settled)
+        case rec.Forgiven(issue_id, charged):
+            _forgiven(left, issue_id, charged)
         case rec.RetryAsked(issue_id=issue_id):
             left.pages.pop(issue_id, None)
         case rec.CallStarted(pid=pid, start_time=start_time):
@@ -118,6 +120,12 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         set_aside=set_aside,
         error=finished.error,
     )
+
+
+def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
+    page = left.pages.pop(issue_id, None)
+    if page is not None and (charged or page.free_in_a_row):
+        left.pages[issue_id] = replace(page, charged=charged, set_aside=False, not_before=0.0)
 
 
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:

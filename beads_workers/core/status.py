@@ -51,6 +51,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "project": run.project if run else None,
         "source": run.source if run else None,
         "state": SHOWN_STATES[board.state],
+        "state_reason": board.state_reason,
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_most": board.workers_most,

@@ -24,6 +24,7 @@ from beads_workers.core.records import (
 )
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus
+from beads_workers.core.storm import Storm
 
 
 @dataclass(slots=True)
@@ -64,10 +65,13 @@ _STIMULUS = {
 class Tasks:
     """Every held job by issue id, and the backlog of those that are claimed and unsent."""
 
-    def __init__(self, desk: Desk, lane: Lane, ledger: Ledger, policy: Policy, run_id: str) -> None:
+    def __init__(
+        self, desk: Desk, lane: Lane, ledger: Ledger, storm: Storm, policy: Policy, run_id: str
+    ) -> None:
         self._desk = desk
         self._lane = lane
         self._ledger = ledger
+        self._storm = storm
         self._policy = policy
         self._run_id = run_id
         self._requests = 0
@@ -132,8 +136,12 @@ class Tasks:
         """An attempt ended: the policy decides, the journal knows, the tracker is owed."""
         job = held.job
         self.last_seconds = self._desk.now - held.started_at
-        verdict = judge(
-            self._policy, self._ledger.history(job.issue_id), outcome, jitter(held.request_id)
+        history = self._ledger.history(job.issue_id)
+        struck = self._storm.strikes(job.issue_id, outcome, self.last_seconds)
+        verdict = (
+            Requeue(0.0, history)
+            if struck
+            else judge(self._policy, history, outcome, jitter(held.request_id))
         )
         error = outcome.error
         match verdict:
@@ -155,6 +163,8 @@ class Tasks:
                 self._ledger.set_aside(job.issue_id, job.title, reason, history)
                 self._owe(held, Action.SET_ASIDE, _note(history.charged, reason))
                 self._move(held, JobStimulus.SPENT)
+        if struck:
+            self._storm.forgive(self.held)
 
     def give_back_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""

@@ -82,7 +82,10 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
-    return f"{head} failed   {issue} in {took}: {error} (again in {finished.delay_seconds:.0f} s)"
+    # Without a delay it was not the issue's fault (a spawn storm): only the fleet's state holds it.
+    wait = finished.delay_seconds
+    again = f"again in {wait:.0f} s" if wait else "given back, not charged"
+    return f"{head} failed   {issue} in {took}: {error} ({again})"
 
 
 def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:

@@ -280,7 +280,9 @@ class Play:
             case Action.HAND_OVER:
                 return self._last(issue_id, rec.HandingOver) is not None
             case Action.REOPEN:
-                return self._last(issue_id, rec.RetryAsked) is not None
+                return bool(
+                    self._last(issue_id, rec.RetryAsked) or self._last(issue_id, rec.Forgiven)
+                )
 
     def _last(self, issue_id: str, kind: type[T]) -> T | None:
         for entry in reversed(self.entries):

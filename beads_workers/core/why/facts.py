@@ -57,6 +57,8 @@ class TrackerTrouble:
 class Facts:
     """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
 
+    ``state_reason``: why that is so, where there is more to say.
+
     ``slots``: workers that could have a task, ``busy`` of them have one; ``starting``: processes
     of ours that are not connected yet. ``unsent``: claimed and not yet with a worker. ``ended``:
     issues that came to their end in this run, of ``issues_max``. ``look_seconds``: until the
@@ -83,6 +85,7 @@ class Facts:
     trouble: TrackerTrouble | None = None
     issues: tuple[IssueFacts, ...] = ()
     more: bool = False
+    state_reason: str = ""
 
 
 def facts_from_json(values: Mapping[str, Any]) -> Facts:

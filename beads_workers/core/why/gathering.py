@@ -28,6 +28,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     look_at = parts.desk.timers.at(TAKE_AGAIN)
     return Facts(
         state=parts.state.name.lower(),
+        state_reason=parts.state_reason,
         run_id=parts.run_id,
         source=settings.source,
         tracker=settings.tracker,

@@ -179,6 +179,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
 def of_the_fleet(picture: Picture) -> list[Reason]:
     """What holds every issue back: reasons of the fleet's own."""
     facts = picture.facts
+    why = f": {facts.state_reason}" if facts.state_reason else ""
     simple = {
         NO_FLEET: (Cause.NO_FLEET, "no fleet is running here", "'beads-workers start'"),
         "recovering": (
@@ -186,7 +187,7 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
             "the fleet is still settling what an earlier run left",
             "nothing to do: it takes issues as soon as that is done",
         ),
-        "paused": (Cause.PAUSED, "the fleet is paused", "'beads-workers resume'"),
+        "paused": (Cause.PAUSED, f"the fleet is paused{why}", "'beads-workers resume'"),
         "draining": (
             Cause.DRAINING,
             "the fleet is draining: what runs may finish, nothing new is taken",
