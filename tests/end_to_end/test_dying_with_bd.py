@@ -1,0 +1,125 @@
+"""Killed at the very moments at which a tracker and a journal can disagree, on both ``bd``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import Ran, StartFleet
+from tests.support.bd import BdProject
+from tests.support.fleet import Fleet
+from tests.support.wrapped_bd import KILL_ORCHESTRATOR, MortalBd
+
+CLOSING = "*' batch '*|*' close '*"
+CLAIMING = "*' --claim '*"
+
+HALF = """
+  first=''; others=''; ids=''; count=0
+  for word; do
+    if [ "$ids" ]; then
+      count=$((count + 1)); [ $count -gt 10 ] || first="$first $word"
+    else
+      [ "$word" = -- ] && ids=1; others="$others $word"
+    fi
+  done
+  [ $count -eq 20 ] || { echo "$count ids" >"$0.wrong"; exit 1; }
+  "$BD" $others $first >/dev/null"""
+"""Claims ten of the twenty that it is asked for, as one that dies in the middle of a group."""
+
+
+@pytest.fixture
+def mortal(bd_project: BdProject, tmp_path: Path) -> MortalBd:
+    return MortalBd(bd_project, tmp_path)
+
+
+def drained_by_the_next(project: BdProject, start: StartFleet, ran: Ran, first: Fleet) -> Fleet:
+    """The orchestrator of ``first`` dies; what the next start makes of it."""
+    assert first.wait() == 1, first.said()
+    assert "the next start settles what it left" in first.errors
+    second: Fleet = start(
+        project, "-n", "4", "--until-empty", "--", *ran.command(), environment=ran.environment
+    )
+    assert second.wait(100) == 0, second.said()
+    assert {state for state, _ in project.read_all().values()} == {"closed"}
+    second.leaves_nothing()
+    return second
+
+
+def successes(*fleets: Fleet) -> Counter[str]:
+    """How often each issue is journalled as done."""
+    return Counter(
+        r["issue_id"] for f in fleets for r in f.journal("finished") if r["verdict"] == "finish"
+    )
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "then",
+    [f'"$BD" "$@" >/dev/null; {KILL_ORCHESTRATOR}', KILL_ORCHESTRATOR],
+    ids=["between the close and its journal line", "between DONE and the close"],
+)
+def test_what_is_done_is_closed_by_the_next_start_and_never_run_again(
+    bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran, then: str
+) -> None:
+    ids = bd_project.create_many([{} for _ in range(4)])
+    mortal.at(CLOSING, then)
+    first: Fleet = start(
+        bd_project, "-n", "4", "--until-empty", "--", *ran.command(), environment=ran.environment
+    )
+    second = drained_by_the_next(bd_project, start, ran, first)
+    assert mortal.struck
+    assert first.journal("settled") == []
+    done = set(successes(first))
+    assert done, "nothing was done when it died"
+    assert successes(first, second) == Counter(ids)
+    assert {i for i in done if ran.begun().count(i) > 1} == set(), "a success was run again"
+
+
+@pytest.mark.timeout(180)
+def test_a_group_claim_that_dies_with_the_orchestrator_strands_nothing(
+    bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran
+) -> None:
+    ids = bd_project.create_many([{} for _ in range(20)])
+    mortal.at(CLAIMING, f"{HALF}; {KILL_ORCHESTRATOR}")
+    first: Fleet = start(
+        bd_project, "-n", "20", "--until-empty", "--", *ran.command(), environment=ran.environment
+    )
+    first.wait()
+    held = [a for s, a in bd_project.read_all().values() if s == "in_progress"]
+    assert (len(held), len(set(held))) == (10, 1), "the claim did not die in the middle"
+    drained_by_the_next(bd_project, start, ran, first)
+    ran.each_once(ids)
+
+
+@pytest.mark.timeout(180)
+def test_a_group_claim_that_dies_alone_strands_nothing_in_the_same_run(
+    bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran
+) -> None:
+    ids = bd_project.create_many([{} for _ in range(20)])
+    mortal.at(CLAIMING, f"{HALF}; kill -9 $$")
+    fleet: Fleet = start(
+        bd_project, "-n", "20", "--until-empty", "--", *ran.command(), environment=ran.environment
+    )
+    assert fleet.wait(100) == 0, fleet.said()
+    assert mortal.struck
+    ran.each_once(ids)
+    assert {state for state, _ in bd_project.read_all().values()} == {"closed"}
+    fleet.leaves_nothing()
+
+
+@pytest.mark.timeout(180)
+def test_a_close_that_dies_after_its_work_counts_as_done(
+    bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran
+) -> None:
+    ids = bd_project.create_many([{} for _ in range(4)])
+    mortal.at(CLOSING, '"$BD" "$@" >/dev/null; kill -9 $$')
+    fleet: Fleet = start(
+        bd_project, "-n", "4", "--until-empty", "--", *ran.command(), environment=ran.environment
+    )
+    assert fleet.wait(100) == 0, fleet.said()
+    assert mortal.struck
+    ran.each_once(ids)
+    assert successes(fleet) == Counter(ids)
+    fleet.leaves_nothing()
