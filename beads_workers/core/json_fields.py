@@ -10,6 +10,7 @@ import math
 import re
 from typing import Any, NoReturn
 
+from beads_workers.core import limits
 from beads_workers.core.jobs import IssueId
 
 
@@ -18,22 +19,50 @@ class ProtocolError(Exception):
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """One strict JSON object: UTF-8, no NaN or infinity; raises ``ProtocolError``.
-
-    Lone surrogates come back as ``?``: nothing could write them to a file or an argument.
-    """
+    """One strict JSON object: what ``strict_loads`` reads, nested at most ``limits.NESTED_MAX``
+    deep; raises ``ProtocolError``."""
     try:
-        value = _loads(line.decode("utf-8"))
-        if _SURROGATE.search(line):
-            clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-            value = _loads(clean.decode("utf-8"))
-    except (UnicodeDecodeError, ValueError) as error:
+        value = strict_loads(line)
+    except ValueError as error:
         raise ProtocolError(f"not JSON: {str(error)[:80]}") from None
     except RecursionError:
         raise ProtocolError("not JSON: nested too deeply") from None
     if not isinstance(value, dict):
         raise ProtocolError("not a JSON object")
+    # Most lines hold fewer brackets than that in all.
+    if line.count(b"{") + line.count(b"[") > limits.NESTED_MAX and is_deep(value):
+        raise ProtocolError("nested too deeply")
     return value
+
+
+def strict_loads(text: bytes) -> Any:
+    """JSON in UTF-8, without NaN and infinity; raises ``ValueError`` and ``RecursionError``.
+
+    Lone surrogates come back as ``?``: nothing could write them to a file or an argument.
+    """
+    value = _loads(text.decode("utf-8"))
+    if _SURROGATE.search(text):
+        clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        value = _loads(clean.decode("utf-8"))
+    return value
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value read from JSON is nested deeper than ``limits.NESTED_MAX``.
+
+    Such a value can be read and kept, and yet fail to be written where the stack is deeper.
+    """
+    inside = [value]
+    for _ in range(limits.NESTED_MAX + 1):
+        inside = [
+            inner
+            for each in inside
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not inside:
+            return False
+    return True
 
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

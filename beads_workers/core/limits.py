@@ -13,6 +13,10 @@ INLINE_BYTES_MAX = 256 << 10
 TITLE_CHARS_MAX = 64 << 10
 """Escaped, it is at most six times as long: a plain v1 TASK must fit into a line."""
 
+NESTED_MAX = 100
+"""Levels of JSON inside each other, in what we pass on: Python writes down far fewer than it reads
+where the stack is deep already, and no issue or result needs a tenth of it."""
+
 OUTBOX_BYTES_MAX = 4 << 20
 """A peer that does not read is closed here: a TASK and a repeat of it always fit."""
 
@@ -22,6 +26,9 @@ BAD_LINES_MAX = 1000
 BAD_LINES_SHOWN = 20
 """Of those, how many the log shows for one connection: a flood must not fill the disk."""
 
+INTEGER_MAX = (1 << 63) - 1
+"""No count, time or pid goes further, and neither does what reads the journal back."""
+
 LOGGED_BYTES_MAX = 300
 """How much of a wrong line the log shows."""
 
@@ -30,6 +37,9 @@ HELLO_SECONDS = 10.0
 
 HOLD_SECONDS = 3.0
 """A READY is held this long while the tracker is asked, then answered with WAIT."""
+
+WAIT_AT_ONCE_SECONDS_MAX = 86_400.0
+"""A selector refuses waits of more than 24 days; after a day it may look up for nothing."""
 
 LISTEN_BACKLOG = 1024
 """A hundred workers that connect at once must not meet a full queue (at least 512)."""

@@ -181,7 +181,7 @@ def _duration(fields: dict[str, Any], warnings: list[str]) -> int | None:
     if duration is None and (number := as_number(fields.get("duration_ms"))) is not None:
         warnings.append("duration_ms is not an integer")
         duration = int(number)
-    if duration is None or duration < 0:
+    if duration is None or not 0 <= duration <= limits.INTEGER_MAX:
         warnings.append("no sensible duration_ms")
         return None
     return duration

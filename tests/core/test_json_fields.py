@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beads_workers.core import limits
 from beads_workers.core.messages import (
     RESERVED,
+    Done,
     Failed,
     Message,
     ProtocolError,
@@ -187,3 +189,27 @@ def test_surrogates_in_a_deeply_nested_line_are_refused_like_any_deep_line() -> 
     for depth in (100, 500, 900, 990, 2000, 50_000):
         deep = b"[" * depth + b'"\\ud800"' + b"]" * depth
         parse_or_refuse(b'{"type":"DONE","issue_id":"x","result":' + deep + b"}")
+
+
+def nested(depth: int) -> bytes:
+    """A DONE whose result is so deep; the message is one level, and its field another."""
+    return line("DONE", issue_id="x", duration_ms=1).rstrip()[:-1] + (
+        b',"result":' + b'{"a":[' * (depth // 2) + b"1" + b"]}" * (depth // 2) + b"}"
+    )
+
+
+def test_what_is_nested_deeper_than_could_be_written_again_is_refused() -> None:
+    parse(nested(limits.NESTED_MAX - 2))
+    for depth in (limits.NESTED_MAX + 2, 960, 5000):
+        with pytest.raises(ProtocolError, match="nested too deeply"):
+            parse(nested(depth))
+
+
+def test_many_brackets_beside_each_other_are_not_deep() -> None:
+    assert parse(line("DONE", issue_id="x", duration_ms=1, result=[[], {}] * 1000))
+
+
+def test_a_duration_beyond_any_life_is_none() -> None:
+    for wrong in (limits.INTEGER_MAX + 1, 1e300, 10**300, -1):
+        done = parse(line("DONE", issue_id="x", duration_ms=wrong))
+        assert isinstance(done, Done) and done.duration_ms is None and done.warnings

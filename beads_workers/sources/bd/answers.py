@@ -6,7 +6,6 @@ itself. Junk, an error object where an array belongs, or nothing at all is never
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from beads_workers.core.jobs import (
     PRIORITY_MOST_URGENT,
     IssueId,
 )
+from beads_workers.core.json_fields import is_deep, strict_loads
 from beads_workers.core.source import SourceError
 from beads_workers.sources.bd.calls import Answer, plain
 
@@ -28,7 +28,7 @@ OPEN, IN_PROGRESS, BLOCKED, CLOSED = "open", "in_progress", "blocked", "closed"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One issue as ``bd`` showed it; ``original`` is its whole object."""
+    """One issue as ``bd`` showed it; ``original`` is its object, but for what is nested deeply."""
 
     issue_id: IssueId
     title: str
@@ -124,7 +124,7 @@ def _json(answer: Answer) -> Any:
     if answer.cut:
         raise failed(answer)
     try:
-        return json.loads(answer.stdout)
+        return strict_loads(answer.stdout)
     except (ValueError, RecursionError):
         raise failed(answer) from None
 
@@ -147,8 +147,13 @@ def _row(issue: dict[str, Any]) -> Row:
         labels=tuple(x for x in labels if isinstance(x, str)) if isinstance(labels, list) else (),
         description=_text(issue, "description"),
         notes=_text(issue, "notes"),
-        original=issue,
+        # A field that cannot be passed on must not hold up its issue, or all others.
+        original={name: value for name, value in issue.items() if not _is_deep(value)},
     )
+
+
+def _is_deep(value: Any) -> bool:
+    return isinstance(value, dict | list) and is_deep(value)
 
 
 def _priority(value: Any) -> int:
@@ -169,7 +174,7 @@ def _error_object(answer: Answer) -> dict[str, Any]:
         if not text.lstrip().startswith(b"{"):
             continue
         try:
-            value = json.loads(text)
+            value = strict_loads(text)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and "error" in value:
