@@ -118,7 +118,9 @@ class _Process:
 
     def _patience(self) -> float | None:
         deadline = self.half.deadline()
-        return None if deadline is None else max(0.0, deadline - time.monotonic())
+        if deadline is None:
+            return None
+        return min(max(0.0, deadline - time.monotonic()), limits.WAIT_AT_ONCE_SECONDS_MAX)
 
     # --- events and commands ------------------------------------------------------------------
 

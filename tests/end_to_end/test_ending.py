@@ -257,6 +257,18 @@ def test_the_end_by_idleness_and_by_runtime(
     assert embedded.read_all()["bw-late"] == ("open", "")  # type: ignore[index]
 
 
+def test_a_year_is_longer_than_any_selector_waits_and_is_waited_for_all_the_same(
+    embedded: Any, start: StartFleet
+) -> None:
+    embedded.create_many([{}])
+    year = ("--max-runtime", "366d", "--timeout", "366d", "--poll", "366d")
+    fleet = start(embedded, "-n", "1", *year, "--", "sleep", "0.2")
+    assert fleet.wait_for("finished")["outcome"] == "success"
+    assert fleet.journal("worker_exited") == []
+    assert fleet.call("stop", "--timeout", "0.5").returncode == 0
+    fleet.leaves_nothing()
+
+
 def _with(ran: Ran) -> dict[str, Any]:
     return {"environment": ran.environment}
 
