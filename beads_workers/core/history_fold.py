@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
+from beads_workers.core.board import worker_order
 from beads_workers.core.history import (
     CUT_OFF,
     RUNNING,
@@ -275,8 +276,7 @@ class _Account:
 
 
 def _worker_order(span: WorkerSpan) -> tuple[int, str, float]:
-    number = span.worker_id[1:]
-    return (int(number) if number.isdecimal() else 1 << 30, span.worker_id, span.began)
+    return (*worker_order(span.worker_id), span.began)
 
 
 def _told(issue_id: str, issue: _Issue) -> IssueHistory:

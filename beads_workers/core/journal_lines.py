@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from beads_workers.core import records as rec
+from beads_workers.core.flat import BAD_VALUE, finite, readers_of
 from beads_workers.core.records import Record
 
 JOURNAL_VERSION = 1
@@ -85,21 +86,27 @@ def encode(entry: Entry) -> bytes:
 
 
 def decode(line: bytes) -> Entry | None:
-    """Read one line; None for a torn one, or a kind that a newer version wrote."""
+    """Read one line; None for a torn or damaged one, or a kind that a newer version wrote."""
     try:
         return from_json(json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
 def from_json(values: Any) -> Entry | None:
-    """Read one entry that is parsed already; None where it is none that we know."""
+    """Read one entry that is parsed already; None where it is none that we know.
+
+    Every field is of its type: whatever folds the entries need not ask again.
+    """
     try:
         kind = KINDS[values["e"]]
-        known = {name: values[name] for name, _ in _FIELDS[kind] if name in values}
-        for name, value in known.items():
-            if isinstance(value, list):
-                known[name] = tuple(value)
-        return Entry(kind(**known), float(values["t"]), float(values["m"]))
-    except (ValueError, KeyError, TypeError):
+        at, elapsed = finite(values["t"]), finite(values["m"])
+        if elapsed < 0:
+            return None
+        known = {n: read(values[n]) for n, read in _READERS[kind].items() if n in values}
+        return Entry(kind(**known), at, elapsed)
+    except BAD_VALUE:
         return None
+
+
+_READERS = {record: readers_of(record) for record in _NAMES}

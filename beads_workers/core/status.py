@@ -9,7 +9,7 @@ from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.activity import Asking, Ended
 from beads_workers.core.attention import TROUBLE_FAILURES, needs
-from beads_workers.core.board import Board, WorkerRow
+from beads_workers.core.board import Board, WorkerRow, worker_order
 from beads_workers.core.journal_lines import Entry
 
 NOTES_MAX = 10
@@ -25,6 +25,7 @@ connection does not hold would end it. The whole texts are in the journal and in
 
 assert 6 * SET_ASIDE_MAX * (ERROR_CHARS_MAX + TITLE_CHARS_MAX) < limits.OUTBOX_BYTES_MAX // 2
 
+# A journal may name a state of a newer version, or a damaged one: it is shown all the same.
 SHOWN_STATES = {
     "recovering": "running",
     "running": "running",
@@ -50,7 +51,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "control_socket": run.control_socket if run else None,
         "project": run.project if run else None,
         "source": run.source if run else None,
-        "state": SHOWN_STATES[board.state],
+        "state": SHOWN_STATES.get(board.state, "running"),
         "state_reason": board.state_reason,
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
@@ -153,7 +154,7 @@ def _ended(board: Board) -> dict[str, Any] | None:
 
 
 def _in_order(board: Board) -> list[WorkerRow]:
-    return sorted(board.workers.values(), key=lambda row: int(row.worker_id[1:]))
+    return sorted(board.workers.values(), key=lambda row: worker_order(row.worker_id))
 
 
 def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:

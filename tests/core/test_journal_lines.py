@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import KINDS, Entry, decode, encode
 from beads_workers.core.records import Record
@@ -71,13 +72,24 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
         b'{"v":1,"e":"claimed","t":"x","m":2,"issue_id":"a"}',
         b'{"v":1,"e":["claimed"],"t":1,"m":2,"issue_id":"a"}',
         b"\xff\xfe",
+        b"[" * 5000,
+        b'{"e":"claimed","t":1' + b"0" * 400 + b',"m":2,"issue_id":"a"}',
+        b'{"e":"claimed","t":1,"m":NaN,"issue_id":"a"}',
+        b'{"e":"claimed","t":1,"m":-2,"issue_id":"a"}',
+        b'{"e":"claimed","t":1,"m":2,"issue_id":7}',
+        b'{"e":"claimed","t":1,"m":2,"issue_id":"a","title":null}',
+        b'{"e":"claimed","t":1,"m":2,"issue_id":"a","priority":true}',
+        b'{"e":"listed","t":1,"m":2,"by_priority":[1,"x"]}',
+        b'{"e":"spent","t":1,"m":2,"seconds":1,"calls":1' + b"0" * 30 + b"}",
     ],
 )
 def test_what_is_no_entry_is_none(line: bytes) -> None:
     assert decode(line) is None
 
 
-@given(st.text(), st.text(), st.integers(), st.floats(0, 1e9))
+@given(
+    st.text(), st.text(), st.integers(-limits.INTEGER_MAX, limits.INTEGER_MAX), st.floats(0, 1e9)
+)
 def test_any_text_survives(issue_id: str, error: str, number: int, seconds: float) -> None:
     record = rec.Finished(
         issue_id, "W1", number, "r", "error", "requeue", error, number, number, 0, seconds
