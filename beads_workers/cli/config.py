@@ -72,18 +72,29 @@ def _trusted(folder: Path) -> set[int]:
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
     """The checked values of one file, and its agents; raises ``CommandError``."""
-    import tomllib
-
     try:
         with path.open("rb") as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
             raise ValueError("too large for a file of settings")
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    return read_text(path, content)
+
+
+def _unreadable(path: Path, error: Exception) -> CommandError:
+    hint = 'a line looks like: command = ["my-agent", "{id}"]'
+    return CommandError(f"{path}: {error}", hint, EXIT_USAGE)
+
+
+def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, AgentTable]]:
+    """``read_file`` for what stands in it; ``path`` is only named."""
+    import tomllib
+
+    try:
         table = tomllib.loads(content.decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CommandError(
-            f"{path}: {error}", 'a line looks like: command = ["my-agent", "{id}"]', EXIT_USAGE
-        ) from None
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(path, error) from None
     agents = _agents(path, table.pop("agents", {}))
     return {key: _checked(path, key, value) for key, value in _flat(path, table)}, agents
 
@@ -115,7 +126,10 @@ def _checked(path: Path, key: str, value: Any) -> Any:
 
 
 def _wrong(what: str, value: object, allowed: ValueError) -> CommandError:
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except ValueError:
+        shown = "a number of more than 4300 digits"  # as hexadecimal it can be read
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     return CommandError(f"{what} cannot be {shown}", f"it must be {allowed}", EXIT_USAGE)
 

@@ -6,7 +6,6 @@ option cannot mean two things. Adding one is a field of ``Options`` and a line o
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ def _duration(low: float) -> Reader:
             raise ValueError(allowed) from None
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise ValueError(allowed)
-        if not math.isfinite(seconds) or not low <= seconds <= SECONDS_MAX:
+        if not low <= seconds <= SECONDS_MAX:  # False for NaN, too
             raise ValueError(allowed)
         return float(seconds)
 
@@ -168,7 +167,8 @@ def _bytes(value: Any) -> int:
         if match is None:
             raise ValueError(allowed)
         base, power = (1024 if match[2] and "i" in match[2] else 1000), match[2] or ""
-        value = int(float(match[1]) * base ** " kMGT".index(power[:1] or " "))
+        number = float(match[1]) * base ** " kMGT".index(power[:1] or " ")
+        value = int(number) if number < 1 << 63 else None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
         raise ValueError(allowed)
     return value

@@ -219,6 +219,8 @@ def test_paths_in_a_file_belong_to_its_folder_and_others_to_the_current_one(
         ("timeout = nan", "timeout", "90s"),
         ("timeout = true", "timeout", "90s"),
         ("timeout = 1e12", "timeout", "90s"),
+        (f"timeout = {10**400}", "timeout", "90s"),
+        (f"limit = 0x{'f' * 5000}", "limit", "from 1"),
         ("retry_delay = -1", "retry_delay", "a duration"),
         ("max_attempts = 0", "max_attempts", "from 1 to 1000"),
         ("verify = ''", "verify", "not empty"),
@@ -282,7 +284,7 @@ def test_a_size_is_read_in_the_units_people_write(tmp_path: Path, text: str, siz
     assert resolve(Options(), tmp_path, {}).options.worktree_disk_floor == size
 
 
-@pytest.mark.parametrize("text", ['"much"', "-1", '"1 GBB"', "true", '"1e9"'])
+@pytest.mark.parametrize("text", [f'"{"9" * 400}"', '"much"', "-1", '"1 GBB"', "true", '"1e9"'])
 def test_a_size_in_another_form_is_refused_with_the_forms(tmp_path: Path, text: str) -> None:
     assert "a size" in refused(tmp_path, f"[worktree]\ndisk_floor = {text}").hint
 
