@@ -21,7 +21,7 @@ BURST_MAX = 8
 BURST_QUIET_SECONDS = 0.2
 """A long paste arrives in many reads; nobody types this soon after one."""
 SEQUENCE_BYTES_MAX = 256
-"""Longer sequences are no keys; what has come of one is dropped."""
+"""Longer sequences are no keys: no more than this is kept of one until its end has come."""
 
 _LETTERS = {
     "A": "up", "B": "down", "C": "right", "D": "left", "F": "end", "H": "home", "Z": "shift+tab",
@@ -90,9 +90,11 @@ class KeyParser:
         while self._rest:
             length, key = _first(self._rest)
             if not length:
-                if len(self._rest) <= SEQUENCE_BYTES_MAX:
-                    return
-                length = len(self._rest)
+                # Out of the middle: how it began says how it ends, and it stays too long for a key.
+                half = SEQUENCE_BYTES_MAX // 2
+                if len(self._rest) > SEQUENCE_BYTES_MAX:
+                    self._rest = self._rest[:half] + self._rest[-half:]
+                return
             self._rest = self._rest[length:]
             if key:
                 yield key

@@ -126,12 +126,23 @@ def test_of_what_was_cut_short_nothing_remains(begun: bytes, named: list[str]) -
     assert parser.feed(b"q", 1.0) == ["q"]
 
 
-def test_a_sequence_without_end_is_dropped_at_a_limit() -> None:
+@pytest.mark.parametrize(("begun", "end"), [(b"\x1b]", b"\x07"), (b"\x1b[1;", b"A")])
+def test_a_sequence_beyond_the_limit_is_no_key_wherever_it_is_split(
+    begun: bytes, end: bytes
+) -> None:
+    whole = begun + b"2" * 3 * SEQUENCE_BYTES_MAX + end + b"q"
+    assert KeyParser().feed(whole, 0.0) == ["q"]
+    parser = KeyParser()
+    assert [key for at in range(len(whole)) for key in parser.feed(whole[at : at + 1], at)] == ["q"]
+
+
+def test_of_a_sequence_without_end_little_is_kept_and_nothing_remains() -> None:
     parser = KeyParser()
     parser.feed(b"\x1b]", 0.0)
-    for _ in range(SEQUENCE_BYTES_MAX):
-        parser.feed(b"z", 0.0)
-    assert parser.deadline() is None
+    for _ in range(100):
+        assert parser.feed(b"z" * SEQUENCE_BYTES_MAX, 0.0) == []
+    assert len(parser._rest) <= SEQUENCE_BYTES_MAX
+    assert parser.on_deadline(ESCAPE_SECONDS) == []
     assert parser.feed(b"q", 1.0) == ["q"]
 
 
