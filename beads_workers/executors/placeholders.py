@@ -66,7 +66,7 @@ def scripts(argv: Sequence[str]) -> Iterator[str]:
     Found wherever the program stands, so that ``env``, ``timeout`` and the like hide nothing.
     """
     for position, argument in enumerate(argv):
-        letters = _SCRIPT_OPTIONS.get(_VERSION.sub("", argument.rpartition("/")[2]))
+        letters = _SCRIPT_OPTIONS.get(argument.rpartition("/")[2].rstrip("0123456789."))
         if letters:
             yield from _script_after(argv[position + 1 :], letters)
 
@@ -103,5 +103,4 @@ _SCRIPT_OPTIONS = {
     "php": "r",
 }
 _LONG_SCRIPT_OPTIONS = ("--command", "--eval", "--print")
-_VERSION = re.compile(r"[\d.]+$")
 _OPTIONS = re.compile(r"--|[-+][A-Za-z]*")

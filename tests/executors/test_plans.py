@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -196,3 +197,9 @@ def test_with_worktrees_one_is_made_first_and_the_command_and_its_check_run_ther
     asked = json.loads(prepare.stdin)
     assert worktrees_from_json(asked["worktrees"]) == WORKTREES
     assert (asked["issue_id"], asked["attempt"], asked["worker_id"]) == ("bw-1", 2, "W3")
+
+
+def test_a_long_argument_is_looked_at_in_no_time() -> None:
+    began = time.process_time()
+    assert check_command(["true", "9" * 100_000 + "x"]) is None
+    assert time.process_time() - began < 1.0

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beads_workers.core.limits import NESTED_MAX
 from beads_workers.core.source import SourceError
+from beads_workers.sources.bd.abilities import version_in
 from beads_workers.sources.bd.answers import is_safe_id, refusals, rows, rows_of_group
 from beads_workers.sources.bd.calls import Answer
 
@@ -80,3 +82,28 @@ def test_a_wholly_lost_claim_is_an_answer_but_silence_is_none() -> None:
         rows_of_group(answer(""))
     with pytest.raises(SourceError):
         rows_of_group(answer("", status=1, stderr="Error: database is locked"))
+
+
+def test_a_field_that_could_not_be_passed_on_is_left_out_and_its_issue_is_not() -> None:
+    deep: object = 1
+    for _ in range(NESTED_MAX + 5):
+        deep = [deep]
+    (row,) = rows(answer([{"id": "bw-1", "title": "t", "metadata": deep, "labels": ["x"]}]))
+    assert row.original == {"id": "bw-1", "title": "t", "labels": ["x"]}
+
+
+@pytest.mark.parametrize("text", [b'[{"id": "a", "x": NaN}]', b'[{"id": "a", "x": 1e999}]'])
+def test_what_is_no_json_to_a_worker_is_none_to_us(text: bytes) -> None:
+    with pytest.raises(SourceError):
+        rows(Answer("ready", 0, text, b""))
+
+
+def test_lone_surrogates_become_question_marks() -> None:
+    (row,) = rows(Answer("ready", 0, b'[{"id": "a", "title": "x\\ud800"}]', b""))
+    assert row.title == "x?"
+
+
+def test_a_version_is_found_at_once_or_not_at_all() -> None:
+    assert version_in(Answer("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
+    with pytest.raises(SourceError):
+        version_in(Answer("--version", 0, b"1" * (1 << 20), b""))

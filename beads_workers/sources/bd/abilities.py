@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from beads_workers.core.source import SourceError
 from beads_workers.sources.bd.answers import failed
-from beads_workers.sources.bd.calls import BdCalls, plain
+from beads_workers.sources.bd.calls import Answer, BdCalls, plain
 
-_VERSION = re.compile(r"(\d+\.\d+\.\d+\S*)")
+VERSION_BYTES_MAX = 1000
+"""A program that says more to ``--version`` is none that we know."""
+
+_VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Abilities:
 
 def detect(calls: BdCalls) -> Abilities:
     """Ask; raises ``SourceError`` when there is no ``bd``, or one that cannot claim."""
-    version = _version(calls)
+    version = version_in(calls.run(["--version"]))
     update = _help(calls, "update")
     if not _has(update, "--claim") or not _has(update, "--json"):
         raise SourceError(
@@ -64,9 +67,9 @@ def detect(calls: BdCalls) -> Abilities:
     )
 
 
-def _version(calls: BdCalls) -> str:
-    answer = calls.run(["--version"])
-    text = answer.stdout.decode("utf-8", "replace")
+def version_in(answer: Answer) -> str:
+    """What ``bd --version`` says; raises ``SourceError`` where it says none."""
+    text = answer.stdout[:VERSION_BYTES_MAX].decode("utf-8", "replace")
     found = _VERSION.search(text)
     if answer.status != 0:
         raise failed(answer)
