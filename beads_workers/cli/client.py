@@ -72,7 +72,7 @@ def _try_to_connect(state_directory: Path) -> Client | None:
         info = json.loads((state_directory / "run.json").read_bytes())
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(info["control_socket"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return Client(sock)
 
@@ -120,7 +120,8 @@ class Client:
             pass
 
     def read(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """The next object; None at the end. Raises ``CommandError`` when nothing comes in time."""
+        """The next object; None at the end. Raises ``CommandError`` when nothing comes in time, or
+        when what comes is no object."""
         self.socket.settimeout(seconds)
         while not self._lines:
             try:
@@ -136,11 +137,10 @@ class Client:
                 return None
             *lines, self._rest = (self._rest + data).split(b"\n")
             self._lines = lines[::-1]
-        answer: dict[str, Any] = json.loads(self._lines.pop())
-        return answer
+        return _object(self._lines.pop())
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """What has come, without waiting, and whether that was the end."""
+        """What has come, without waiting, and whether that was the end; raises ``CommandError``."""
         self.socket.settimeout(0)
         over = False
         try:
@@ -153,7 +153,7 @@ class Client:
             over = not data
         *lines, self._rest = (self._rest + data).split(b"\n")
         waiting, self._lines = self._lines[::-1], []
-        return [json.loads(line) for line in (*waiting, *lines)], over
+        return [_object(line) for line in (*waiting, *lines)], over
 
     def fileno(self) -> int:
         """For whoever waits for several things at once."""
@@ -172,6 +172,18 @@ class Client:
     def close(self) -> None:
         """Leave."""
         self.socket.close()
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return value
+    raise CommandError(
+        "what answers is no fleet of this version", "see 'beads-workers doctor', or restart it"
+    )
 
 
 def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:

@@ -70,7 +70,7 @@ def last_line(tail: str) -> str:
     """The last line of ``tail`` that shows anything, without what would steer a terminal."""
     for line in reversed(_LINE_END.split(_ESCAPE.sub("", tail))):
         if shown := _CONTROL.sub("", line).strip():
-            return shown[: limits.ERROR_CHARS_MAX]
+            return shown[: limits.ERROR_CHARS_MAX].rstrip()
     return ""
 
 

@@ -17,8 +17,11 @@ _SEQUENCES = re.compile(
 )
 """Escape sequences, whole ones only: colours, cursor moves, titles and links."""
 
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""What ``json.dumps`` leaves as it is, although a terminal obeys it."""
+_UNSAFE_IN_JSON = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+"""What ``json.dumps`` leaves as it is, although a terminal obeys it, or no file could hold it: the
+name of a folder may be bytes that are no text."""
 
 
 def printable(text: str, width: int | None = None) -> str:

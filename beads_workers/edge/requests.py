@@ -13,13 +13,14 @@ from typing import Any
 from beads_workers.core import events as ev
 from beads_workers.core.events import Event, Ticket
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.json_fields import ProtocolError, as_number, parse_object
+from beads_workers.core.json_fields import ProtocolError, as_integer, as_number, parse_object
 
 STATUS = "bw.status"
 FOLLOW = "bw.follow"
 WATCH = "bw.watch"
 STOP = "bw.stop"
 WORKERS_MAX = 1000
+EXIT_CODE_MAX = 255
 
 
 def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
@@ -44,17 +45,17 @@ def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
     seconds = as_number(data.get("seconds"))
     if seconds is not None and seconds < 0:
         raise ProtocolError("seconds must not be negative")
-    code = as_number(data.get("exit_code"))
-    return ev.StopAsked(
-        drain=data.get("drain") is True, seconds=seconds, exit_code=int(code) if code else 0
-    )
+    code = as_integer(data.get("exit_code", 0))
+    if code is None or not 0 <= code <= EXIT_CODE_MAX:
+        raise ProtocolError(f"exit_code must be a whole number from 0 to {EXIT_CODE_MAX}")
+    return ev.StopAsked(drain=data.get("drain") is True, seconds=seconds, exit_code=code)
 
 
 def _scale(data: dict[str, Any], ticket: Ticket) -> Event:
-    workers = as_number(data.get("workers"))
-    if workers is None or not 0 <= workers <= WORKERS_MAX or workers != int(workers):
+    workers = as_integer(data.get("workers"))
+    if workers is None or not 0 <= workers <= WORKERS_MAX:
         raise ProtocolError(f"workers must be a whole number from 0 to {WORKERS_MAX}")
-    return ev.ScaleAsked(ticket, int(workers))
+    return ev.ScaleAsked(ticket, workers)
 
 
 def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:

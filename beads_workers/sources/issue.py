@@ -264,7 +264,7 @@ def _priority(fields: Mapping[str, Any]) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadIssue("priority is not a whole number")
     if not PRIORITY_MOST_URGENT <= value <= PRIORITY_LEAST_URGENT:
-        raise BadIssue(f"priority {value} is not in 0 to 4")
+        raise BadIssue(f"priority {str(value)[:20]} is not in 0 to 4")
     return value
 
 

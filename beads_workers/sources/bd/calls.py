@@ -179,7 +179,7 @@ def start_time(pid: int) -> int:
 def plain(text: str) -> str:
     """One line fit for a log or a screen: no control characters, bounded."""
     line = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(line.split())[:MESSAGE_CHARS_MAX]
+    return " ".join(line.split())[:MESSAGE_CHARS_MAX].rstrip()
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
