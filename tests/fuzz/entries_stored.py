@@ -1,0 +1,155 @@
+"""What a crash, a full disk or a person may have left in our own files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, asdict, fields
+from random import Random
+from typing import Any
+
+from beads_workers.core import journal_lines
+from beads_workers.core import records as rec
+from beads_workers.core.board import Board
+from beads_workers.core.history_fold import fold
+from beads_workers.core.journal_lines import KINDS, Entry
+from beads_workers.core.recovery import remains
+from beads_workers.core.status import status
+from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object, mutated
+from tests.fuzz.parser import Parser, require, well_typed
+
+# --- one line of the journal ------------------------------------------------------------------
+
+EXAMPLES: dict[str, Any] = {
+    "str": "bw-1", "int": 1, "float": 1.5, "bool": True, "int | None": 3,
+    "tuple[int, ...]": (0, 1, 2, 3, 4), "tuple[str, ...]": ("bd", "ready"),
+}  # fmt: skip
+
+
+def _example(kind: type[rec.Record]) -> dict[str, Any]:
+    entry = Entry(kind(**{f.name: EXAMPLES[str(f.type)] for f in fields(kind)}), 1700000000.0, 2.5)
+    found: dict[str, Any] = json.loads(journal_lines.encode(entry))
+    return found
+
+
+LINES = [_example(kind) for kind in KINDS.values()]
+NAMES = tuple(dict.fromkeys(name for line in LINES for name in line))
+
+
+def _line(rng: Random) -> bytes:
+    line = any_of(rng, LINES)
+    if rng.random() < 0.3:
+        return as_json(rng, line | {"e": any_of(rng, LINES)["e"]})
+    return as_json(rng, hostile_object(rng, line, NAMES if rng.random() < 0.3 else ()))
+
+
+def line_holds(decode: Any, data: bytes) -> None:
+    entry = decode(data)
+    if entry is None:
+        return
+    require(type(entry) is Entry, "no entry")
+    well_typed(entry)
+    line = journal_lines.encode(entry)
+    again = decode(line)
+    require(again is not None and again.record == entry.record, f"{again} is not {entry}")
+    require(journal_lines.encode(again) == line, "it is not read as it is written")
+
+
+def _unchecked(line: bytes) -> Entry | None:
+    """Planted bug: believes every type that a line names."""
+    try:
+        values = json.loads(line)
+        kind = KINDS[values["e"]]
+        known = {f.name: values[f.name] for f in fields(kind) if f.name in values}
+        return Entry(kind(**known), float(values["t"]), float(values["m"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _of_old(line: bytes) -> Entry | None:
+    """Planted bug: knows one kind of damage only."""
+    return journal_lines.from_json(json.loads(line)) if line.startswith(b"{") else None
+
+
+# --- a whole journal: its folds take whatever can be read ---------------------------------------
+
+IDS = ("bw-1", "bw-2", "i3", "")
+WORKERS = ("W1", "W2", "W10", "stranger", "W", "W-1", "W²")
+VERDICTS = ("finish", "requeue", "set_aside", "else")
+OUTCOMES = ("success", "error", "retry", "lost", "cancelled", "timeout", "else")
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "issue_id": IDS, "worker_id": WORKERS, "verdict": VERDICTS, "outcome": OUTCOMES,
+    "action": ("close", "release", "set_aside", "hand_over", "reopen", "else"),
+    "result": ("applied", "found_closed", "not_ours", "failed", "else"),
+    "state": ("running", "paused", "draining", "stopping", "settling", "ended", "else"),
+    "charged": (0, 1, 3, -1, 10**30), "free_in_a_row": (0, 1, -1), "pid": (0, 1, 99, 10**30),
+    "delay_seconds": (0.0, 10.0, -5.0, 1e300), "attempt": (1, 2, -1), "request_id": ("a", "b", ""),
+    "by_priority": ((0, 1, 2, 3, 4), (), (1,), (1,) * 9), "priority": (0, 2, 4, 9, -1),
+    "status": (0, 1, 137, -9), "not_before": (0.0, 1.0, 1e300), "seconds": (0.0, 1e300),
+}  # fmt: skip
+TIMES = (0.0, 0.5, 1.0, 3.0, 1e6, -1.0, 1e300)
+
+
+def _journal(rng: Random) -> bytes:
+    """A run in a dozen lines that contradict each other, told by a small vocabulary."""
+    lines = []
+    for _ in range(2 + int(rng.random() * 12)):
+        line = dict(any_of(rng, LINES))
+        for name in line:
+            if name in CHOICES:
+                line[name] = any_of(rng, CHOICES[name])
+        line["m"] = any_of(rng, TIMES)
+        lines.append(as_json(rng, line))
+    if rng.random() < 0.2:
+        at = int(rng.random() * len(lines))
+        lines[at] = mutated(rng, lines[at])
+    return b"\n".join(lines)
+
+
+def folds_hold(read: Any, data: bytes) -> None:
+    entries = [entry for line in data.split(b"\n") if (entry := read(line)) is not None]
+    board = Board()
+    for entry in entries:
+        board.apply(entry)
+    shown = json.loads(json.dumps(status(board, board.elapsed), allow_nan=False))
+    require(isinstance(shown, dict), "no snapshot")
+    left = remains(entries)
+    for page in left.checkpoint():
+        well_typed(page)
+        require(page.issue_id == page.issue_id, "no page")
+    left.debts()
+    for alive in (False, True):
+        told = fold(entries, alive=alive, now=1700000100.0)
+        require(told is None or all(a.seconds >= 0 for a in told.attempts), "time runs backwards")
+        if told is not None:
+            json.dumps(asdict(told), default=str, allow_nan=False)
+
+
+def _out_of_order(line: bytes) -> Entry | None:
+    """Planted bug: an entry that no run of ours would hold ends the reading."""
+    entry = journal_lines.decode(line)
+    if entry is not None and isinstance(entry.record, rec.Finished):
+        require(entry.record.verdict in VERDICTS[:3], "no such verdict")
+    return entry
+
+
+DEFAULTS = [f for kind in KINDS.values() for f in fields(kind) if f.default is MISSING]
+assert DEFAULTS, "every record would do without any field"
+
+PARSERS = [
+    Parser(
+        "journal-line",
+        ("core/journal_lines.py", "edge/journal.py"),
+        journal_lines.decode,
+        hostile(_line),
+        line_holds,
+        {"believes types": _unchecked, "one kind of damage": _of_old},
+    ),
+    Parser(
+        "journal-folds",
+        ("core/board.py", "core/recovery.py", "core/history_fold.py", "core/status.py"),
+        journal_lines.decode,
+        _journal,
+        folds_hold,
+        {"refuses what is odd": _out_of_order},
+    ),
+]

@@ -1,0 +1,225 @@
+"""What ``bd`` prints, and issues as beads exports them."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from beads_workers.core.json_fields import ProtocolError, parse_object
+from beads_workers.core.source import SourceError
+from beads_workers.core.text import json_line
+from beads_workers.sources.bd import abilities, answers, looking
+from beads_workers.sources.bd.calls import Answer, plain
+from beads_workers.sources.issue import (
+    BadIssue,
+    Issue,
+    from_object,
+    microseconds,
+    to_object,
+    to_seen,
+)
+from tests.fuzz.inputs import (
+    any_of,
+    as_json,
+    as_text,
+    hostile,
+    hostile_object,
+    objects,
+    texts,
+)
+from tests.fuzz.parser import Parser, require, well_typed
+
+# --- the answers of bd --------------------------------------------------------------------------
+
+ISSUE = {
+    "id": "bw-1", "title": "a title", "description": "do it", "status": "open", "priority": 1,
+    "issue_type": "bug", "assignee": "actor/W1", "labels": ["x", "y"], "notes": "tried once",
+    "created_at": "2026-01-02T03:04:05.678Z", "updated_at": "2026-01-02T03:04:05+02:00",
+    "dependencies": [{"issue_id": "bw-1", "depends_on_id": "bw-2", "type": "blocks"}],
+    "parent": "bw-3", "defer_until": "2026-02-01T00:00:00Z", "metadata": {"a": {"b": [1, 2]}},
+}  # fmt: skip
+REFUSED = {
+    "error": "2 of 3 updates failed",
+    "failed": [{"id": "bw-1", "error": "already claimed by x", "guard_mismatch": True}],
+}
+SEPARATOR = b"\x1e"
+"""Between the exit status, the two outputs, and whether the first was cut off."""
+SAID = (
+    b"", b"Error: no beads database found", b"Error: database is locked\n", b"warning: x\n",
+    b"issue bw-1 already claimed by somebody", b"Database out of sync with JSONL",
+    json.dumps(REFUSED).encode(), b'{"error": "no issue found"}', b"Error: \x1b[31mboom\x1b[0m",
+)  # fmt: skip
+
+
+def _answer(rng: Random) -> bytes:
+    rows = [hostile_object(rng, ISSUE) for _ in range(int(rng.random() * 3))] or [ISSUE]
+    kind = rng.random()
+    if kind < 0.7:
+        stdout = as_json(rng, rows)
+    elif kind < 0.9:
+        stdout = as_json(rng, hostile_object(rng, REFUSED))
+    else:
+        stdout = any_of(rng, SAID)
+    status = any_of(rng, (b"0", b"0", b"0", b"1", b"-9"))
+    return SEPARATOR.join([status, stdout, any_of(rng, SAID), any_of(rng, (b"", b"", b"", b"cut"))])
+
+
+def read_answer(data: bytes) -> Answer:
+    status, stdout, stderr, cut, *_ = [*data.split(SEPARATOR), b"", b"", b"", b""]
+    known = {b"0": 0, b"1": 1}
+    return Answer("list", known.get(status, -9), stdout, stderr, cut == b"cut")
+
+
+def answers_hold(rows: Any, data: bytes) -> None:
+    answer = read_answer(data)
+    for read in (rows, answers.rows_of_group, answers.object_of):
+        try:
+            found = read(answer)
+        except SourceError as error:
+            require(str(error).isprintable() and len(str(error)) < 1000, "no error for a screen")
+            continue
+        json.dumps(found, default=_row_holds, allow_nan=False)
+    for refusal in answers.refusals(answer):
+        well_typed(refusal)
+        require(refusal.error.isprintable(), "no error for a screen")
+    require(str(answers.failed(answer)).isprintable(), "no error for a screen")
+    answers.is_out_of_sync(answer)
+
+
+def _row_holds(row: Any) -> str:
+    well_typed(row)
+    require(answers.is_safe_id(row.issue_id), "an id that could be an option")
+    require(0 <= row.priority <= 4, "no such priority")
+    for text in (row.title, row.description, row.notes, *row.labels):
+        text.encode()
+    # As it goes out to a worker, from wherever the loop is.
+    json.dumps(dict(row.original), allow_nan=False)
+    well_typed(looking._seen(row))
+    return ""
+
+
+def _any_rows(answer: Answer) -> list[answers.Row]:
+    """Planted bug: an error object where rows belong is no rows."""
+    value = json.loads(answer.stdout)
+    return answers._rows_of(answer, value if isinstance(value, list) else [])
+
+
+def _any_id(answer: Answer) -> list[answers.Row]:
+    """Planted bug: takes every id that bd shows."""
+    answers.rows(answer)
+    return [answers._row(issue) for issue in answers._json(answer)]
+
+
+# --- what bd says of itself ---------------------------------------------------------------------
+
+HELP = (
+    b"bd version 1.3.0 (abc123)\n", b"bd version 0.44.0", b"  batch   do many\n", b"  heartbeat \n",
+    b"      --claim   take it\n", b"      --json\n", b"      --if-assignee string\n", b"\n", b" ",
+    b"      --no-daemon\n", b"  -l, --label strings\n", b"1", b"1.", b"12.3", b"      --brief",
+    b"-",
+)  # fmt: skip
+
+
+def abilities_hold(version_of: Any, data: bytes) -> None:
+    text = as_text(data)
+    try:
+        version = version_of(Answer("--version", 0, data, b""))
+    except SourceError as error:
+        require(str(error).isprintable(), "no error for a screen")
+    else:
+        require(version.isprintable() and 5 <= len(version) <= 100, "no version for a screen")
+    for option in ("--claim", "--brief"):
+        require(not abilities._has(text, option) or option in text, "an option that is not there")
+    abilities._has_command(text, "batch")
+
+
+def _any_version(answer: Answer) -> str:
+    """Planted bug: whatever stands behind the name."""
+    said = answer.stdout.decode("utf-8", "replace")
+    if "version" not in said:
+        raise SourceError("no version", "")
+    return said.partition("version ")[2]
+
+
+# --- issues as JSON lines -----------------------------------------------------------------------
+
+OURS = {
+    **{k: v for k, v in ISSUE.items() if k != "parent"},
+    "closed_at": "", "close_reason": "", "comments": [{"text": "well", "author": "me"}],
+    "timeout_seconds": 5, "command": ["true", "{id}"], "unknown": {"a": 1},
+}  # fmt: skip
+
+
+def issues_hold(read: Any, data: bytes) -> None:
+    try:
+        issue: Issue = read(parse_object(data))
+    except (ProtocolError, BadIssue) as error:
+        require(len(str(error)) < 300 and "\n" not in str(error), "no line for a screen")
+        return
+    well_typed(issue)
+    written = json_line(to_object(issue))
+    written.encode()
+    require("\n" not in written, "two lines")
+    require(read(parse_object(written.encode())) == issue, "it is not read as it is written")
+    well_typed(to_seen(issue))
+    for time_text in (issue.created_at, issue.updated_at, issue.closed_at):
+        require(not time_text or isinstance(microseconds(time_text), int), "no time")
+
+
+def _no_times(fields: Any) -> Issue:
+    """Planted bug: does not look at one of the times."""
+    closed_at = fields.get("closed_at")
+    issue = from_object({k: v for k, v in fields.items() if k != "closed_at"})
+    return Issue(issue.id, issue.title, closed_at=closed_at)
+
+
+def _loses_extra(fields: Any) -> Issue:
+    """Planted bug: what it does not know is lost the second time."""
+    issue = from_object(fields)
+    return from_object({**to_object(issue), "unknown": len(to_object(issue))})
+
+
+PLAIN_PIECES = (b"Error: ", b"a", b"\x1b[31m", b"\xe2\x80\xae", b"\n", b"\xc2\x85", b"  ")
+
+
+def plain_holds(shorten: Any, data: bytes) -> None:
+    line = shorten(as_text(data))
+    require(line.isprintable() and len(line) <= 300, "no line for a screen")
+    require(shorten(line) == line, "it changes what is plain")
+
+
+PARSERS = [
+    Parser(
+        "bd-answers",
+        ("sources/bd/answers.py", "sources/bd/looking.py"),
+        answers.rows,
+        hostile(_answer, (SEPARATOR, b'"bw-1"', b"Error: ", b"[]", b"{}", *SAID)),
+        answers_hold,
+        {"an error is no rows": _any_rows, "any id": _any_id},
+    ),
+    Parser(
+        "bd-abilities",
+        ("sources/bd/abilities.py",),
+        abilities.version_in,
+        texts(HELP),
+        abilities_hold,
+        {"any version": _any_version},
+    ),
+    Parser(
+        "bd-complaints",
+        ("sources/bd/calls.py",),
+        plain,
+        texts(PLAIN_PIECES, 40),
+        plain_holds,
+        {"newlines": lambda text: text[:300].replace("\x1b", "")},
+    ),
+    Parser(
+        "issues",
+        ("sources/issue.py", "sources/sqlite/exchange.py"),
+        from_object,
+        objects([OURS, {"id": "bw-1", "title": "t"}]),
+        issues_hold,
+        {"no look at a time": _no_times, "changes what it reads": _loses_extra},
+    ),
+]

@@ -1,0 +1,10 @@
+"""Every parser that is fuzzed. Adding one: an ``entries_`` module names it in its ``PARSERS``."""
+
+from __future__ import annotations
+
+from tests.fuzz import entries_people, entries_stored, entries_tracker, entries_wire
+from tests.fuzz.parser import Parser
+
+ENTRIES = (entries_wire, entries_tracker, entries_stored, entries_people)
+
+PARSERS: dict[str, Parser] = {p.name: p for entries in ENTRIES for p in entries.PARSERS}

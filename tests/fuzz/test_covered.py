@@ -1,0 +1,77 @@
+"""No module reads what others wrote without being fuzzed, or a reason why it need not be."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.table import PARSERS
+from tests.test_tidy import MODULES, PACKAGE, dotted
+
+READS = frozenset(
+    {
+        "json.loads", "json.load", "json.JSONDecoder", "struct.unpack", "tomllib.load",
+        "tomllib.loads", "datetime.fromisoformat", "parse_object", "strict_loads", "read_flat",
+        "LineReader",
+    }
+)  # fmt: skip
+"""Calls that turn bytes or text of somebody else into values. Regular expressions and ``split`` are
+not among them: most have nothing to do with outside input, so what they read is found by people."""
+
+EXEMPT = {
+    "cli/chaos/account.py": "what its own tasks and runs have written, which it is there to judge",
+    "cli/chaos/place.py": "a throw-away tracker that it has made itself, judged in a test run",
+    "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
+    "cli/running.py": "run.json, for the pid of a run that is known to live",
+    "cli/starting.py": "run.json, just written by the orchestrator that it waits for",
+    "core/why/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
+    "edge/checks/place.py": "looks for one number in lines, and at its type",
+    "edge/handshake.py": "our own client at the other end of a socket pair",
+    "edge/project.py": "the mark in a git directory: three paths",
+    "edge/run_directory.py": "run.json, written in one step by this program",
+    "edge/steps.py": "the place file that this worker's own preparation has written",
+    "edge/streams.py": "three integers from the kernel; lines by the fuzzed 'LineReader'",
+    "edge/worker.py": "what the orchestrator says: 'messages.parse' and 'parse_object', fuzzed",
+    "edge/worktrees/making.py": "what this program hands itself as an argument",
+    "edge/worktrees/records.py": "our own records, each written in one step",
+    "edge/zygote.py": "our own fork at the other end of a socket pair that no task inherits",
+    "edge/zygote_loop.py": "the orchestrator at the other end of that socket pair",
+    "sources/sqlite/store.py": "columns that 'issue.from_object' has checked before they went in",
+}
+"""What reads, and is not fuzzed: the reason. Nothing else is excepted."""
+
+
+def reading(module: ast.AST) -> set[str]:
+    """Which of the reading calls a module makes, by the last one or two parts of their names."""
+    found = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            name = dotted(node.func)
+            found |= {name, ".".join(name.split(".")[-2:]), name.rpartition(".")[2]} & READS
+    return found
+
+
+COVERED = {file for parser in PARSERS.values() for file in parser.reads}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_reads_is_fuzzed_or_says_why_not(path: Path) -> None:
+    file = str(path.relative_to(PACKAGE))
+    found = reading(ast.parse(path.read_text(encoding="utf-8")))
+    if found and file not in COVERED:
+        assert EXEMPT.get(file), f"{file} calls {found}: give it an entry in tests/fuzz"
+
+
+def test_nothing_is_excepted_that_is_fuzzed_or_reads_nothing() -> None:
+    files = {str(path.relative_to(PACKAGE)): path for path in MODULES}
+    assert files.keys() >= COVERED, "an entry for a module that is not there"
+    for file in EXEMPT:
+        assert file not in COVERED, file
+        assert reading(ast.parse(files[file].read_text(encoding="utf-8"))), file
+
+
+def test_a_planted_reader_is_found() -> None:
+    assert reading(ast.parse("import json\nvalue = json.loads(text)")) == {"json.loads"}
+    assert reading(ast.parse("x = datetime.fromisoformat(y)\nz = messages.parse_object(y)"))
