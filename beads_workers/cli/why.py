@@ -112,10 +112,10 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
         print(json_line(_overview_json(found, picture)))
         return
     _say_no_fleet(picture)
+    if len(looked.listed) == ROWS_MAX:
+        print(f"of the {ROWS_MAX} most urgent issues (there are more):")
     for line in overview_lines(found, picture):
         print(line)
-    if len(looked.listed) == ROWS_MAX:
-        print(f"(the {ROWS_MAX} most urgent issues were looked at; there are more)")
 
 
 def _settings(directory: Path, source: str | None) -> FleetSettings:

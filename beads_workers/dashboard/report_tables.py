@@ -22,6 +22,8 @@ from beads_workers.dashboard.words import (
 TITLE_WIDTH = 110
 ERROR_WIDTH = 240
 SET_ASIDE_ERROR_WIDTH = 700
+MANY_ERROR_WIDTH = 110
+"""Where there may be a thousand of them, and in two bytes a letter: the page is to stay small."""
 NOTES_MAX = 30
 ISSUES_NAMED = 4
 ASIDE_SHOWN = 10
@@ -62,15 +64,8 @@ def figures(rows: Iterable[tuple[str, Child]]) -> Element:
 def set_aside(issues: list[IssueHistory]) -> Element:
     """What a person has to look at, each with its last error."""
     items = [
-        el(
-            "li",
-            el("code", foreign(issue.issue_id, 80)),
-            " ",
-            foreign(issue.title, TITLE_WIDTH),
-            el("span", _attempts_of(issue), class_="dim"),
-            el("pre", foreign(issue.error or "no error was recorded", SET_ASIDE_ERROR_WIDTH)),
-        )
-        for issue in issues
+        _aside(issue, SET_ASIDE_ERROR_WIDTH if n < ASIDE_SHOWN else MANY_ERROR_WIDTH)
+        for n, issue in enumerate(issues)
     ]
     shown, rest = items[:ASIDE_SHOWN], items[ASIDE_SHOWN:]
     more = None
@@ -79,6 +74,17 @@ def set_aside(issues: list[IssueHistory]) -> Element:
         more = el("details", told, add(el("ul", class_="aside"), rest))
     note = f"{len(items):,} out of the backlog until somebody asks for another try"
     return section("Set aside", add(el("ul", class_="aside"), shown), more, note=note)
+
+
+def _aside(issue: IssueHistory, width: int) -> Element:
+    return el(
+        "li",
+        el("code", foreign(issue.issue_id, 80)),
+        " ",
+        foreign(issue.title, TITLE_WIDTH),
+        el("span", _attempts_of(issue), class_="dim"),
+        el("pre", foreign(issue.error or "no error was recorded", width)),
+    )
 
 
 def _attempts_of(issue: IssueHistory) -> str:
@@ -227,7 +233,7 @@ def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Ele
         el("td", a.worker_id),
         outcome_cell(a.outcome),
         el("td", duration(a.seconds), class_="n"),
-        el("td", foreign(a.error, ERROR_WIDTH) if a.error else None, class_="wide error"),
+        el("td", foreign(a.error, MANY_ERROR_WIDTH) if a.error else None, class_="wide error"),
         id=f"a{number}",
         class_=f"r-{a.outcome}",
     )

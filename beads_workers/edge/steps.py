@@ -156,9 +156,12 @@ def _in_its_place(step: Step) -> Iterator[Mapping[bytes, bytes]]:
             with open(step.place_file, "rb") as file:
                 place = json.loads(file.read())
             os.chdir(place["folder"])
+            added = _encoded(place["environment"])
         except OSError as error:
             raise _NoPlace(f"cannot use {error.filename}: {error.strerror}") from None
-        yield _encoded(place["environment"])
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise _NoPlace(f"{step.place_file} is damaged") from None
+        yield added
     finally:
         os.fchdir(here)
         os.close(here)

@@ -53,6 +53,14 @@ def test_a_thousand_attempts_stay_under_a_megabyte() -> None:
         assert len(page(account(night(1000, workers))).encode()) < 1_000_000
 
 
+def test_a_thousand_long_errors_in_another_script_stay_under_a_megabyte() -> None:
+    script = begun()
+    for n in range(1000):
+        verdict = "set_aside" if n % 3 == 0 else "requeue"
+        script.attempt("W1", f"a{n}", n, n + 1, "error", verdict, error=f"{n} " + "ошибка " * 45)
+    assert len(page(account(script)).encode()) < 1_000_000
+
+
 def test_megabytes_of_title_and_error_stay_a_small_page() -> None:
     script = begun()
     for n in range(20):

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from beads_workers.core.plans import Plan, Step, StepKind
+from beads_workers.edge.steps import CannotStart, start_step
 from tests.edge import test_worker
 from tests.edge.test_worker import Bench
 
@@ -30,3 +36,18 @@ def test_what_a_killed_worker_of_that_name_had_printed_is_kept(bench: Bench) -> 
     assert bench.log() == "mine\n"
     (lost,) = (bench.run / "logs").glob("lost.W1.out.*.log")
     assert lost.read_text() == "last words"
+
+
+@pytest.mark.parametrize("written", ["", "{", "[]", '{"folder": 7}', '{"folder": "/", "x": 1}'])
+def test_a_damaged_word_about_the_place_is_an_error_of_that_step_and_of_nothing_else(
+    written: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "place.json"
+    place.write_text(written)
+    step = Step(StepKind.RUN, ("true",), place_file=str(place))
+    files = (str(tmp_path / name) for name in ("issue", "log", "output"))
+    plan = Plan((step,), next(files), "{}", next(files), next(files))
+    here = Path.cwd()
+    with pytest.raises(CannotStart):
+        start_step(plan, step, {})
+    assert Path.cwd() == here

@@ -68,6 +68,8 @@ def _headline(groups: Sequence[Group], fleet: Sequence[Reason], picture: Picture
     ready, at_work = count.get(Cause.DUE, 0), sum(count.get(cause, 0) for cause in AT_WORK)
     facts = picture.facts
     if not picture.has_fleet:
+        if not ready:
+            return "no fleet runs here, and nothing is ready for one"
         return f"ready for a fleet: {ready}; 'beads-workers start' runs one"
     if fleet:
         return f"{fleet[0].text}; {ready} ready, {at_work} under way"
