@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,13 +69,17 @@ def stop(
 
     Returns when everyone has left, and says what was given back.
     """
+    from beads_workers.cli.leftovers import leftovers
+    from beads_workers.core.text import printable
+
     directory = find_state_directory(state_dir)
     client = connect(directory)
-    pid = _pid(directory)
+    pid, run_id = _pid(directory), _run_id(directory)
     seconds = 0.0 if now else timeout
     client.send("bw.stop", {"drain": drain} | ({} if seconds is None else {"seconds": seconds}))
     ended = _wait_for_end(client, None)
     gone = wait_for_exit(pid)
+    left = leftovers(directory, run_id) if gone else []
     if ended is None or not gone:
         raise CommandError(
             f"the orchestrator (pid {pid}) ended without a word"
@@ -82,15 +87,22 @@ def stop(
             else f"the orchestrator (pid {pid}) is still there",
             "'beads-workers status' shows it; the next start settles what it left",
         )
+    ended["left"] = [asdict(each) for each in left]
     given_back, owed = ended["given_back"], ended["owed"]
     if as_json:
         print(json.dumps(ended))
-        raise typer.Exit(EXIT_UNFINISHED if owed else 0)
-    print(f"stopped: everyone has left, {len(given_back)} issues given back")
+        raise typer.Exit(1 if left else EXIT_UNFINISHED if owed else 0)
+    everyone = "not everyone has left" if left else "everyone has left"
+    print(f"stopped: {everyone}, {len(given_back)} issues given back")
     if given_back:
-        from beads_workers.core.text import printable
-
         print("given back: " + " ".join(printable(issue_id) for issue_id in given_back))
+    if left:
+        named = ", ".join(f"{each.pid} ({printable(each.command)})" for each in left[:10])
+        pids = " ".join(str(each.pid) for each in left[:10])
+        raise CommandError(
+            f"{len(left)} processes of this fleet are still there: {named}",
+            f"look at them: ps -o pid,stat,user,args {pids}",
+        )
     if owed:
         raise CommandError(
             f"the tracker did not take back {', '.join(owed)[:500]}",
@@ -189,6 +201,10 @@ def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | Non
             return ended
         if message.get("e") == "run_changed":
             print(f"fleet is {message['state']}", file=sys.stderr)
+
+
+def _run_id(directory: Path) -> str:
+    return str(json.loads((directory / "run.json").read_bytes())["run_id"])
 
 
 def _pid(directory: Path) -> int:

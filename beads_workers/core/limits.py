@@ -104,6 +104,8 @@ STOP_SECONDS = 10.0
 """From the protocol text: workers have ten seconds to leave, then they are killed."""
 TERM_GRACE_SECONDS = 5.0
 """Between TERM and KILL to a task's process group; must fit into the stop."""
+ABANDON_GRACE_SECONDS = 0.5
+"""The same where the orchestrator is gone: the next one may be waiting, and nobody hears us."""
 LEAVE_MARGIN_SECONDS = 1.0
 """A worker that lost its connection ends its task within the grace, and exits within this."""
 TIMEOUT_MARGIN_SECONDS = 15.0

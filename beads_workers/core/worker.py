@@ -176,7 +176,7 @@ class WorkerHalf:
             case WorkerReaction.NONE:
                 pass
             case WorkerReaction.NOTE:
-                self._log(f"ignored {_name(event)} ({before.name})")
+                self._log(f"ignored {ev.name_of(event)} ({before.name})")
             case WorkerReaction.CONNECT:
                 self._out.append(ev.Connect())
             case WorkerReaction.BACK_OFF:
@@ -198,7 +198,10 @@ class WorkerHalf:
             case WorkerReaction.REFUSE | WorkerReaction.REFUSE_ASK:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
             case WorkerReaction.END:
-                self._deadline = now + self.work.term_grace_seconds
+                grace = self.work.term_grace_seconds
+                if self.state is WorkerState.ABANDONING:
+                    grace = min(grace, limits.ABANDON_GRACE_SECONDS)
+                self._deadline = now + grace
                 self._out.append(ev.EndStep(hard=False))
             case WorkerReaction.KILL:
                 self._out.append(ev.EndStep(hard=True))
@@ -291,9 +294,3 @@ class WorkerHalf:
 def _task(event: Event | None) -> Task:
     assert isinstance(event, ev.Received) and isinstance(event.message, Task)
     return event.message
-
-
-def _name(event: Event | None) -> str:
-    if isinstance(event, ev.Received):
-        return type(event.message).__name__.upper()
-    return type(event).__name__

@@ -67,6 +67,14 @@ Event = (
     Connected | ConnectFailed | Received | ConnectionLost | Interrupted | StepEnded | StepNotStarted
 )
 
+
+def name_of(event: Event | None) -> str:
+    """What a log calls it: a message by its type, anything else by its own name."""
+    if isinstance(event, Received):
+        return type(event.message).__name__.upper()
+    return type(event).__name__
+
+
 # --- commands ---------------------------------------------------------------------------------
 
 

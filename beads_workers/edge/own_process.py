@@ -1,4 +1,4 @@
-"""What the orchestrator does to its own process at its start: output, limit of open files."""
+"""What orchestrator and workers do to their own process at its start: output, open files."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ def raise_file_limit() -> int:
     wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     return soft
+
+
+def keep_from_tasks() -> None:
+    """No descriptor but 0, 1, 2 reaches a task; the ``alive`` lock above all stays with us."""
+    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                pass  # the listing's own descriptor

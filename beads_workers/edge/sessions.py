@@ -112,13 +112,19 @@ def with_variable(entry: str) -> list[Process]:
 
 def living(run_id: str, alive: Path) -> list[int]:
     """The processes of a run that are still there: they hold its lock, or carry its token."""
-    wanted = alive.stat()
+    try:
+        wanted = alive.stat()
+    except FileNotFoundError:
+        wanted = None  # The run directory is gone; the token is still there.
     return [
         process.pid
         for process in _processes()
         if not process.zombie
         and process.pid != os.getpid()
-        and (_holds(process.pid, wanted) or has_token(process.pid, run_id, None))
+        and (
+            (wanted is not None and _holds(process.pid, wanted))
+            or has_token(process.pid, run_id, None)
+        )
     ]
 
 

@@ -39,7 +39,9 @@ from beads_workers.core.worker_events import (
     Send,
     StepNotStarted,
 )
+from beads_workers.edge import orphans
 from beads_workers.edge.git_places import GIT_PLACES
+from beads_workers.edge.own_process import keep_from_tasks
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
 from beads_workers.executors.plans import plan
@@ -59,8 +61,8 @@ def run_worker(
     """Be a worker until told to leave; returns the exit status.
 
     0 after SHUTDOWN or a signal, 1 when the orchestrator could not be reached or was lost. The
-    process must be able to call this its own: it changes folder and signal handlers. It leaves
-    nothing running of what it started, save what left its process group unforced.
+    process must be able to call this its own: it changes folder and signal handlers, and becomes
+    a subreaper. It leaves nothing running of what it started.
     """
     try:
         for name in ("logs", "issues"):
@@ -69,7 +71,8 @@ def run_worker(
     except OSError as error:
         _log(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
-    _keep_from_tasks()
+    keep_from_tasks()
+    orphans.adopt()
     if settings.work.worktrees is not None:
         # Of whoever started the fleet from a hook of git: they would name another checkout.
         for name in GIT_PLACES:
@@ -105,8 +108,8 @@ class _Process:
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
             if self.step is not None and self.step.pidfd in ready:
                 self._bury()
-            if wake.fileno() in ready and wake.recv(64):
-                self._tell(Interrupted())
+            if wake.fileno() in ready:
+                self._signalled(wake.recv(64))
             if self.connection is not None and self.connection.fileno() in ready:
                 self._receive(self.connection)
             if self.status is None:
@@ -114,6 +117,7 @@ class _Process:
                 self._drain()
                 self._flush()
         self._say_goodbye()
+        orphans.end(())
         return self.status
 
     def _patience(self) -> float | None:
@@ -156,6 +160,12 @@ class _Process:
                 case _:
                     assert_never(command)
 
+    def _signalled(self, numbers: bytes) -> None:
+        if signal.SIGCHLD in numbers:
+            orphans.reap(() if self.step is None else (self.step.pid,))
+        if any(number in numbers for number in _ASK_TO_END):
+            self._tell(Interrupted())
+
     def _bury(self) -> None:
         step, self.step = self.step, None
         assert step is not None
@@ -163,6 +173,7 @@ class _Process:
         ended = step.finish()
         if step.ended_by_us:
             # The next holder of the issue must not meet a tool that the agent had detached.
+            orphans.end(())
             sweep(self.settings.run_id, self.settings.worker_id)
         self._tell(ended)
 
@@ -275,19 +286,9 @@ def _wake_on_signals() -> socket.socket:
     ours.setblocking(False)
     theirs.setblocking(False)
     signal.set_wakeup_fd(theirs.detach(), warn_on_full_buffer=False)
-    for number in _ASK_TO_END:
+    for number in (*_ASK_TO_END, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     return ours
-
-
-def _keep_from_tasks() -> None:
-    """No descriptor but 0, 1, 2 reaches a task; the ``alive`` lock above all stays with us."""
-    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
-        if int(name) > 2:
-            try:
-                os.set_inheritable(int(name), False)
-            except OSError:
-                pass  # the listing's own descriptor
 
 
 def _log(worker_id: str, text: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, worker_from_json
+from beads_workers.edge import orphans
 from beads_workers.edge.sessions import kill_sessions
 from beads_workers.edge.worker import run_worker
 
@@ -142,6 +143,8 @@ class _Zygote:
             # A worker that was started anew under its old id is alive, and so is its task.
             workers -= self._alive_ids(dead)
             kill_sessions({child.pid for child in children}, run_id, workers)
+        # What the dead had adopted is ours now; the living keep theirs.
+        orphans.end(self.children)
         for child in dead:
             self.selector.unregister(child.pidfd)
             os.close(child.pidfd)
@@ -206,6 +209,7 @@ def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     _name_process("bw-zygote")
+    orphans.adopt()
     try:
         _Zygote(connection).run()
     except BaseException:  # The copy of the orchestrator must end here, whatever it met.

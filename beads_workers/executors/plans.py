@@ -63,6 +63,8 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         "BW_RUN_ID": settings.run_id,
         "BW_SOCKET": settings.socket_path,
         "ORCHESTRATOR_PID": str(settings.orchestrator_pid),
+        # What a task starts ends with its worker: a daemon for everybody must not be born there.
+        "BEADS_AUTO_START_DAEMON": "false",
     }
     if settings.actor:
         # An agent's own ``bd close`` must come from the holder of the claim, or it is refused.
