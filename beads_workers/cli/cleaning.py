@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import Annotated
 
 import typer
@@ -34,22 +33,17 @@ def clean(
     from beads_workers.cli.worktree_text import kept_text, removed_text, worktree_json
     from beads_workers.core.text import printable
     from beads_workers.edge.listener import dead_sockets
+    from beads_workers.edge.retention import Keep, disposable, remove
     from beads_workers.edge.run_directory import RunDirectory
     from beads_workers.edge.worktrees.removing import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
-    old = [
-        directory.run(run_id)
-        for run_id in directory.run_ids()[:-keep]
-        # What the tracker is still owed is told by these files alone.
-        if directory.is_settled(run_id) and not directory.is_alive(run_id)
-    ]
+    old = disposable(directory, Keep(keep, None))
     sockets = dead_sockets()
     # Before the runs: what a run's folder says of its worktrees is needed for them.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
     if not dry_run:
-        for folder in old:
-            shutil.rmtree(folder)
+        remove(old)
         for path in sockets:
             path.unlink(missing_ok=True)
     gone = [looked for looked in worktrees if not looked.kept_because]

@@ -57,6 +57,7 @@ class Options:
     worktree_disk_floor: int | None = None
     shared_checkout: bool | None = None
     notify: str | None = None
+    keep_runs: int | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -231,6 +232,7 @@ KEYS: Mapping[str, Key] = {
     "worktree_disk_floor": Key(_bytes, limits.DISK_FLOOR_BYTES),
     "shared_checkout": Key(_boolean, False),
     "notify": Key(_text),
+    "keep_runs": Key(_integer(1, 1_000_000), limits.KEEP_RUNS),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

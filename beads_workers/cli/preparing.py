@@ -86,6 +86,7 @@ def settings_of(
         argv=tuple(sys.argv[1:]),
         folder=str(Path.cwd()),
         notify=_notify(options.notify),
+        keep_runs=_known(options.keep_runs),
     )
 
 

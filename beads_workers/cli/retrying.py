@@ -45,7 +45,9 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     from beads_workers.core.jobs import IssueId
     from beads_workers.core.settings import FleetSettings
     from beads_workers.core.source import Action, Result, Settlement, SourceError
+    from beads_workers.edge.forgetting import forget
     from beads_workers.edge.opening import open_source
+    from beads_workers.edge.run_directory import RunDirectory
 
     tracker = find_tracker(source)
     settings = FleetSettings(
@@ -60,6 +62,7 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
         opened.close()
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     wrong = [s for s in settled if s.result is not Result.APPLIED]
+    forget(RunDirectory(directory), done)
     if as_json:
         print(json.dumps({"reopened": done, "not": [s.settlement.issue_id for s in wrong]}))
     elif done:

@@ -132,6 +132,11 @@ CRASH_LOOP_SECONDS = 5.0
 CRASH_LOOP_MAX = 5
 """Crashes at the start in a row, per worker, before it is given up and shown."""
 
+# --- what is kept on disk -------------------------------------------------------------------
+KEEP_RUNS = 20
+RUNS_BYTES_MAX = 1 << 30
+"""Of older runs only what fits: a fleet that is left alone for months must not fill the disk."""
+
 # --- what is kept in memory for people ------------------------------------------------------
 RECENT_MAX = 50
 """Last outcomes and warnings kept for the dashboard."""

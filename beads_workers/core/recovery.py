@@ -58,6 +58,12 @@ class Remains:
         return list(pages.values())
 
 
+def host_of(actor: str) -> str:
+    """The machine in a run's actor; empty where it names none."""
+    parts = actor.split("/")
+    return parts[1] if len(parts) == 3 and parts[0] == "beads-workers" else ""
+
+
 def remains(entries: Iterable[Entry]) -> Remains:
     """Fold one journal; what the run before it left is added by ``take_over``."""
     left = Remains()

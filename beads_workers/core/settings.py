@@ -97,7 +97,8 @@ class FleetSettings:
     the attempts' logs go instead of the run's own folder. ``argv`` and ``folder``: what was typed
     after ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more
     would get in each other's way, unless they were asked for in so many words. ``notify``: a
-    ``sh -c`` line that the user typed, or ``desktop``.
+    ``sh -c`` line that the user typed, or ``desktop``. ``keep_runs``: older runs are
+    removed at the start.
     """
 
     workers: int
@@ -121,6 +122,7 @@ class FleetSettings:
     folder: str = ""
     workers_max: int | None = None
     notify: str | None = None
+    keep_runs: int = limits.KEEP_RUNS
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:

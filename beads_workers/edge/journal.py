@@ -17,6 +17,9 @@ from pathlib import Path
 from beads_workers.core.journal_lines import Entry, decode, encode
 from beads_workers.core.records import Record
 
+LINE_START = b'{"v":'
+"""How every line begins; never within one, where a quote is escaped and objects have no ``v``."""
+
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
 
@@ -116,12 +119,21 @@ class Journal:
 
 
 def read_journal(path: Path) -> Iterator[Entry]:
-    """Every readable entry of a journal; a torn or foreign line is passed over."""
+    """Every readable entry of a journal; a torn or foreign line is passed over.
+
+    A disk that filled up or a power cut may leave half a line, or zeros, before a whole one.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
     with file:
         for line in file:
-            if line.endswith(b"\n") and (entry := decode(line)) is not None:
+            if line.endswith(b"\n") and (entry := decode(line) or _behind_damage(line)):
                 yield entry
+
+
+def _behind_damage(line: bytes) -> Entry | None:
+    """The whole entry that a damaged line may end with."""
+    at = line.rfind(LINE_START)
+    return decode(line[at:]) if at > 0 else None

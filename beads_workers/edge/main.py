@@ -21,7 +21,13 @@ from beads_workers.core.board import Board
 from beads_workers.core.events import Warned
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
+from beads_workers.core.records import (
+    CallEnded,
+    CallStarted,
+    CheckpointEnded,
+    Noted,
+    RunStarted,
+)
 from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.source import Source, SourceError
@@ -38,6 +44,7 @@ from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import open_source
 from beads_workers.edge.own_process import raise_file_limit, redirect_output
 from beads_workers.edge.recovering import Recovery
+from beads_workers.edge.retention import Keep
 from beads_workers.edge.run_directory import (
     AlreadyRunning,
     RunDirectory,
@@ -156,7 +163,8 @@ class Fleet:
             )
             # Only now: whoever hears it may talk to us at once.
             say(self._client, {"started": vars_of(info) | {"tracker": description}})
-            recovery = Recovery(self._directory, self._source, unsettled, mailbox.post)
+            keep = Keep(self._settings.keep_runs)
+            recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
             loop.conditions = Conditions(self._places(), loop.tell)
             loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
             if self._settings.notify:
@@ -188,7 +196,13 @@ class Fleet:
             workers=self._settings.workers,
             version=__version__,
         )
-        for record in (began, *last.checkpoint(), CheckpointEnded()):
+        foreign = (
+            Noted(
+                "warning", f"run {run_id} of {host} is not settled; only a start there can do that"
+            )
+            for run_id, host in self._directory.foreign()
+        )
+        for record in (began, *last.checkpoint(), CheckpointEnded(), *foreign):
             board.apply(self._journal.append(record))
         self._journal.flush()
         self._journal.sync()

@@ -18,12 +18,15 @@ from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Result, Settled, Source, SourceError
 from beads_workers.edge import sessions
 from beads_workers.edge.listener import clear_dead
+from beads_workers.edge.retention import Keep, rotate
 from beads_workers.edge.run_directory import RunDirectory
 
 GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
 """Workers leave within their grace; what is there after this is stuck, and carries our token."""
 
 LOOK_SECONDS = 0.05
+
+DEFAULT = Keep()
 
 
 class Recovery:
@@ -35,7 +38,10 @@ class Recovery:
         source: Source,
         unsettled: Sequence[Remains],
         post: Callable[[RecoveryFailed], None],
+        keep: Keep = DEFAULT,
     ) -> None:
+        """``keep``: what stays of older runs once nothing is owed for them."""
+        self._keep = keep
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -52,6 +58,8 @@ class Recovery:
         for left in self._unsettled:
             self._wait_until_gone(left)
             settled += self._settle(left)
+        # Only now: until it was settled, a run's journal was all that knew of its debts.
+        rotate(self._directory, self._keep)
         return RecoveryEnded(tuple(settled))
 
     def _settle(self, left: Remains) -> list[Settled]:

@@ -24,10 +24,12 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.records import RunStarted
+from beads_workers.core.recovery import Remains, host_of, remains
 from beads_workers.edge.journal import read_journal
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
@@ -164,6 +166,22 @@ class RunDirectory:
         except OSError:
             pass  # The disk is full or the folder is gone: the journal, if any, says the same.
 
+    def foreign(self) -> list[tuple[str, str]]:
+        """Runs of other machines (run id, host) that they have still to settle: never touched."""
+        runs = []
+        for run_id in self.run_ids():
+            if not self.is_settled(run_id) and (host := self.host(run_id)) not in ("", host_name()):
+                runs.append((run_id, host))
+        return runs
+
+    def host(self, run_id: str) -> str:
+        """The machine of a run; empty where its journal does not say."""
+        # Only calls of the tracker stand before a run's first record.
+        for entry in islice(read_journal(self.run(run_id) / "journal.jsonl"), 100):
+            if isinstance(entry.record, RunStarted):
+                return host_of(entry.record.actor)
+        return ""
+
     def left_over(self) -> tuple[list[Remains], Remains]:
         """What unsettled runs are owed, and the fold over all: what the next run carries over.
 
@@ -176,6 +194,8 @@ class RunDirectory:
             if whole and self.is_settled(run_id):
                 continue
             left = remains(read_journal(self.run(run_id) / "journal.jsonl"))
+            if host_of(left.actor) not in ("", host_name()):
+                continue  # Only that machine can tell what of it still lives.
             if left.run_id:  # Else it died before it had written anything.
                 known.append(left)
                 whole = whole or left.whole
@@ -231,8 +251,12 @@ def runtime_directory() -> Path:
 
 
 def host_name() -> str:
-    """This machine, as it stands in the actor of a claim."""
-    return socket.gethostname() or "localhost"
+    """This machine, as it stands in the actor of a claim.
+
+    ``BEADS_WORKERS_HOST`` names it where its own name is another one each time (containers).
+    """
+    name = os.environ.get("BEADS_WORKERS_HOST") or socket.gethostname() or "localhost"
+    return name.replace("/", "-")
 
 
 def _is_locked(path: Path) -> bool:

@@ -111,3 +111,36 @@ def test_lines_of_two_threads_stay_whole(tmp_path: Path) -> None:
     other.join()
     assert len(list(read_journal(journal.path))) == 1000
     journal.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\0" * 4096,
+        b'{"v":1,"e":"finished","t":17',
+        b'{"v":1,"e":"claimed"}',
+        b"\xff\xfe{",
+        b"[" * 9999,
+    ],
+)
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_damage_in_the_middle_costs_no_line_but_its_own(
+    tmp_path: Path, damage: bytes, end: bytes
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    for issue_id in ("a", 'b {"v":1'):
+        journal.append(rec.Claimed(issue_id))
+    first, second = journal.flush().splitlines(keepends=True)
+    journal.path.write_bytes(first + damage + end + second + damage)
+    found = [e.record for e in read_journal(journal.path)]
+    assert found == [rec.Claimed("a"), rec.Claimed('b {"v":1')]
+    journal.close()
+
+
+def test_a_newer_version_s_lines_are_read_as_far_as_we_know_them(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(
+        b'{"v":2,"e":"from_the_future","t":1,"m":1}\n'
+        b'{"v":2,"e":"claimed","t":1,"m":1,"issue_id":"a","mood":"fine"}\n'
+    )
+    assert [e.record for e in read_journal(path)] == [rec.Claimed("a")]

@@ -1,0 +1,99 @@
+"""What is kept of runs that are over, and what goes: by their number, and by their size.
+
+Source: docs/PROTOCOL.md, "What is kept". A run's folder goes only when nobody needs it: its tracker
+is owed nothing, nothing of it lives, it is this machine's, and a later run remembers what it knew.
+A file that somebody is reading can be read to its end: the kernel keeps it until it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from beads_workers.core import limits
+from beads_workers.core.records import CheckpointEnded
+from beads_workers.edge.journal import read_journal
+from beads_workers.edge.run_directory import RunDirectory, host_name
+
+REMOVED = "removed"
+"""Beside ``runs``: what is on its way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """So many of the last ``runs`` stay, and older ones only while all are below ``size_bytes``."""
+
+    runs: int = limits.KEEP_RUNS
+    size_bytes: int | None = limits.RUNS_BYTES_MAX
+
+
+def disposable(directory: RunDirectory, keep: Keep) -> list[Path]:
+    """Folders of runs that may go, oldest first; nothing is removed yet."""
+    run_ids = directory.run_ids()
+    needed = set(_remembering(directory, run_ids))
+    sizes = {i: _size(directory.run(i)) for i in run_ids} if keep.size_bytes is not None else {}
+    total, excess = sum(sizes.values()), len(run_ids) - max(1, keep.runs)
+    gone = []
+    for number, run_id in enumerate(run_ids):
+        too_big = keep.size_bytes is not None and total > keep.size_bytes
+        if (number < excess or too_big) and run_id not in needed and _is_over(directory, run_id):
+            gone.append(directory.run(run_id))
+            total -= sizes.get(run_id, 0)
+    return gone
+
+
+def remove(folders: list[Path]) -> None:
+    """Remove these; what cannot be removed now goes the next time.
+
+    Each is moved away in one step first: half a run must never be taken for a whole one.
+    """
+    for folder in folders:
+        away = folder.parent.parent / REMOVED
+        try:
+            away.mkdir(exist_ok=True)
+            folder.rename(away / folder.name)
+        except OSError:
+            continue  # Another one removes it just now, or the disk is read-only.
+    for away in {folder.parent.parent / REMOVED for folder in folders}:
+        shutil.rmtree(away, ignore_errors=True)
+
+
+def rotate(directory: RunDirectory, keep: Keep) -> threading.Thread:
+    """Remove old runs in a thread of its own, so that a large one delays no start."""
+    thread = threading.Thread(
+        target=lambda: remove(disposable(directory, keep)), name="retention", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def _is_over(directory: RunDirectory, run_id: str) -> bool:
+    if not directory.is_settled(run_id) or directory.is_alive(run_id):
+        return False
+    # Where several machines share a disk, each sees to its own runs.
+    return directory.host(run_id) in ("", host_name())
+
+
+def _remembering(directory: RunDirectory, run_ids: list[str]) -> Iterator[str]:
+    """The last run whose checkpoint is whole, and those after it: nobody else knows it all."""
+    for run_id in reversed(run_ids):
+        yield run_id
+        entries = read_journal(directory.run(run_id) / "journal.jsonl")
+        if any(isinstance(entry.record, CheckpointEnded) for entry in entries):
+            return
+
+
+def _size(folder: Path) -> int:
+    """Bytes on disk: a file with holes takes only what it takes."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(path) / name).lstat().st_blocks * 512
+            except FileNotFoundError:
+                pass  # Removed while we looked.
+    return total
