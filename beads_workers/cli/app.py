@@ -25,6 +25,8 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "starting": {
         "start": "Run the fleet: take issues, hand them to workers, close them.",
+    },
+    "restarting": {
         "restart": "Stop the fleet and start it again as it was started.",
     },
     "running": {

@@ -58,6 +58,7 @@ class Options:
     shared_checkout: bool | None = None
     notify: str | None = None
     keep_runs: int | None = None
+    shared: bool | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -233,6 +234,7 @@ KEYS: Mapping[str, Key] = {
     "shared_checkout": Key(_boolean, False),
     "notify": Key(_text),
     "keep_runs": Key(_integer(1, 1_000_000), limits.KEEP_RUNS),
+    "shared": Key(_boolean, False),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.sharing import check_shared
 from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
@@ -44,6 +45,8 @@ def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> Flee
     tracker = find_tracker(options.source)
     if tracker.passed_over:
         print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
+    if options.shared:
+        check_shared(options, tracker.source)
     if options.bd_calls == "worker" and tracker.source != "bd":
         raise CommandError(
             "--bd-calls worker goes with bd only", "leave it out, or use --source bd", EXIT_USAGE
@@ -87,6 +90,7 @@ def settings_of(
         folder=str(Path.cwd()),
         notify=_notify(options.notify),
         keep_runs=_known(options.keep_runs),
+        shared=bool(options.shared),
     )
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from beads_workers.cli.client import Client, connect, find_state_directory, wait_for_exit
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.client import Client
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options, parse_duration
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def register(app: typer.Typer) -> None:
         cls=CommandAfterDashes,
         epilog="Example: beads-workers start -n 8 --until-empty -- ./do-issue.sh {id}",
     )(start)
-    app.command("restart", epilog="Example: beads-workers restart")(restart)
 
 
 def _duration(text: str | float | None) -> float | None:
@@ -136,6 +135,12 @@ def start(
     ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
+    shared: Annotated[
+        bool | None,
+        typer.Option(
+            "--shared", help="Others, with state directories of their own, work here too."
+        ),
+    ] = None,
     no_dashboard: Annotated[
         bool, typer.Option("--no-dashboard", help="Plain lines, also on a terminal.")
     ] = False,
@@ -179,6 +184,7 @@ def start(
         worktree=worktree,
         shared_checkout=shared_checkout or None,
         notify=notify,
+        shared=shared,
     )
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
@@ -276,24 +282,3 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
     else:
         print(f"started: pid {started['pid']}, run {started['run_id']}")
         print("see it with 'beads-workers status', end it with 'beads-workers stop'")
-
-
-def restart(
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Return at once.")] = False,
-    state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
-) -> None:
-    """Stop the fleet and start it again as it was started."""
-    directory = find_state_directory(state_dir)
-    client = connect(directory)
-    info = json.loads((directory / "run.json").read_bytes())
-    client.send("bw.stop")
-    for message in client.follow():
-        if "ended" in message:
-            break
-    wait_for_exit(info["pid"], 30.0)
-    argv = [a for a in info["argv"] if not detach or a not in ("-d", "--detach")]
-    if not argv or argv[0] not in ("start", "restart"):
-        raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
-    argv = [*argv[:1], "--detach", *argv[1:]] if detach else argv
-    os.chdir(info["folder"])
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "beads_workers", *argv])

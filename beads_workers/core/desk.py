@@ -10,12 +10,20 @@ from beads_workers.core.timers import Timers
 
 
 class Desk:
-    """One per orchestrator. ``now`` is set before each event; commands gather until it is over."""
+    """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
+
+    ``boot`` is the same moment on the clock that goes on while the machine sleeps.
+    """
 
     def __init__(self, now: float) -> None:
         self.now = now
+        self.boot = now
         self.timers = Timers()
         self._commands: list[Command] = []
+
+    def at(self, now: float, boot: float | None = None) -> None:
+        """It is ``now``; without ``boot``, the machine has never slept."""
+        self.now, self.boot = now, now if boot is None else boot
 
     def ask(self, command: Command) -> None:
         """Ask the edge for something, after everything that was asked before."""

@@ -7,7 +7,7 @@ from typing import NewType
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import FromWorker
-from beads_workers.core.source import Settled, Taken
+from beads_workers.core.source import Renewed, Settled, Taken
 
 ConnId = NewType("ConnId", int)
 """A number that the edge gives to each connection; never used again."""
@@ -95,8 +95,9 @@ class TurnEnded:
     """The lane has done a ``Turn``; whatever it could not ask carries an error and no answer.
 
     ``taken`` is None where nothing was to be taken, or where it failed (``take_error``).
-    ``settle_error``: nothing is known of the settlements, which stay owed. ``lost``: claims that
-    are no longer ours. ``calls`` and ``call_seconds``: the source's cost in this run so far.
+    ``settle_error``: nothing is known of the settlements, which stay owed. ``renewed`` is None
+    where no lease was to be renewed, or where the tracker could not be asked. ``calls`` and
+    ``call_seconds``: the source's cost in this run so far.
     """
 
     seconds: float
@@ -105,7 +106,7 @@ class TurnEnded:
     taken: Taken | None = None
     take_error: str = ""
     hint: str = ""
-    lost: tuple[IssueId, ...] = ()
+    renewed: Renewed | None = None
     calls: int = 0
     call_seconds: float = 0.0
 

@@ -16,9 +16,6 @@ from beads_workers.core.records import Listed
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, JobState, RunState
 
-RENEW = "renew"
-"""Timer key: leases are at half their life."""
-
 
 class Intake:
     """Composes the turns of the lane."""
@@ -33,7 +30,6 @@ class Intake:
         self._overtaken = False
         self._attempt_seconds: float | None = None
         self._asked_for = 0
-        self._renewal_due = False
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
 
@@ -56,10 +52,6 @@ class Intake:
         """Time to ask again although nothing is known to have changed."""
         self._exhausted = self._looked = False
 
-    def renewal_due(self) -> None:
-        """Leases are at half their life."""
-        self._renewal_due = True
-
     def coming(self) -> bool:
         """Whether an answer is under way, or about to be, that may bring work."""
         if self._parts.state is RunState.RECOVERING:
@@ -75,7 +67,7 @@ class Intake:
         if lane.busy or lane.resting or self._parts.state in off:
             return
         settlements = lane.payable() if lane.owed else ()
-        renew = self._to_renew() if self._renewal_due else ()
+        renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         want = self._want()
         take = want if want > 0 or self._listing_due() else None
         if take is None and not renew and (not settlements or self._may_linger()):
@@ -85,6 +77,7 @@ class Intake:
             skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.held.keys())
         self._asked_for = take or 0
         self._overtaken = False
+        self._parts.leases.asked(renew)
         lane.begin(Turn(settlements, renew, take, skip))
 
     def _may_linger(self) -> bool:
@@ -101,6 +94,9 @@ class Intake:
             return
         for job in taken.jobs:
             self._tasks.claimed(job)
+        self._parts.leases.granted(taken.leases)
+        for freed in taken.reclaimed:
+            self._desk.note("info", f"{freed.issue_id} was left and is open again: {freed.why}")
         # Rows of a mere listing are there for the next READY.
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
@@ -110,8 +106,6 @@ class Intake:
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
-        if taken.jobs:
-            self._desk.timers.set_earlier(RENEW, self._desk.now + limits.RENEW_SECONDS)
 
     def _given_back(self, turn: TurnEnded) -> bool:
         """Whether this very turn released what its take had still to leave out."""
@@ -167,14 +161,6 @@ class Intake:
         # With no slot at all, --until-empty still has to see that nothing is left.
         idle = not self._tasks.held and not self._looked and not self._parts.hindrances.stop
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
-
-    def _to_renew(self) -> tuple[IssueId, ...]:
-        self._renewal_due = False
-        old = self._desk.now - limits.RENEW_SECONDS / 2
-        due = tuple(i for i, h in self._tasks.held.items() if h.claimed_at <= old)
-        if self._tasks.held:
-            self._desk.timers.set(RENEW, self._desk.now + limits.RENEW_SECONDS)
-        return due
 
     def _note_listing(self, taken: Taken) -> None:
         counts = [0] * 5

@@ -138,7 +138,7 @@ class Lane:
             self._trouble(error, turn.hint)
             if turn.settle_error:
                 self._mark_failing()
-        elif turn.taken is not None or turn.settled:
+        elif turn.taken is not None or turn.settled or turn.renewed is not None:
             self.recovered()
         return [s for s in turn.settled if self._checked_off(s)]
 

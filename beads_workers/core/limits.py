@@ -74,8 +74,35 @@ LISTED_PER_SLOT = 4
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
 
-RENEW_SECONDS = 120.0
-"""Under half of a lease's five minutes."""
+# --- leases ---------------------------------------------------------------------------------
+LEASE_SURE_SECONDS = 60.0
+"""With more than this left a group is closed without a look: the call ends before the lease."""
+
+LEASE_LOOK_SECONDS = 5.0
+"""Timers stand still while the machine sleeps: so soon after it woke its leases are looked at."""
+
+LEASE_RETRY_SECONDS = 10.0
+"""A renewal that was neither done nor refused is tried again after this."""
+
+LEASE_MARGIN_SECONDS = 30.0
+"""Beyond TERM's grace: an attempt is ended so long before its lease is, if that is not renewed.
+Even a worker that ignores CANCEL is dead before anybody else may start the issue."""
+
+LEASE_MARGIN_SHARE_MAX = 0.4
+"""Of a lease's life: whatever the grace, there is time to renew after half of it."""
+
+LEASE_WAKE_SECONDS = 10.0
+"""A lease that is found over, because we slept or were stopped, is renewed within this if nobody
+has taken the issue; only then is its attempt ended. Sleep must not throw away what runs."""
+
+TAKEOVER_SECONDS = 60.0
+"""With --shared: so long after its end a lease counts as over. Clocks of machines differ."""
+
+TAKEOVER_LOOK_SECONDS = 60.0
+"""With --shared: how often it is asked whether another orchestrator has left something."""
+
+SHARED_GRACE_SECONDS_MAX = 60.0
+"""With --shared TERM's grace must fit into the margin before the end of a lease."""
 
 # --- failure --------------------------------------------------------------------------------
 ATTEMPTS_MAX = 3
@@ -152,3 +179,6 @@ assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
 assert WAIT_SECONDS_MIN <= WAIT_SECONDS_BUSY <= WAIT_SECONDS_IDLE <= WAIT_SECONDS_MAX
 assert LISTED_MIN > CLAIM_AHEAD_MAX
+assert TIMEOUT_MARGIN_SECONDS + LEASE_LOOK_SECONDS + LEASE_RETRY_SECONDS <= LEASE_MARGIN_SECONDS
+assert TERM_GRACE_SECONDS + LEASE_MARGIN_SECONDS < LEASE_SURE_SECONDS
+assert SHARED_GRACE_SECONDS_MAX + LEASE_MARGIN_SECONDS <= 300.0 * LEASE_MARGIN_SHARE_MAX

@@ -1,10 +1,13 @@
 """The orchestrator, whole and pure: events and the time in, commands out.
 
-    commands = orchestrator.handle(event, now)
-    when = orchestrator.deadline()            # then call on_deadline(now)
+    commands = orchestrator.handle(event, now, boot)
+    when = orchestrator.deadline()            # then call on_deadline(now, boot)
+
+``now`` is on the monotonic clock, which all durations are; ``boot`` is the same moment on the
+clock that goes on while the machine sleeps, which leases are (left out: it never slept).
 
 It ties the parts together: ``Floor`` (the conversation with workers), ``Crew`` (our processes),
-``Tasks`` (jobs in our hands), ``Lane`` and ``Intake`` (the source), ``Ledger`` (what is
+``Tasks`` (jobs in our hands), ``Lane``, ``Intake`` and ``Leases`` (the source), ``Ledger`` (what is
 remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
 module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 """
@@ -15,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import assert_never
 
 from beads_workers.core import events as ev
-from beads_workers.core import floor, intake, limits, replies
+from beads_workers.core import floor, leases, limits, replies
 from beads_workers.core.commands import Command
 from beads_workers.core.control import Control
 from beads_workers.core.crew import StartAgain
@@ -75,9 +78,9 @@ class Orchestrator:
             self._desk.timers.set(RUN_OUT, now + seconds)
         return self._desk.hand_in()
 
-    def handle(self, event: ev.Event, now: float) -> list[Command]:
+    def handle(self, event: ev.Event, now: float, boot: float | None = None) -> list[Command]:
         """Something happened; returns what is to be done about it."""
-        self._desk.now = now
+        self._desk.at(now, boot)
         self._dispatch(event)
         return self._conclude()
 
@@ -85,14 +88,16 @@ class Orchestrator:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""
         return self._desk.timers.deadline()
 
-    def on_deadline(self, now: float) -> list[Command]:
+    def on_deadline(self, now: float, boot: float | None = None) -> list[Command]:
         """Some time has come; calling it too early does no harm."""
-        self._desk.now = now
+        self._desk.at(now, boot)
         for key in self._desk.timers.due(now):
             self._due(key)
         return self._conclude()
 
     def _conclude(self) -> list[Command]:
+        for issue_id in self._parts.leases.run_out():
+            self._claim_lost(issue_id, "its lease could not be renewed")
         self._intake.consider()
         self._ending.consider()
         # The end of a run owes its give-backs at once.
@@ -168,23 +173,26 @@ class Orchestrator:
         for settled in self._parts.lane.ended(turn):
             self._settled(settled)
         self._intake.answered(turn)
-        for issue_id in turn.lost:
-            self._claim_lost(issue_id)
+        self._parts.leases.answered(turn.renewed)
+        for lost in turn.renewed.lost if turn.renewed else ():
+            self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.give_back_unsent()
         self._floor.serve_held(soon=self._coming())
         if turn.settled or turn.settle_error:
             self._ending.tried()
 
-    def _claim_lost(self, issue_id: IssueId) -> None:
+    def _claim_lost(self, issue_id: IssueId, why: str) -> None:
+        """Somebody else may have it now, or soon: nobody of ours works on it any longer."""
         held = self._parts.tasks.held.get(issue_id)
-        if held is None:
+        if held is None or held.handed_over:
             return
         if held.state is JobState.CLAIMED:
             # The release finds out whose it is now, and leaves it alone.
             self._parts.tasks.take_away(held)
-        elif held.state is JobState.RUNNING and self._replies.cancel(held, "the claim was lost"):
-            self._desk.note("error", f"{issue_id}: the claim was lost; its attempt is ended")
+        elif held.state is JobState.RUNNING:
+            self._desk.note("error", f"{issue_id}: {why}; its attempt is ended")
+            self._replies.end_attempt(held, why)
 
     def _settled(self, settled: Settled) -> None:
         outcome = self._parts.tasks.settled(settled)
@@ -242,7 +250,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             TAKE_AGAIN: self._take_again,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
-            intake.RENEW: self._intake.renewal_due,
+            leases.LOOK: lambda: None,  # ``_conclude`` looks at them.
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),
             GIVE_UP: self._ending.give_up,
             IDLE_OUT: self._ending.idle_out,

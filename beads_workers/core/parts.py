@@ -8,6 +8,7 @@ from beads_workers.core.crew import Crew
 from beads_workers.core.desk import Desk
 from beads_workers.core.hindrances import Hindrances
 from beads_workers.core.lane import Lane
+from beads_workers.core.leases import Leases
 from beads_workers.core.ledger import Ledger
 from beads_workers.core.records import Listed
 from beads_workers.core.roster import Roster
@@ -37,6 +38,7 @@ class Parts:
     storm: Storm
     tasks: Tasks
     hindrances: Hindrances
+    leases: Leases
     state: RunState = RunState.RECOVERING
     state_reason: str = ""
     reason: str = "user_requested"
@@ -50,7 +52,17 @@ def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: boo
     ledger = Ledger(desk.timers)
     storm = Storm(desk, lane, ledger)
     tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id)
-    roster, crew, hindrances = Roster(), Crew(desk), Hindrances(desk)
     return Parts(
-        settings, run_id, literal, desk, roster, crew, lane, ledger, storm, tasks, hindrances
+        settings,
+        run_id,
+        literal,
+        desk,
+        Roster(),
+        Crew(desk),
+        lane,
+        ledger,
+        storm,
+        tasks,
+        Hindrances(desk),
+        Leases(desk, tasks, settings.work.term_grace_seconds),
     )

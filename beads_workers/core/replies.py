@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from beads_workers.core import limits
-from beads_workers.core.commands import Send
+from beads_workers.core.commands import HangUp, Send
 from beads_workers.core.desk import jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import Job
@@ -103,6 +103,15 @@ class Replies:
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
         self._timers.set_earlier(Overdue(connection.conn_id), self._desk.now + grace)
         return True
+
+    def end_attempt(self, held: Held, reason: str) -> None:
+        """Its claim is gone: its worker must end it, or be gone itself."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is None or held.cancelled or self.cancel(held, reason):
+            return
+        # It does not understand CANCEL; without its connection a worker ends what it does.
+        held.cancelled = reason
+        self._desk.ask(HangUp(connection.conn_id, reason))
 
     def say(self, connection: Connection, message: ToWorker) -> None:
         """Send under the id that we gave it."""

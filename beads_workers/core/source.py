@@ -76,18 +76,54 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """Until ``ends`` nobody else may have this issue; ``began``: when we asked for that.
+
+    Both on the boot clock, in seconds: it goes on while the machine sleeps, like everybody
+    else's. Taken before the tracker was asked, so that the tracker's own end is never sooner.
+    """
+
+    issue_id: IssueId
+    began: float
+    ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A claim that is no longer ours. ``why``: whose it is now, or the like; one line."""
+
+    issue_id: IssueId
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The answer to ``renew``: what runs on, and what is no longer ours.
+
+    What is in neither is ours still, but was not renewed: try again.
+    """
+
+    leases: tuple[Lease, ...] = ()
+    lost: tuple[Lost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """The answer to ``take``.
 
     ``jobs``: claimed for our actor just now, most urgent first. ``listed``: what else could be
     taken, bounded, most urgent first. ``more``: the bound cut the listing. ``blocked``: how many
-    open issues wait for another one; None where the tracker was not asked.
+    open issues wait for another one; None where the tracker was not asked. ``leases``: of the
+    jobs whose claim lapses unless it is renewed. ``reclaimed``: what another orchestrator had
+    left, and is open again.
     """
 
     jobs: tuple[Job, ...] = ()
     listed: tuple[Listed, ...] = ()
     more: bool = False
     blocked: int | None = None
+    leases: tuple[Lease, ...] = ()
+    reclaimed: tuple[Lost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +192,8 @@ class Source(Protocol):
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Apply a group, in as few calls as possible; one answer for each, in order."""
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
-        """Keep leases alive; return those that are no longer ours. No leases: return []."""
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """Keep leases alive, and say which are no longer ours. No leases: an empty answer."""
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         """Settle what a dead run left: close what it had done, give back what it held.

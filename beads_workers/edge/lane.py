@@ -88,7 +88,7 @@ class LaneThread:
             return ended  # A tracker that failed just now is not asked again at once.
         try:
             if turn.renew:
-                ended = replace(ended, lost=tuple(self._source.renew(turn.renew)))
+                ended = replace(ended, renewed=self._source.renew(turn.renew))
             if turn.take is not None:
                 ended = replace(ended, taken=self._source.take(turn.take, turn.skip))
         except SourceError as error:

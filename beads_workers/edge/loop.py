@@ -39,6 +39,7 @@ from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.worker_server import WorkerServer
+from beads_workers.sources.clock import boot_seconds
 
 
 class Mailbox:
@@ -137,11 +138,12 @@ class Loop:
         self._events.extend(self._mailbox.collect())
         while True:
             while self._events:
-                self._perform(self._core.handle(self._events.popleft(), time.monotonic()))
+                event = self._events.popleft()
+                self._perform(self._core.handle(event, time.monotonic(), boot_seconds()))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline = self._core.deadline()
             if deadline is not None and (now := time.monotonic()) >= deadline:
-                self._perform(self._core.on_deadline(now))
+                self._perform(self._core.on_deadline(now, boot_seconds()))
             # The journal first, then whatever depends on it.
             if not self._write_journal() or not self._outside:
                 break

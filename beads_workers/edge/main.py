@@ -123,8 +123,9 @@ class Fleet:
         return tracker if tracker.is_dir() else tracker.parent
 
     def _lock(self) -> list[int]:
+        folder, shared = self._tracker_folder(), self._settings.shared
         try:
-            return [self._directory.lock(), lock_tracker(self._tracker_folder())]
+            return [self._directory.lock(), lock_tracker(folder, shared=shared)]
         except AlreadyRunning as error:
             hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
             raise Refused(str(error), hint, 5) from None

@@ -30,6 +30,7 @@ def _bd(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source
         filters=settings.filters,
         listed_max=_listed_max(settings),
         call_log=call_log,
+        shared=settings.shared,
     )
 
 

@@ -226,17 +226,19 @@ def try_lock(path: Path) -> int | None:
     return fd
 
 
-def lock_tracker(folder: Path) -> int:
+def lock_tracker(folder: Path, *, shared: bool = False) -> int:
     """One orchestrator per tracker on this machine, whatever its state directory.
 
     ``folder`` holds the tracker; it is locked itself, so nobody can miss or delete the lock.
+    ``shared``: any number of those that say so, and none that does not.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         message = f"another orchestrator on this machine works on {folder}"
+        message += ", without --shared" if shared else ""
         raise AlreadyRunning(message) from None
     return fd
 

@@ -16,6 +16,7 @@ from beads_workers.core.source import (
     Action,
     Calls,
     DeadRun,
+    Renewed,
     Result,
     Seen,
     Settled,
@@ -169,9 +170,9 @@ class MemorySource:
             return []
         return self._faulty("settle", lambda: self._settled("settle", settlements, self.actor))
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
         """There are no leases."""
-        return []
+        return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         """Close what the dead run had done, give back whatever else is in its name."""

@@ -28,7 +28,16 @@ from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.records import Carried, Record
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Action, Result, Settled, Settlement, Taken
+from beads_workers.core.source import (
+    Action,
+    Lease,
+    Lost,
+    Renewed,
+    Result,
+    Settled,
+    Settlement,
+    Taken,
+)
 
 T = TypeVar("T")
 
@@ -115,6 +124,7 @@ class Play:
         **others: Any,
     ) -> None:
         self.now = BEGAN
+        self.slept = 0.0
         self.entries: list[Entry] = []
         self.board = Board()
         self.turn: Turn | None = None
@@ -144,7 +154,7 @@ class Play:
             if isinstance(event, ev.TurnEnded):
                 assert self.turn is not None, "nobody asked"
                 self.turn = None
-            commands += self._took(self.core.handle(event, self.now))
+            commands += self._took(self.core.handle(event, self.now, self.now + self.slept))
         return commands
 
     def wait(self, seconds: float) -> list[Command]:
@@ -153,7 +163,7 @@ class Play:
         until = self.now + seconds
         while (due := self.core.deadline()) is not None and due <= until:
             self.now = max(self.now, due)
-            commands += self._took(self.core.on_deadline(self.now))
+            commands += self._took(self.core.on_deadline(self.now, self.now + self.slept))
         self.now = until
         return commands
 
@@ -180,24 +190,32 @@ class Play:
         listed: Iterable[str] = (),
         results: Mapping[str, Result] | None = None,
         seconds: float = 0.1,
+        lease: float | None = None,
+        lost: Iterable[str] = (),
         **others: Any,
     ) -> list[Command]:
         """The tracker answers the turn: everything applied, unless ``results`` says otherwise.
 
-        ``settle_error`` and ``take_error`` as in ``TurnEnded``: then nothing is known.
+        ``lease``: what it claims or renews is ours for so many seconds from now. ``lost``: what
+        it was to renew and is no longer ours. ``settle_error`` and ``take_error`` as in
+        ``TurnEnded``: then nothing is known.
         """
         turn = self.turn
         assert turn is not None, "nobody asked"
         claimed = tuple(each if isinstance(each, Job) else job(each) for each in taken)
         assert len(claimed) <= (turn.take or 0), "more than it was asked for"
         assert not {j.issue_id for j in claimed} & turn.skip, "it was to be left out"
-        found = Taken(claimed, tuple(jobs.Listed(IssueId(i), i) for i in listed))
+        rows = tuple(jobs.Listed(IssueId(i), i) for i in listed)
+        found = Taken(claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease))
         silent = "settle_error" in others
         event = ev.TurnEnded(
             seconds,
             settled=() if silent else self._settled(turn.settlements, results or {}),
             taken=None if silent or turn.take is None or "take_error" in others else found,
+            renewed=self._renewed(turn, set(lost), lease),
         )
+        if silent or "take_error" in others:
+            event = replace(event, renewed=None)
         return self.do(replace(event, **others))
 
     def quiet(self) -> list[Command]:
@@ -230,7 +248,21 @@ class Play:
         assert self.turn is not None and self.turn.take is not None, self.turn
         return self.turn.take
 
+    def sleep(self, seconds: float) -> None:
+        """The machine sleeps: only the boot clock goes on. Nothing is told to the core."""
+        self.slept += seconds
+
     # --- inside -------------------------------------------------------------------------------
+
+    def _leases(self, issue_ids: Iterable[IssueId], seconds: float | None) -> tuple[Lease, ...]:
+        boot = self.now + self.slept
+        return tuple(Lease(i, boot, boot + seconds) for i in issue_ids if seconds is not None)
+
+    def _renewed(self, turn: Turn, lost: set[str], lease: float | None) -> Renewed | None:
+        assert lost <= set(turn.renew), "it was not asked about that"
+        kept = [i for i in turn.renew if i not in lost]
+        gone = tuple(Lost(i, "it is in_progress, assigned to bob") for i in turn.renew if i in lost)
+        return Renewed(self._leases(kept, lease), gone) if turn.renew else None
 
     def _settled(
         self, settlements: tuple[Settlement, ...], results: Mapping[str, Result]

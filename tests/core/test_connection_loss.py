@@ -6,8 +6,6 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.commands import HangUp, KillWorker, WatchHolder
-from beads_workers.core.events import ConnId
-from beads_workers.core.message_types import Cancel
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
 from tests.core.playbook import (
@@ -166,52 +164,7 @@ def test_a_task_that_ended_in_time_leaves_no_deadline_behind() -> None:
     assert of(play.wait(1000.0), KillWorker) == []
 
 
-# --- lost claims ----------------------------------------------------------------------------------
-
-
-def test_a_lost_claim_ends_the_attempt_and_charges_nothing() -> None:
-    play = Play()
-    play.working("a")
-    play.wait(limits.RENEW_SECONDS)
-    assert play.turn is not None and play.turn.renew == ("a",)
-    (told,) = said(play.answer(lost=("a",)))
-    assert told == Cancel(job("a").issue_id, "the claim was lost")
-    (finished,) = records(play.do(cancelled(1, "a")), rec.Finished)
-    assert (finished.outcome, finished.charged) == ("cancelled", 0)
-    play.answer(results={"a": Result.NOT_OURS})
-    assert "a" not in play.core._parts.tasks.held
-
-
-def test_a_claim_found_lost_after_its_done_disturbs_no_later_task_of_that_worker() -> None:
-    play = Play(workers=1)
-    play.own(1)
-    play.answer(job("a"))
-    play.wait(limits.RENEW_SECONDS)
-    play.do(done(1, "a"))
-    assert said(play.answer(lost=("a",))) == []
-    play.do(ready(1))
-    play.answer("b")
-    assert of(play.wait(60.0), KillWorker) == []
-
-
-def test_a_lost_claim_that_was_not_sent_yet_is_never_sent() -> None:
-    play = Play(workers=2)
-    play.do(ev.WorkerSpawned("W1", 101))
-    play.answer("a", "b")
-    play.wait(limits.RENEW_SECONDS)
-    play.answer(lost=("a",))
-    assert (Action.RELEASE, "a") in play.owed()
-    assert task_of(play.join(1, 101), 1) == "b"
-
-
-def test_a_foreign_worker_that_ignores_a_cancel_is_hung_up_on_not_killed() -> None:
-    play = Play()
-    play.working("a")
-    play.wait(limits.RENEW_SECONDS)
-    play.answer(lost=("a",))
-    stuck = play.wait(limits.TERM_GRACE_SECONDS + limits.TIMEOUT_MARGIN_SECONDS)
-    assert of(stuck, KillWorker) == []
-    assert of(stuck, HangUp) == [HangUp(ConnId(1), "did not end its task in time")]
+# --- nobody is there any more, or nobody asked --------------------------------------------------
 
 
 def test_a_reply_that_was_owed_to_a_lost_connection_goes_nowhere() -> None:

@@ -224,28 +224,7 @@ def test_a_recovery_in_trouble_is_shown_until_it_ends() -> None:
     assert play.board.trouble is None
 
 
-# --- leases ---------------------------------------------------------------------------------------
-
-
-def test_leases_are_renewed_every_two_minutes_for_all_that_is_held() -> None:
-    play = Play()
-    play.working("a", "b")
-    play.quiet()
-    play.wait(limits.RENEW_SECONDS)
-    assert play.turn is not None and set(play.turn.renew) == {"a", "b"}
-    play.answer()
-    play.wait(limits.RENEW_SECONDS)
-    assert play.turn is not None and set(play.turn.renew) == {"a", "b"}
-
-
-def test_nothing_is_renewed_when_nothing_is_held() -> None:
-    play = Play()
-    play.working("a")
-    play.do(done(1, "a"), lost(1))
-    play.quiet()
-    play.quiet()
-    play.wait(limits.RENEW_SECONDS * 3)
-    assert play.turn is None or play.turn.renew == ()
+# --- proof that nothing is left -------------------------------------------------------------------
 
 
 def about_to_fail() -> Play:

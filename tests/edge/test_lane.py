@@ -14,6 +14,8 @@ from beads_workers.core.source import (
     Action,
     Calls,
     DeadRun,
+    Lost,
+    Renewed,
     Result,
     Settled,
     Settlement,
@@ -56,9 +58,9 @@ class Recorder:
         self._ask("settle")
         return [Settled(s, Result.APPLIED) for s in settlements]
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
         self._ask("renew")
-        return list(issue_ids)
+        return Renewed(lost=tuple(Lost(issue_id) for issue_id in issue_ids))
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         return []
@@ -104,7 +106,7 @@ def test_a_turn_settles_then_renews_then_takes(tmp_path: Path) -> None:
     answer = ended(tmp_path, source, WHOLE)
     assert source.asked == ["settle", "renew", "take", "close"]
     assert answer.settled == (Settled(CLOSE, Result.APPLIED),)
-    assert (answer.lost, answer.taken, answer.calls) == ((A,), Taken(), 3)
+    assert (answer.renewed, answer.taken, answer.calls) == (Renewed(lost=(Lost(A),)), Taken(), 3)
 
 
 def test_what_is_not_asked_for_is_not_asked(tmp_path: Path) -> None:

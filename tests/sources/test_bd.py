@@ -203,30 +203,6 @@ def test_of_two_runs_that_race_each_issue_goes_to_one(project_new: BdProject) ->
     )
 
 
-def test_a_renewal_names_what_is_no_longer_ours(project_new: BdProject) -> None:
-    keys = project_new.create_many([{}] * 3)
-    dead, source = project_new.source(US), project_new.source(US)
-    assert len(dead.take(3, ()).jobs) == 3
-    before = source.calls.count
-    assert dead.renew(keys) == []
-    project_new.bd("close", keys[0], actor=US)
-    project_new.put(keys[1], "in_progress", "alice")
-    lease = project_new.show(keys[2])["lease_expires_at"]
-    # A source that has no memory of its claims must ask; the one that made them need not yet.
-    assert source.renew(keys) == keys[:2]
-    assert source.calls.count > before
-    assert project_new.show(keys[2])["lease_expires_at"] >= lease
-
-
-def test_a_fresh_lease_is_not_renewed(project: BdProject) -> None:
-    (key,) = project.create_many([{}])
-    source = project.source(US)
-    source.take(1, ())
-    before = source.calls.count
-    assert source.renew([key]) == []
-    assert source.calls.count == before
-
-
 def test_recovery_takes_back_what_workers_of_the_dead_run_hold(project: BdProject) -> None:
     ours, workers, opened, strangers = project.create_many(
         [

@@ -85,6 +85,7 @@ class BdProject:
         call_log: CallLog | None = None,
         call_seconds: float = CALL_SECONDS,
         environment: Mapping[str, str] | None = None,
+        shared: bool = False,
     ) -> BdSource:
         """One more source on this project."""
         return BdSource(
@@ -96,6 +97,7 @@ class BdProject:
             call_log=call_log,
             environment={**self.environment, **(environment or {})},
             call_seconds=call_seconds,
+            shared=shared,
         )
 
     def create(
@@ -140,6 +142,26 @@ class BdProject:
         """Set both, whoever holds it."""
         force = ["--force"] if self.version == NEW else []
         self.bd("update", *force, f"--status={status}", f"--assignee={assignee}", issue_id)
+
+    def let_lapse(self, issue_id: IssueId) -> None:
+        """Its lease has been over for an hour; holder and status stay (``bd`` 1.3.0).
+
+        ``bd`` has no shorter lease to ask for. It is given back and read in again as ``bd``
+        itself exports it, with other times: an import may bring a lease, but replaces none
+        that still goes on.
+        """
+        issue = self.show(issue_id)
+        holder = issue["assignee"]
+        self.bd("unclaim", issue_id, actor=holder)
+        over = time.time() - 3600
+        for key, at in (("heartbeat_at", over - 300), ("lease_expires_at", over)):
+            issue[key] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+        issue["updated_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+        file = self.folder / "lapse.jsonl"
+        file.write_text(json.dumps({"_type": "issue", **issue}) + "\n")
+        self.bd("import", str(file))
+        file.unlink()
+        assert self.read(issue_id) == ("in_progress", holder)
 
     def show(self, issue_id: IssueId) -> dict[str, Any]:
         """The whole issue."""

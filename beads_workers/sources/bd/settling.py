@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement, SourceError
 from beads_workers.sources.bd import writing
 from beads_workers.sources.bd.answers import Row, is_safe_id
 from beads_workers.sources.bd.tracker import Tracker
-from beads_workers.sources.bd.verdicts import Write, decide, unseen
+from beads_workers.sources.bd.verdicts import Write, decide, held_by, unseen
 
 
 @dataclass(slots=True)
 class Group:
-    """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end."""
+    """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end.
+
+    ``shared``: somebody else may write at any moment, also right after a look.
+    """
 
     tracker: Tracker
     actor: str
     settlements: Sequence[Settlement]
+    shared: bool = False
     answers: dict[IssueId, Settled] = field(default_factory=dict)
     _trouble: SourceError | None = None
 
     def settle(
-        self, known: Iterable[IssueId], seen: Mapping[IssueId, Row] | None = None
+        self, known: Mapping[IssueId, bool], seen: Mapping[IssueId, Row] | None = None
     ) -> list[Settled]:
         """One answer each, in order; raises ``SourceError`` when nothing at all is known.
 
-        ``known`` need no look: they are in progress in our name. ``seen``: a look that was
-        just taken, at all of them.
+        ``known`` need no look: they are in progress in our name, for sure or as far as we know.
+        ``seen``: a look that was just taken, at all of them.
         """
-        sure = set(known)
-        writes = [unseen(s, self.actor) for s in self.settlements if s.issue_id in sure]
-        unsure = [s for s in self.settlements if s.issue_id not in sure]
-        writes += self._decide(unsure, seen)
+        writes = [
+            unseen(s, self.actor, sure=known[s.issue_id])
+            for s in self.settlements
+            if s.issue_id in known
+        ]
+        writes += self._decide([s for s in self.settlements if s.issue_id not in known], seen)
         errors = writing.apply(self.tracker, self.actor, writes)
         self._applied(writes, errors)
         if errors:
@@ -46,7 +52,11 @@ class Group:
 
     def _again(self, settlements: Sequence[Settlement], errors: writing.Errors) -> None:
         """A group is refused for the sake of one, or one was lost: see what holds, then singly."""
-        writes = self._decide(settlements, None, errors)
+        # What was only refused for what is open below it is ours still: its work is done.
+        writes = [
+            replace(write, sure=not self.shared and held_by(write.assignee, self.actor))
+            for write in self._decide(settlements, None, errors)
+        ]
         errors = writing.apply(self.tracker, self.actor, writes, alone=True)
         self._applied(writes, errors)
         for write in writes:

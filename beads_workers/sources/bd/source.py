@@ -7,10 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from beads_workers.core.jobs import Filters, IssueId, Job, Listed
+from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
 from beads_workers.core.source import (
     Action,
     Calls,
     DeadRun,
+    Lease,
+    Lost,
+    Renewed,
     Result,
     Seen,
     Settled,
@@ -27,15 +31,12 @@ from beads_workers.sources.bd.answers import (
     rows_of_group,
 )
 from beads_workers.sources.bd.calls import CALL_SECONDS, BdCalls, CallLog
+from beads_workers.sources.bd.leases import Leases, reclaim, renew
 from beads_workers.sources.bd.listings import Listings
 from beads_workers.sources.bd.settling import Group, owed, rounds
 from beads_workers.sources.bd.tracker import Tracker
 from beads_workers.sources.bd.verdicts import held_by
-
-RENEW_AFTER_SECONDS = 100.0
-"""A lease lasts 300 s; renewing a third of the way through survives two failures."""
-SURE_SECONDS = 240.0
-"""After a claim or a renewal nobody else can have the issue for as long as its lease lasts."""
+from beads_workers.sources.clock import boot_seconds
 
 
 def open_bd(
@@ -65,6 +66,8 @@ class BdSource:
 
     ``actor`` must be unique to the run. ``listed_max`` bounds listings, in rows. ``environment``
     replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
+    ``shared``: other orchestrators work on this tracker, so every write is a compare-and-swap,
+    and what they leave is taken back when its lease is over.
     """
 
     name = "bd"
@@ -81,6 +84,7 @@ class BdSource:
         call_log: CallLog | None = None,
         environment: Mapping[str, str] | None = None,
         call_seconds: float = CALL_SECONDS,
+        shared: bool = False,
     ) -> None:
         self.actor = actor
         self.calls = Calls()
@@ -88,8 +92,9 @@ class BdSource:
         self._tracker = Tracker(runner)
         self._listings = Listings(self._tracker, filters, actor, listed_max)
         self._listed_max = listed_max
-        self._sure_since: dict[IssueId, float] = {}
-        self._handed_over: set[IssueId] = set()
+        self._shared = shared
+        self._looked_for_others = -TAKEOVER_LOOK_SECONDS
+        self._leases = Leases()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
 
@@ -100,25 +105,46 @@ class BdSource:
 
     def describe(self) -> str:
         """``bd 1.3.0, embedded, /path/.beads (prefix x)``."""
-        return f"bd {self._tracker.abilities.version}, {self._tracker.place()}"
+        abilities = self._tracker.abilities
+        if self._shared and not (abilities.leases and abilities.compare_and_swap):
+            raise SourceError(
+                f"--shared needs bd 1.2 or later, with leases; this is bd {abilities.version}",
+                "install a later beads, or leave --shared out",
+            )
+        return f"bd {abilities.version}, {self._tracker.place()}"
 
     # --- taking -------------------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """One listing at most, and one claim for the group."""
         self._settle_unanswered_claims()
+        reclaimed = self._reclaim() if self._shared else ()
         listing = self._listings.ready(limit, skip)
         found = [row for row in listing.rows if row.issue_id not in skip]
         picked, rest = found[:limit], found[limit:]
-        jobs = self._claim(picked) if picked else ()
+        jobs, leases = self._claim(picked) if picked else ((), ())
         listing.rows = rest
         return Taken(
             jobs=jobs,
             listed=tuple(Listed(r.issue_id, r.title, r.priority) for r in rest[: self._listed_max]),
             more=listing.more or len(rest) > self._listed_max,
+            leases=leases,
+            reclaimed=reclaimed,
         )
 
-    def _claim(self, picked: Sequence[Row]) -> tuple[Job, ...]:
+    def _reclaim(self) -> tuple[Lost, ...]:
+        """Now and then: what another orchestrator has left, and never came back for."""
+        now = boot_seconds()
+        if now - self._looked_for_others < TAKEOVER_LOOK_SECONDS:
+            return ()
+        self._looked_for_others = now
+        freed = reclaim(self._tracker, self.actor, time.time())
+        if freed:
+            self._listings.forget()
+        return freed
+
+    def _claim(self, picked: Sequence[Row]) -> tuple[tuple[Job, ...], tuple[Lease, ...]]:
+        began = boot_seconds()
         ids = [row.issue_id for row in picked]
         # Until bd has said what became of it, any of these may be ours.
         self._claims_unanswered = tuple(ids)
@@ -129,9 +155,8 @@ class BdSource:
             seen = self._tracker.look([i for i in ids if i in won])
             won = {i: row for i, row in seen.items() if self._is_claimed(row)}
         self._claims_unanswered = ()
-        now = time.monotonic()
-        self._sure_since |= dict.fromkeys(won, now)
-        return tuple(_job(won[i]) for i in ids if i in won)
+        leases = self._leases.claimed(won, began)
+        return tuple(_job(won[i]) for i in ids if i in won), leases
 
     def _claimed(self, picked: Sequence[Row]) -> dict[IssueId, Row]:
         ids = [row.issue_id for row in picked]
@@ -181,62 +206,26 @@ class BdSource:
         if not safe:
             return answers
         self._wrote = True
-        sure = [s.issue_id for s in safe if self._is_sure(s)]
-        # Whatever happens now, only a new look makes these sure again.
-        for settlement in safe:
-            self._sure_since.pop(settlement.issue_id, None)
-        answers += Group(self._tracker, self.actor, safe).settle(sure)
-        for settled in answers:
-            self._remember(settled)
-        return answers
+        known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
+        # Whatever happens now, these are looked at before they are written again.
+        self._leases.forget(s.issue_id for s in safe)
+        return answers + Group(self._tracker, self.actor, safe, self._shared).settle(known)
+
+    def _is_known(self, settlement: Settlement) -> bool:
+        unseen = settlement.read_first or settlement.handed_over
+        guarded = self._tracker.abilities.compare_and_swap
+        return guarded and not unseen and self._leases.is_known(settlement.issue_id)
 
     def _is_sure(self, settlement: Settlement) -> bool:
-        if not self._tracker.abilities.compare_and_swap:
-            return False
-        if settlement.read_first or settlement.handed_over:
-            return False
-        since = self._sure_since.get(settlement.issue_id)
-        return since is not None and time.monotonic() - since < SURE_SECONDS
-
-    def _remember(self, settled: Settled) -> None:
-        issue_id = settled.settlement.issue_id
-        if settled.result is Result.FAILED:
-            return
-        if settled.settlement.action is Action.HAND_OVER and settled.result is Result.APPLIED:
-            self._handed_over.add(issue_id)
-        else:
-            self._handed_over.discard(issue_id)
+        return not self._shared and self._leases.is_sure(settlement.issue_id)
 
     # --- leases and dead runs -----------------------------------------------------------------
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
-        """One call for each lease that is a third through; returns what is no longer ours."""
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """See ``Source``; one call for each."""
         if not self._tracker.abilities.leases:
-            return []
-        refused = [i for i in issue_ids if self._is_due(i) and not self._heartbeat(i)]
-        if not refused:
-            return []
-        seen = self._tracker.look([i for i in refused if is_safe_id(i)])
-        return [i for i in refused if not self._still_ours(seen.get(i), i)]
-
-    def _is_due(self, issue_id: IssueId) -> bool:
-        since = self._sure_since.get(issue_id)
-        return since is None or time.monotonic() - since > RENEW_AFTER_SECONDS
-
-    def _heartbeat(self, issue_id: IssueId) -> bool:
-        if not is_safe_id(issue_id) or issue_id in self._handed_over:
-            return False
-        began = time.monotonic()
-        answer = self._tracker.ask(["heartbeat", "--json", "--", issue_id], ids=1)
-        if answer.status == 0:
-            self._sure_since[issue_id] = began
-        return answer.status == 0
-
-    def _still_ours(self, row: Row | None, issue_id: IssueId) -> bool:
-        if row is None or row.status != IN_PROGRESS:
-            return False
-        in_nobodys_name = row.assignee == "" and issue_id in self._handed_over
-        return held_by(row.assignee, self.actor) or in_nobodys_name
+            return Renewed()
+        return renew(self._tracker, self.actor, self._leases, issue_ids)
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         """See ``Source``; acts as the dead run's actor, whose claims they are."""
@@ -250,7 +239,7 @@ class BdSource:
         if not found:
             return []
         self._wrote = True
-        return Group(self._tracker, dead.actor, found).settle((), rows)
+        return Group(self._tracker, dead.actor, found, self._shared).settle({}, rows)
 
     # --- for people who ask -------------------------------------------------------------------
 

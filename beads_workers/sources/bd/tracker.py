@@ -71,9 +71,13 @@ class Tracker:
             seen |= {row.issue_id: row for row in rows(answer)}
         return seen
 
+    def in_progress(self) -> list[Row]:
+        """Everything in progress, whoever holds it; leases included."""
+        return rows(self.ask([*self._list(), f"--status={IN_PROGRESS}"]))
+
     def under_way(self, actor: str) -> list[Row]:
         """Everything in progress, and what is open but still assigned to ``actor``."""
-        started = rows(self.ask([*self._list(), f"--status={IN_PROGRESS}"]))
+        started = self.in_progress()
         left = rows(self.ask([*self._list(), f"--status={OPEN}", f"--assignee={actor}"]))
         return started + left
 

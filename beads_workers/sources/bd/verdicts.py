@@ -17,13 +17,15 @@ from beads_workers.sources.bd.answers import BLOCKED, CLOSED, IN_PROGRESS, OPEN,
 class Write:
     """Write only while the issue is in ``status``, in the name of ``assignee``.
 
-    ``notes``: what stands there already, for a ``bd`` that cannot append.
+    ``notes``: what stands there already, for a ``bd`` that cannot append. ``sure``: nobody can
+    have changed it, so that it may be written without naming what is expected.
     """
 
     settlement: Settlement
     status: str
     assignee: str
     notes: str = ""
+    sure: bool = False
 
     @property
     def status_after(self) -> str:
@@ -46,9 +48,9 @@ def held_by(assignee: str, actor: str) -> bool:
     return assignee == actor or assignee.startswith(actor + "/")
 
 
-def unseen(settlement: Settlement, actor: str) -> Write:
+def unseen(settlement: Settlement, actor: str, *, sure: bool) -> Write:
     """For what we hold as far as we know: in progress, in our own name."""
-    return Write(settlement, IN_PROGRESS, actor)
+    return Write(settlement, IN_PROGRESS, actor, sure=sure)
 
 
 def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Settled:
@@ -64,7 +66,7 @@ def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Sett
         return Settled(settlement, Result.APPLIED)
     if _may_write(settlement, seen, actor):
         return write
-    return Settled(settlement, Result.NOT_OURS, _whose(seen))
+    return Settled(settlement, Result.NOT_OURS, whose(seen))
 
 
 def _reopen(write: Write) -> Write | Settled:
@@ -109,6 +111,7 @@ def _may_write(settlement: Settlement, seen: Row, actor: str) -> bool:
     return settlement.handed_over
 
 
-def _whose(seen: Row) -> str:
+def whose(seen: Row) -> str:
+    """Status and holder, for people."""
     holder = f"assigned to {seen.assignee}" if seen.assignee else "assigned to nobody"
     return f"it is {seen.status}, {holder}"

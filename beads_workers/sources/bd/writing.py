@@ -1,8 +1,8 @@
 """Carrying out writes in as few calls as this ``bd`` allows.
 
-With compare-and-swap every write names what it expects. Closes of issues in our own name go
-through ``bd batch`` instead: three times faster, and the actor is unique to the run, so that
-nobody else can be meant. Without compare-and-swap the issue was looked at just before.
+With compare-and-swap every write names what it expects. Closes that are sure (our lease on the
+issue goes on for long enough) go through ``bd batch`` instead: three times faster. Without
+compare-and-swap the issue was looked at just before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from beads_workers.sources.bd.answers import (
     rows_of_group,
 )
 from beads_workers.sources.bd.tracker import IDS_PER_CALL_MAX, Tracker
-from beads_workers.sources.bd.verdicts import Write, held_by
+from beads_workers.sources.bd.verdicts import Write
 
 REASON_CHARS_MAX = 500
 
@@ -32,7 +32,7 @@ Errors = dict[IssueId, str]
 def apply(tracker: Tracker, actor: str, writes: Sequence[Write], *, alone: bool = False) -> Errors:
     """Write all of them; ``alone``: one call for each, so that none can spoil another's."""
     errors: Errors = {}
-    for call, group in _groups(tracker, actor, writes):
+    for call, group in _groups(tracker, writes):
         size = 1 if alone else IDS_PER_CALL_MAX
         for start in range(0, len(group), size):
             part = group[start : start + size]
@@ -46,27 +46,25 @@ def apply(tracker: Tracker, actor: str, writes: Sequence[Write], *, alone: bool 
 Call = Callable[[Tracker, str, Sequence[Write]], Errors]
 
 
-def _groups(
-    tracker: Tracker, actor: str, writes: Iterable[Write]
-) -> list[tuple[Call, list[Write]]]:
+def _groups(tracker: Tracker, writes: Iterable[Write]) -> list[tuple[Call, list[Write]]]:
     """What can share a call, in the order in which each group was first asked for."""
     groups: dict[tuple[Call, object], list[Write]] = {}
     for write in writes:
-        call = _call_for(tracker, actor, write)
+        call = _call_for(tracker, write)
         if call is None:
             continue
         groups.setdefault((call, _shared(call, write)), []).append(write)
     return [(call, group) for (call, _), group in groups.items()]
 
 
-def _call_for(tracker: Tracker, actor: str, write: Write) -> Call | None:
+def _call_for(tracker: Tracker, write: Write) -> Call | None:
     abilities = tracker.abilities
     action = write.settlement.action
     if action is Action.HAND_OVER and not abilities.compare_and_swap:
         # Nothing to write: this bd lets any actor update and close what is in another's name.
         return None
     if action is Action.CLOSE:
-        if abilities.batch and held_by(write.assignee, actor):
+        if abilities.batch and write.sure:
             return _close_in_batch
         if not abilities.compare_and_swap:
             return _close
@@ -77,7 +75,7 @@ def _shared(call: Call, write: Write) -> object:
     """What the writes of one call must have in common."""
     if call is not _update:
         return None
-    if write.settlement.action is Action.SET_ASIDE and write.settlement.note:
+    if write.settlement.action in (Action.SET_ASIDE, Action.CLOSE) and write.settlement.note:
         return write
     return (write.settlement.action, write.status, write.assignee)
 
@@ -127,7 +125,7 @@ def _fields(tracker: Tracker, write: Write) -> list[str]:
         fields.append(f"--status={write.status_after}")
     if action is not Action.CLOSE:
         fields.append("--assignee=")
-    if action is Action.SET_ASIDE and write.settlement.note:
+    if action in (Action.SET_ASIDE, Action.CLOSE) and write.settlement.note:
         note = _note(write.settlement.note)
         if abilities.append_notes:
             fields.append(f"--append-notes={note}")

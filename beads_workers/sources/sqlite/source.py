@@ -18,6 +18,7 @@ from beads_workers.core.source import (
     Action,
     Calls,
     DeadRun,
+    Renewed,
     Seen,
     Settled,
     Settlement,
@@ -86,9 +87,9 @@ class SqliteSource:
         with self._call() as tracker, transaction(tracker.connection):
             return self._settled(tracker, settlements, self.actor)
 
-    def renew(self, issue_ids: Sequence[IssueId]) -> list[IssueId]:
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
         """There are no leases: a claim lasts until it is settled or recovered."""
-        return []
+        return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         """Close what the dead run had done, give back whatever else is in its name."""
