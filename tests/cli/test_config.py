@@ -132,6 +132,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         stop_timeout = 20
         notify = "desktop"
         keep_runs = 3
+        shared = true
         shared_checkout = true
         [worktree]
         enabled = true
@@ -153,7 +154,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"), 10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         True, "main", "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"),
-        2_500_000_000, True, "desktop", 3,
+        2_500_000_000, True, "desktop", 3, True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     assert resolved.agents == {
