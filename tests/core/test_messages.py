@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beads_workers.core import limits
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import (
     CANCEL,
@@ -160,7 +161,7 @@ def test_cancel_names_its_issue_and_reason() -> None:
 TEXT = st.text(max_size=30).filter(lambda text: "\0" not in text)
 IDS = st.text(min_size=1, max_size=30).map(IssueId)
 SENDERS = st.text(min_size=1, max_size=9)
-MILLISECONDS = st.integers(0, 1 << 70)
+MILLISECONDS = st.integers(0, limits.INTEGER_MAX)
 SECONDS = st.floats(0.001, 86_400)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
