@@ -22,7 +22,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
     over = ended["ended"] or {}
     if over.get("exit_code") and " " in over["reason"]:
         # A sentence of ours, and no word of the protocol: it says what to do first.
-        lines.append(f"ended because {printable(over['reason'])}")
+        lines.append(f"ended because: {printable(over['reason'])}")
     set_aside = ended["set_aside"]
     for row in set_aside[:SHOWN_MAX]:
         error = printable(row["error"], 120)

@@ -24,8 +24,8 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
             "end that process, or wait for it",
         )
     if board.state == "paused":
-        why = f" ({board.state_reason})" if board.state_reason else ""
-        yield f"paused: nothing new is handed out{why}", "resume"
+        # The reason first: where there is little room, only the beginning is seen.
+        yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
     if board.not_closed:
         yield f"{len(board.not_closed)} done, and not closed yet", "doctor"
     if board.set_aside:

@@ -17,15 +17,13 @@ from beads_workers.core.events import (
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.ledger import Standing
-from beads_workers.core.parts import Parts
+from beads_workers.core.parts import BY_HAND, Parts
 from beads_workers.core.records import RetryAsked, Withheld
 from beads_workers.core.replies import Replies
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
 from beads_workers.core.tasks import RELEASED
 from beads_workers.core.why.gathering import gather
-
-BY_HAND = "a person asked for it"
 
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 """How several agents work at once: each in its own checkout, or a person takes the blame."""

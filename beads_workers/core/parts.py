@@ -17,6 +17,9 @@ from beads_workers.core.states import RunState
 from beads_workers.core.storm import Storm
 from beads_workers.core.tasks import Tasks
 
+BY_HAND = "a person asked for it"
+"""The reason of a pause that needs no explanation."""
+
 
 @dataclass(slots=True)
 class Parts:

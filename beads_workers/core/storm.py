@@ -81,9 +81,9 @@ class Storm:
     def text(self) -> str:
         """What happened, for people: one sentence, fit for any terminal."""
         return (
-            f"{limits.STORM_ISSUES} different issues failed within {limits.STORM_SECONDS:.0f} s of"
-            " their start and none has succeeded: not logged in, or the wrong folder? Nothing was"
-            f" charged to them; the last error: {printable(self._error, ERROR_WIDTH) or 'none'}"
+            f"not logged in, or the wrong folder? {limits.STORM_ISSUES} different issues failed"
+            f" within {limits.STORM_SECONDS:.0f} s of their start and none has succeeded. Nothing"
+            f" was charged to them; the last error: {printable(self._error, ERROR_WIDTH) or 'none'}"
         )
 
 

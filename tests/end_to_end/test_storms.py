@@ -62,7 +62,7 @@ def test_until_empty_gives_everything_back_uncharged_and_exits_7(
     assert fleet.wait() == 7, fleet.said()
     assert set(project.read_all().values()) == {("open", "")}
     assert "next: 'beads-workers start' goes on" in fleet.output
-    assert "ended because 5 different issues failed within 2 s" in fleet.output
+    assert "ended because: not logged in, or the wrong folder? 5 different issues" in fleet.output
     fleet.leaves_nothing()
     (project.folder / "logged-in").touch()
     again = start(project, "-n", "8", "--until-empty", "--max-attempts", "1", "--", *STUB)

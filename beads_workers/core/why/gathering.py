@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import TAKE_AGAIN
 from beads_workers.core.ledger import Standing
-from beads_workers.core.parts import Parts
+from beads_workers.core.parts import BY_HAND, Parts
 from beads_workers.core.states import ConnState, JobState
 from beads_workers.core.why.facts import Facts, IssueFacts, TrackerTrouble
 
@@ -28,7 +28,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     look_at = parts.desk.timers.at(TAKE_AGAIN)
     return Facts(
         state=parts.state.name.lower(),
-        state_reason=parts.state_reason,
+        state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
         run_id=parts.run_id,
         source=settings.source,
         tracker=settings.tracker,
