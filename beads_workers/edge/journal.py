@@ -27,16 +27,23 @@ DISK_RETRY_SECONDS = 0.5
 class Journal:
     """One run's journal, open for appending. ``append`` and ``flush`` belong to the loop."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[int, bytes | memoryview], int] = os.write,
+    ) -> None:
         self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._clock = clock
+        self._os_write = write
         self._began = clock()
         self._gathered: list[bytes] = []
         # Guards the file's end: the loop and the lane both write, and a line must stay whole.
         self._lock = threading.Lock()
         self._leaving = b""
         self._left = 0
+        self._torn = False
         self._written = 0
         self._synced = 0
 
@@ -104,18 +111,26 @@ class Journal:
 
     def _write_on(self) -> None:
         while self._left < len(self._leaving):
-            sent = os.write(self._fd, memoryview(self._leaving)[self._left :])
+            self._end_torn_line()
+            sent = self._os_write(self._fd, memoryview(self._leaving)[self._left :])
             self._left += sent
             self._written += sent
 
     def _write(self, line: bytes) -> None:
         # Short lines are written whole or not at all, but for a disk that fills up in the middle;
         # the torn line is then passed over by readers, and the record written once more.
-        sent = os.write(self._fd, line)
+        self._end_torn_line()
+        sent = self._os_write(self._fd, line)
         self._written += sent
         if sent < len(line):
-            os.write(self._fd, b"\n")
+            self._torn = True
             raise OSError(errno.ENOSPC, "the disk filled up in the middle of a line")
+
+    def _end_torn_line(self) -> None:
+        # There was no room for its end either; without one it would swallow the next record.
+        if self._torn:
+            self._written += self._os_write(self._fd, b"\n")
+            self._torn = False
 
 
 def read_journal(path: Path) -> Iterator[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core import records as rec
+from beads_workers.core.journal_lines import Entry, encode
 from beads_workers.edge.journal import Journal, read_journal
 
 
@@ -93,6 +95,30 @@ def test_a_full_disk_loses_no_record_and_writes_none_twice(tmp_path: Path) -> No
     assert ids == ["a", "b"] and journal.path.read_bytes() == written
     os.close(kept)
     os.close(full)
+    journal.close()
+
+
+def test_a_line_that_a_full_disk_cut_short_swallows_no_other(tmp_path: Path) -> None:
+    room = [10, 0, 0]
+
+    def write(fd: int, data: bytes | memoryview) -> int:
+        if not room:
+            return os.write(fd, data)
+        if not (left := room.pop(0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(fd, data[:left])
+
+    journal = Journal(tmp_path / "journal.jsonl", write=write)
+    for _ in range(2):
+        with pytest.raises(OSError):
+            journal._write(encode(Entry(rec.CallStarted(7, 8), 0.0, 0.0)))
+    journal.append(rec.Claimed("a"))
+    with pytest.raises(OSError, match="No space left"):
+        journal.flush()
+    journal.flush()
+    journal.write_now(rec.CallStarted(7, 8))
+    told = [e.record for e in read_journal(journal.path)]
+    assert told == [rec.Claimed("a"), rec.CallStarted(7, 8)]
     journal.close()
 
 
