@@ -18,10 +18,15 @@ Ticket = NewType("Ticket", int)
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Somebody connected to the worker socket; ``pid`` is the peer's, from the kernel."""
+    """Somebody connected to the worker socket; ``pid`` is the peer's, from the kernel.
+
+    ``start_time``: clock ticks between boot and its start, which tell it from a later process of
+    the same pid; 0 where that is not known.
+    """
 
     conn_id: ConnId
     pid: int
+    start_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)

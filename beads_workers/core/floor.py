@@ -60,7 +60,7 @@ class Floor:
 
     def connected(self, event: Connected) -> None:
         """A connection is nobody until its first valid message."""
-        connection = self._roster.add(event.conn_id, event.pid)
+        connection = self._roster.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.crew.by_pid
         self._timers.set(HelloDue(event.conn_id), self._desk.now + limits.HELLO_SECONDS)
 
@@ -226,10 +226,8 @@ class Floor:
             connection.worker_id = self._roster.next_worker_id(reserved)
         self._timers.cancel(HelloDue(connection.conn_id))
         version = message.version if isinstance(message, Ready) else "1"
-        called = message.worker_id[:40]
-        self._desk.write(
-            WorkerJoined(connection.worker_id, connection.pid, called, connection.own, version[:10])
-        )
+        who = (connection.worker_id, connection.pid, message.worker_id[:40])
+        self._desk.write(WorkerJoined(*who, connection.own, version[:10], connection.start_time))
 
     def _vouched(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before.

@@ -70,8 +70,9 @@ class Ledger:
         elif carried.set_aside:
             page.standing = Standing.SET_ASIDE
         elif (left := carried.not_before - epoch) > 0:
-            # A wall clock that was set back must not park an issue for ever.
-            self._cool(issue_id, page, now + min(left, limits.RETRY_AFTER_MAX_SECONDS))
+            # A wall clock that was set back must not park an issue: no wait is longer than it was.
+            most = carried.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
+            self._cool(issue_id, page, now + min(left, most))
 
     def page(self, issue_id: IssueId) -> Page:
         """The page of an issue, made when it is missing."""

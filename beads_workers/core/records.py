@@ -34,8 +34,8 @@ class RunStarted(Record):
 class Carried(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
-    ``not_before`` in epoch seconds. ``held_by``: the actor in whose name a done issue is still
-    to be closed.
+    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
+    name a done issue is still to be closed.
     """
 
     issue_id: str
@@ -46,6 +46,7 @@ class Carried(Record):
     set_aside: bool = False
     error: str = ""
     held_by: str = ""
+    delay_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,14 @@ class WorkerStarted(Record):
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined(Record):
-    """A worker said its first valid word. ``called``: what it calls itself; ``own``: ours."""
+    """A worker said its first valid word. ``called``: by itself. ``start_time``: of ``pid``."""
 
     worker_id: str
     pid: int
     called: str = ""
     own: bool = True
     version: str = "1"
+    start_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,12 @@ class Remains:
     done_not_closed: dict[str, str] = field(default_factory=dict)
     """Issue id -> the actor in whose name it is held."""
     handed_over: set[str] = field(default_factory=set)
+    holders: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Issue id -> pid and start time of a worker that was not ours, and had it to the end."""
     last_call: tuple[int, int] | None = None
     whole: bool = False
     ended: rec.RunEnded | None = None
+    _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def debts(self) -> list[DeadRun]:
         """What is to be settled with the tracker, one per actor, this run's own last."""
@@ -86,6 +89,12 @@ def _apply(left: Remains, entry: Entry) -> None:
             known = left.pages.get(issue_id)
             if known is not None and known.set_aside:
                 del left.pages[issue_id]
+        case rec.WorkerJoined(worker_id=worker_id, own=True):
+            left._foreign.pop(worker_id, None)
+        case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
+            left._foreign[worker_id] = (pid, start_time)
+        case rec.Started(issue_id=issue_id, worker_id=worker_id) if worker_id in left._foreign:
+            left.holders[issue_id] = left._foreign[worker_id]
         case rec.HandingOver(issue_id=issue_id):
             left.handed_over.add(issue_id)
         case rec.Finished() as finished:
@@ -108,6 +117,7 @@ def _apply(left: Remains, entry: Entry) -> None:
 
 def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     issue_id = finished.issue_id
+    left.holders.pop(issue_id, None)
     if finished.verdict == "finish":
         left.pages.pop(issue_id, None)
         left.done_not_closed[issue_id] = left.actor
@@ -122,9 +132,10 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         title=old.title if old else "",
         charged=finished.charged,
         free_in_a_row=finished.free_in_a_row,
-        not_before=at + finished.delay_seconds,
+        not_before=at + finished.delay_seconds if finished.delay_seconds else 0.0,
         set_aside=set_aside,
         error=finished.error,
+        delay_seconds=finished.delay_seconds,
     )
 
 

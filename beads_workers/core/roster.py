@@ -23,6 +23,7 @@ class Connection:
 
     conn_id: ConnId
     pid: int
+    start_time: int = 0
     state: ConnState = ConnState.NEW
     worker_id: str = ""
     own: bool = False
@@ -49,9 +50,9 @@ class Roster:
         self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
         self._retiring = 0
 
-    def add(self, conn_id: ConnId, pid: int) -> Connection:
+    def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
         """Somebody connected."""
-        connection = Connection(conn_id, pid)
+        connection = Connection(conn_id, pid, start_time)
         self._connections[conn_id] = connection
         self._by_state[connection.state][conn_id] = connection
         return connection

@@ -96,9 +96,29 @@ class Recovery:
                 clear_dead(Path(left.socket))
             except OSError:
                 pass  # Its pid is somebody else's by now, who listens there.
+        for issue_id, (pid, start_time) in left.holders.items():
+            self._wait_for_holder(issue_id, pid, start_time)
         if left.last_call is None:
             return
         pid, start_time = left.last_call
         # A tracker process finishes its work although its caller died; it has its own limit.
         while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
             self._abandoned.wait(LOOK_SECONDS)
+
+    def _wait_for_holder(self, issue_id: str, pid: int, start_time: int) -> None:
+        # It is not ours to kill, and its issue goes to nobody while it may be at work on it.
+        told_at = time.monotonic() + limits.TERM_GRACE_SECONDS
+        while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+            if time.monotonic() > told_at:
+                told_at = time.monotonic() + limits.SOURCE_RETRY_MAX_SECONDS
+                self._post(still_held(issue_id, pid))
+            self._abandoned.wait(LOOK_SECONDS)
+
+
+def still_held(issue_id: str, pid: int) -> RecoveryFailed:
+    """What people are told while a worker of somebody else keeps a start waiting."""
+    return RecoveryFailed(
+        f"{issue_id} is still with a worker of an earlier run, pid {pid}: it is not ours to end",
+        f"nothing is taken until it has exited; if it is stuck, end it: kill {pid}",
+        limits.SOURCE_RETRY_MAX_SECONDS,
+    )

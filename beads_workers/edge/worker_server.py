@@ -20,6 +20,7 @@ from beads_workers.core.json_fields import ProtocolError
 from beads_workers.core.message_types import Done, Failed, Ready, Task
 from beads_workers.core.text import printable
 from beads_workers.edge.door import Door, Peers
+from beads_workers.edge.sessions import start_time
 from beads_workers.edge.streams import Stream
 
 
@@ -99,7 +100,7 @@ class WorkerServer:
         conn_id = ConnId(self._last)
         self._streams[conn_id] = stream
         self._watch(stream, selectors.EVENT_READ, new=True)
-        self._tell(ev.Connected(conn_id, pid))
+        self._tell(ev.Connected(conn_id, pid, start_time(pid) or 0))
 
     def _watch(self, stream: Stream, mask: int, *, new: bool = False) -> None:
         def ready(mask: int) -> None:

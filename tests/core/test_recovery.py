@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from beads_workers.core import events as ev
 from beads_workers.core import records as rec
+from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
 from beads_workers.core.policy import Policy
 from beads_workers.core.records import Carried, Record
 from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
-from tests.core.playbook import EPOCH, Play, done, failed, job, lost
+from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
 
 A = IssueId("a")
 
@@ -195,6 +196,44 @@ def test_a_clock_that_was_set_back_parks_no_issue_for_ever() -> None:
     play = Play(carried=[Carried("a", charged=1, not_before=EPOCH + 1e9)])
     play.wait(86_400.0)
     assert play.core._parts.ledger.not_to_take() == set()
+
+
+def test_a_clock_that_was_set_back_by_a_day_makes_no_back_off_longer_than_it_was() -> None:
+    first = Play()
+    first.working("a")
+    first.do(failed(1, "a"))
+    (page,) = remains(reread(first.entries)).checkpoint()
+    second = Play(carried=[replace(page, not_before=page.not_before + 86_400.0)])
+    assert second.core._parts.ledger.not_to_take() == {"a"}
+    second.wait(10.0)
+    assert second.core._parts.ledger.not_to_take() == set()
+
+
+def test_what_did_not_have_to_wait_need_not_wait_after_the_clock_was_set_back() -> None:
+    play = Play(carried=[Carried("a", charged=1)])
+    play.working("a")
+    play.do(ev.StopAsked(), cancelled(1, "a"))
+    (page,) = remains(reread(play.entries)).checkpoint()
+    assert (page.charged, page.not_before, page.delay_seconds) == (1, 0.0, 0.0)
+
+
+def test_who_of_the_workers_that_are_not_ours_had_an_issue_to_the_end_is_remembered() -> None:
+    play = Play()
+    for number, issue_id in enumerate("ab", 1):
+        play.do(ev.Connected(ConnId(number), 900 + number, 77), ready(number))
+        play.answer(issue_id)
+    assert remains(reread(play.entries)).holders == {"a": (901, 77), "b": (902, 77)}
+    play.do(done(1, "a"), lost(2))
+    assert remains(reread(play.entries)).holders == {"b": (902, 77)}, "it may still work on it"
+    play.do(ev.HolderGone(902))
+    assert remains(reread(play.entries)).holders == {}
+
+
+def test_our_own_workers_are_not_waited_for_by_pid() -> None:
+    play = Play(1)
+    play.own(1)
+    play.answer("a")
+    assert remains(reread(play.entries)).holders == {}
 
 
 def test_the_fold_does_not_care_how_often_it_is_made() -> None:

@@ -70,7 +70,8 @@ def test_nothing_is_touched_while_any_process_of_that_run_lives(scene: Scene) ->
     assert scene.source.tracker.issues["a"].status == "open"
 
 
-def test_nor_while_its_last_call_of_the_tracker_runs(scene: Scene) -> None:
+@pytest.mark.parametrize("what", ["its last call of the tracker", "a worker of somebody else"])
+def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None:
     os.close(scene.alive)
     wait, release = os.pipe()
     child = os.fork()
@@ -78,7 +79,11 @@ def test_nor_while_its_last_call_of_the_tracker_runs(scene: Scene) -> None:
         os.close(release)
         os.read(wait, 1)
         os._exit(0)
-    scene.dead.last_call = (child, sessions.start_time(child) or 0)
+    left = (child, sessions.start_time(child) or 0)
+    if what.startswith("its"):
+        scene.dead.last_call = left
+    else:
+        scene.dead.holders["a"] = left
     thread = threading.Thread(target=scene.recovery.run)
     thread.start()
     thread.join(0.15)
@@ -92,7 +97,7 @@ def test_nor_while_its_last_call_of_the_tracker_runs(scene: Scene) -> None:
 
 def test_another_process_under_the_same_pid_is_not_waited_for(scene: Scene) -> None:
     os.close(scene.alive)
-    scene.dead.last_call = (os.getpid(), 1)
+    scene.dead.last_call = scene.dead.holders["a"] = (os.getpid(), 1)
     assert len(scene.recovery.run().settled) == 1
 
 

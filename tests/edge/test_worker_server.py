@@ -18,6 +18,7 @@ from beads_workers.core.commands import Send
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.message_types import Ready, Task, Wait
+from beads_workers.edge.sessions import start_time
 from beads_workers.edge.worker_server import WorkerServer
 
 READY = b'{"type":"READY","worker_id":"w","timestamp":1.5}\n'
@@ -60,10 +61,11 @@ def door(tmp_path: Path) -> Iterator[Door]:
 
 
 def test_a_connection_is_told_with_the_pid_and_each_has_its_own_number(door: Door) -> None:
+    own = start_time(os.getpid()) or 0
     with door.client(), door.client():
         assert door.events == [
-            ev.Connected(ConnId(1), os.getpid()),
-            ev.Connected(ConnId(2), os.getpid()),
+            ev.Connected(ConnId(1), os.getpid(), own),
+            ev.Connected(ConnId(2), os.getpid(), own),
         ]
 
 
