@@ -1,0 +1,120 @@
+"""An account of each issue from what the journals hold, kept apart from ``core.recovery``.
+
+Invariant 5: attempts are counted, survive restarts and have a cap; and 1: what was done and
+journalled is never begun again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from beads_workers.core import records as rec
+from beads_workers.core.journal_lines import Entry
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(slots=True)
+class Account:
+    """``done``: its success is in the journal, and no later word on it."""
+
+    charged: int = 0
+    set_aside: bool = False
+    done: bool = False
+
+
+@dataclass(slots=True)
+class Accounts:
+    """All records that are still in the files, and what follows from them."""
+
+    world: World
+    told: dict[str, list[tuple[int, Entry]]] = field(default_factory=dict)
+    issues: dict[str, Account] = field(default_factory=dict)
+    carried: dict[str, Account] = field(default_factory=dict)
+
+    def written(self, run_id: str, entry: Entry, offset: int) -> None:
+        """A record is in the file."""
+        self.told.setdefault(run_id, []).append((offset, entry))
+        self._apply(entry.record, check=True)
+
+    def count(self, run_id: str) -> int:
+        """How many records of a run are in its file."""
+        return len(self.told.get(run_id, ()))
+
+    def last_reason(self, run_id: str) -> str:
+        """Why a run says that it ended."""
+        record = self.told[run_id][-1][1].record
+        return record.reason if isinstance(record, rec.RunEnded) else ""
+
+    def is_owed_a_close(self, issue_id: str) -> bool:
+        """Whether its success is journalled, and nothing that came of it."""
+        return self._of(issue_id).done
+
+    def power_cut(self) -> None:
+        """Forget what the disk has lost."""
+        for run_id, entries in self.told.items():
+            kept = len(self.world.disk.folders[run_id].journal.content)
+            while entries and entries[-1][0] > kept:
+                entries.pop()
+        self.issues.clear()
+        for entries in self.told.values():
+            for _, entry in entries:
+                self._apply(entry.record, check=False)
+
+    def _apply(self, record: rec.Record, *, check: bool) -> None:
+        match record:
+            case rec.Started(issue_id=issue_id):
+                account = self._of(issue_id)
+                if check and record.attempt != account.charged + 1:
+                    self.world.breach(
+                        5, f"{issue_id}: attempt {record.attempt} after {account.charged} charged"
+                    )
+                if check and account.done:
+                    self.world.breach(1, f"{issue_id} is begun again after its success")
+            case rec.RunStarted():
+                self.carried = {}
+            case rec.Carried(issue_id=issue_id):
+                self.carried[issue_id] = Account(
+                    record.charged, record.set_aside, bool(record.held_by)
+                )
+            case rec.CheckpointEnded():
+                self._carry_over(check=check)
+            case rec.Claimed(issue_id=issue_id) if self._of(issue_id).set_aside:
+                self.issues[issue_id] = Account()
+            case rec.RetryAsked(issue_id=issue_id):
+                self.issues[issue_id] = Account(done=self._of(issue_id).done)
+            case rec.Finished():
+                self._finished(record, check=check)
+            case rec.Forgiven(issue_id=issue_id, charged=charged):
+                self.issues[issue_id] = Account(charged)
+            case rec.SettledRecord(issue_id=issue_id, action=action, result=result):
+                if result in ("found_closed", "not_ours") or action == "close":
+                    self.issues[issue_id] = Account()
+            case _:
+                pass
+
+    def _carry_over(self, *, check: bool) -> None:
+        # From here on the checkpoint is all that is known, whatever a power cut takes from before.
+        for issue_id in sorted(self.issues.keys() | self.carried.keys()):
+            before, now = self._of(issue_id), self.carried.get(issue_id, Account())
+            if check and before != now:
+                self.world.breach(5, f"{issue_id}: {before} is carried over as {now}")
+        self.issues = dict(self.carried)
+
+    def _finished(self, finished: rec.Finished, *, check: bool) -> None:
+        account = self._of(finished.issue_id)
+        if finished.verdict == "finish":
+            self.issues[finished.issue_id] = Account(done=True)
+            return
+        more = finished.charged - account.charged
+        if check and (more not in (0, 1) or finished.charged > self.world.attempts_max):
+            self.world.breach(
+                5, f"{finished.issue_id}: charged {account.charged}, then {finished.charged}"
+            )
+        account.charged = finished.charged
+        account.set_aside = finished.verdict == "set_aside"
+
+    def _of(self, issue_id: str) -> Account:
+        return self.issues.setdefault(issue_id, Account())

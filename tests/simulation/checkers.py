@@ -1,0 +1,243 @@
+"""What must hold, by the number of its invariant in docs/RELIABILITY.md; a breach ends a world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from beads_workers.core import records as rec
+from beads_workers.core.commands import End
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.message_types import Task, ToWorker
+from beads_workers.core.source import Action, Settlement
+from beads_workers.sources.settling import CLOSED, IN_PROGRESS, Holding
+from tests.simulation.accounts import Accounts
+from tests.simulation.agenda import Process
+from tests.simulation.disk import read_journal
+from tests.simulation.nodes import ACTOR
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import Node
+    from tests.simulation.world import World
+
+
+class Violation(AssertionError):
+    """An invariant does not hold. ``number``: which; 9 is liveness."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"invariant {number}: {text}")
+        self.number = number
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the world knows of one issue. ``at_work``: pids of our tasks on it.
+
+    ``disturbed``: a person took it by force from those who were at work on it.
+    """
+
+    at_work: set[int] = field(default_factory=set)
+    stranger: bool = False
+    disturbed: bool = False
+    successes: int = 0
+    taken: bool = False
+
+
+class Checks:
+    """Told of everything that happens; raises ``Violation``."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._seen: dict[str, Seen] = {}
+        self.accounts = Accounts(world)
+        self._facts: dict[tuple[str, str, str], int] = {}
+        self._turns = 0
+
+    def of(self, issue_id: str) -> Seen:
+        """The page of an issue."""
+        return self._seen.setdefault(issue_id, Seen())
+
+    # --- 1: one at a time, closed at most once per success ------------------------------------
+
+    def work_began(self, issue_id: str, process: Process, token: str) -> None:
+        """A task process of ours begins."""
+        seen = self.of(issue_id)
+        if self._world.verbose:
+            self._world.log(f"work on {issue_id} begins: {process.pid} of {token or 'a stranger'}")
+        if not seen.disturbed:
+            if seen.at_work:
+                raise Violation(1, f"{issue_id} is worked on twice: {seen.at_work}, {process.pid}")
+            if seen.stranger:
+                raise Violation(1, f"{issue_id} is somebody else's, and we work on it")
+        seen.at_work.add(process.pid)
+
+    def work_over(self, issue_id: str, process: Process) -> None:
+        """A task process has ended."""
+        self.of(issue_id).at_work.discard(process.pid)
+        self._calm(issue_id)
+
+    def work_succeeded(self, issue_id: str) -> None:
+        """It did all that it had to do."""
+        self.of(issue_id).successes += 1
+
+    def stranger_began(self, issue_id: str, *, by_force: bool = False) -> None:
+        """Somebody else claimed it, by the rules or by force, and works on it."""
+        seen = self.of(issue_id)
+        seen.disturbed = seen.disturbed or by_force
+        if seen.at_work and not seen.disturbed:
+            raise Violation(1, f"{issue_id} went to a stranger while {seen.at_work} work on it")
+        seen.stranger = True
+
+    def stranger_over(self, issue_id: str) -> None:
+        """They are done with it."""
+        self.of(issue_id).stranger = False
+        self._calm(issue_id)
+
+    def disturbed(self, issue_id: str) -> None:
+        """A person changed it, whoever was at work on it."""
+        self.of(issue_id).disturbed = True
+        self._calm(issue_id)
+
+    def _calm(self, issue_id: str) -> None:
+        seen = self.of(issue_id)
+        seen.disturbed = seen.disturbed and bool(seen.at_work or seen.stranger)
+
+    def tracker_changed(self, issue_id: str, before: Holding, after: Holding, by: str) -> None:
+        """Somebody wrote to the tracker."""
+        seen = self.of(issue_id)
+        ours = by.startswith(ACTOR)
+        if self._world.verbose:
+            self._world.log(f"tracker: {issue_id} {before} -> {after} by {by}")
+        if ours and seen.stranger and not seen.disturbed:
+            raise Violation(1, f"{issue_id} is a stranger's, and {by} wrote {after}")
+        if ours and after.status == IN_PROGRESS:
+            seen.taken = True
+        if ours and after.status == CLOSED:
+            # What a literal worker closed and a person opened again looks like a close that is
+            # still owed, for as long as the tracker was not asked about it.
+            if not seen.successes and not self.accounts.is_owed_a_close(issue_id):
+                raise Violation(1, f"{issue_id} is closed by {by} without a success")
+            seen.successes = 0
+
+    # --- 3: the journal first -----------------------------------------------------------------
+
+    def written(self, node: Node, entry: Entry, offset: int) -> None:
+        """A record is in the file now, up to this offset."""
+        self.accounts.written(node.run_id, entry, offset)
+        record = entry.record
+        for action, issue_id in _justified(record):
+            self._facts[node.run_id, action, issue_id] = offset
+
+    def about_to_say(self, node: Node, message: ToWorker) -> None:
+        """A message leaves."""
+        if isinstance(message, Task):
+            key = (node.run_id, "start", str(message.issue_id))
+            if key not in self._facts:
+                raise Violation(3, f"TASK {message.issue_id} before its record")
+
+    def about_to_settle(self, node: Node, settlement: Settlement) -> None:
+        """The tracker is about to be written."""
+        key = (node.run_id, settlement.action.value, str(settlement.issue_id))
+        offset = self._facts.get(key)
+        if offset is None:
+            raise Violation(3, f"the tracker is told {settlement} and the journal does not know")
+        if offset > node.journal.synced:
+            raise Violation(3, f"the tracker is told {settlement} before it is on disk")
+
+    def journals_read_back(self) -> None:
+        """Whatever was written and survived can be read."""
+        for folder in self._world.disk.folders.values():
+            told = self.accounts.count(folder.run_id)
+            if told > (found := sum(1 for _ in read_journal(folder.journal))):
+                raise Violation(3, f"{folder.run_id}: {told} records written, {found} read back")
+
+    # --- 4: a failure to ask is never an answer -----------------------------------------------
+
+    def run_ended(self, node: Node, end: End) -> None:
+        """The loop of a run is over."""
+        reason = self.accounts.last_reason(node.run_id)
+        if reason != "idle_timeout" or not node.settings.until_empty:
+            return
+        began = node.source.listing_began
+        if began is None or began < node.last_settled:
+            raise Violation(4, "it ended as empty without an answer that says so")
+        off = node.core._parts.ledger.not_to_take()
+        for issue in self._world.tracker.ready(node.actor):
+            if issue.since < began and issue.id not in off:
+                raise Violation(4, f"it ended as empty although {issue.id} was ready")
+
+    # --- 6 and 7: processes -------------------------------------------------------------------
+
+    def signalled(self, node: Node, pid: int) -> None:
+        """A node sends KILL."""
+        process = self._world.processes.get(pid)
+        if process is not None and (process.kind != "worker" or process.token != node.run_id):
+            raise Violation(6, f"KILL went to {process.kind} {pid}, which is not ours")
+
+    def run_gone(self, run_id: str) -> None:
+        """Nothing of this run may live any more."""
+        for process in self._world.processes.of_run(run_id):
+            raise Violation(6, f"{process.kind} {process.pid} has outlived {run_id}")
+
+    def node_began(self, node: Node) -> None:
+        """An orchestrator has its lock."""
+        others = [p for p in self._world.processes.of("orchestrator") if p is not node.process]
+        if others:
+            raise Violation(7, "a second orchestrator works on the same tracker")
+
+    # --- 8: bounds ----------------------------------------------------------------------------
+
+    def turn_over(self, node: Node) -> None:
+        """Now and then, look at what could grow."""
+        self._turns += 1
+        if self._turns % 32:
+            return
+        parts, issues = node.core._parts, len(self._world.tracker.issues)
+        sizes = {
+            "roster": (len(parts.roster), node.connections_made_lately()),
+            "held": (len(parts.tasks.held), issues),
+            "owed": (len(parts.lane.owed), issues),
+            "ledger": (len(parts.ledger.pages), issues),
+            "timers": (len(parts.desk.timers._heap), 200 + 8 * issues),
+        }
+        for name, (size, limit) in sizes.items():
+            if size > limit:
+                raise Violation(8, f"{name} grew to {size}, more than {limit}")
+
+    # --- 2 and liveness: at the end of the world ----------------------------------------------
+
+    def all_settled(self) -> None:
+        """Every issue is closed, given back, set aside or somebody else's; nothing lives."""
+        for issue in self._world.tracker.issues.values():
+            held = issue.holding
+            stuck = held == Holding(IN_PROGRESS, "") or held.assignee.startswith(ACTOR)
+            if stuck and held.status != CLOSED and self.of(issue.id).taken:
+                raise Violation(2, f"{issue.id} is left behind: {held}")
+        for process in self._world.processes.of("worker", "task"):
+            if process.token:
+                raise Violation(6, f"{process.kind} {process.pid} outlived everything")
+
+    def all_done(self) -> None:
+        """What could be taken was taken to its end."""
+        if ready := self._world.tracker.ready(ACTOR):
+            raise Violation(9, f"nobody did {[i.id for i in ready]}")
+
+
+def _justified(record: rec.Record) -> list[tuple[str, str]]:
+    match record:
+        case rec.Started(issue_id=issue_id):
+            return [("start", issue_id)]
+        case rec.Claimed(issue_id=issue_id):
+            return [(Action.RELEASE.value, issue_id)]
+        case rec.HandingOver(issue_id=issue_id):
+            return [(Action.HAND_OVER.value, issue_id)]
+        case rec.RetryAsked(issue_id=issue_id):
+            return [(Action.REOPEN.value, issue_id)]
+        case rec.Finished(issue_id=issue_id, verdict="finish"):
+            return [(Action.CLOSE.value, issue_id)]
+        case rec.Finished(issue_id=issue_id, verdict="set_aside"):
+            return [(Action.SET_ASIDE.value, issue_id)]
+        case rec.Finished(issue_id=issue_id):
+            return [(Action.RELEASE.value, issue_id)]
+        case _:
+            return []

@@ -1,0 +1,138 @@
+"""Mirrors ``edge/lane.LaneThread`` and ``edge/recovering.Recovery``: the same order of effects."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Turn
+from beads_workers.core.events import RecoveryEnded, RecoveryFailed, TurnEnded
+from beads_workers.core.recovery import Remains
+from beads_workers.core.source import Result, Settled, SourceError
+from tests.simulation.agenda import Promise, Thread
+from tests.simulation.source import Source
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import Node
+
+GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
+LOOK_SECONDS = 0.5
+"""Longer than the real 0.05 s: a look costs us more than it costs the machine."""
+
+
+class Lane:
+    """``run`` is the thread; ``begin`` and ``stop`` are called by the loop."""
+
+    def __init__(self, node: Node, source: Source, unsettled: Sequence[Remains]) -> None:
+        self._node = node
+        self._world = node.world
+        self._source = source
+        self._unsettled = unsettled
+        self._turns: deque[Turn | None] = deque()
+        self._asked = Promise()
+        self.abandoned = False
+        self.ended = Promise()
+
+    def begin(self, turn: Turn | None) -> None:
+        """Hand it a turn; None ends it."""
+        self._turns.append(turn)
+        self._asked.keep()
+
+    def run(self) -> Thread:
+        """``LaneThread._run``."""
+        self._node.post((yield from self._recover()))
+        while True:
+            while not self._turns:
+                self._asked = Promise()
+                yield self._asked
+            turn = self._turns.popleft()
+            if turn is None:
+                break
+            self._node.post((yield from self._carry_out(turn)))
+        yield from self._source.close()
+        self.ended.keep()
+
+    def _carry_out(self, turn: Turn) -> Thread:
+        began = self._world.agenda.now
+        yield from self._node.journal.sync()
+        ended = yield from self._settle(turn)
+        ended = yield from self._take(turn, ended)
+        return replace(ended, seconds=self._world.agenda.now - began)
+
+    def _settle(self, turn: Turn) -> Thread:
+        if not turn.settlements:
+            return TurnEnded(0.0)
+        try:
+            settled = tuple((yield from self._source.settle(turn.settlements)))
+        except SourceError as error:
+            return TurnEnded(0.0, settle_error=str(error), hint=error.hint)
+        assert len(settled) == len(turn.settlements), "one answer for each settlement"
+        if any(s.result is not Result.FAILED for s in settled):
+            self._node.last_settled = self._world.agenda.now
+        return TurnEnded(0.0, settled=settled)
+
+    def _take(self, turn: Turn, ended: TurnEnded) -> Thread:
+        if ended.settle_error:
+            return ended
+        try:
+            if turn.renew:
+                ended = replace(ended, renewed=(yield from self._source.renew(turn.renew)))
+            if turn.take is not None:
+                ended = replace(ended, taken=(yield from self._source.take(turn.take, turn.skip)))
+        except SourceError as error:
+            ended = replace(ended, take_error=str(error), hint=error.hint)
+        return ended
+
+    # --- edge/recovering.py -------------------------------------------------------------------
+
+    def _recover(self) -> Thread:
+        settled: list[Settled] = []
+        for left in self._unsettled:
+            yield from self._wait_until_gone(left)
+            settled += yield from self._settle_run(left)
+        return RecoveryEnded(tuple(settled))
+
+    def _settle_run(self, left: Remains) -> Thread:
+        failures = 0
+        while not self.abandoned:
+            settled: list[Settled] = []
+            try:
+                for debt in left.debts() if not self._world.mutant.settles_unasked else ():
+                    settled += yield from self._source.recover(debt)
+            except SourceError as error:
+                delay = min(
+                    limits.SOURCE_RETRY_SECONDS * 2.0**failures, limits.SOURCE_RETRY_MAX_SECONDS
+                )
+                failures = min(failures + 1, 10)
+                self._node.post(RecoveryFailed(str(error), error.hint, delay))
+                yield delay
+                continue
+            self._world.point("before a run is marked as settled")
+            if all(s.result is not Result.FAILED for s in settled):
+                self._world.disk.folders[left.run_id].settled = True
+            self._world.point("after a run was marked as settled")
+            self._world.check.run_gone(left.run_id)
+            return settled
+        return []
+
+    def _wait_until_gone(self, left: Remains) -> Thread:
+        processes = self._world.processes
+        deadline = self._world.agenda.now + GONE_SECONDS
+        while processes.holders(left.run_id) and not self.abandoned:
+            if self._world.agenda.now > deadline:
+                for process in processes.holders(left.run_id):
+                    process.die()
+                deadline = self._world.agenda.now + GONE_SECONDS
+            yield LOOK_SECONDS
+        processes.sweep(left.run_id)
+        for pid, _ in left.holders.values():
+            while processes.lives(pid) and not self.abandoned:
+                yield LOOK_SECONDS
+        if left.last_call is None:
+            return
+        pid, _ = left.last_call
+        while processes.lives(pid) and not self.abandoned:
+            yield LOOK_SECONDS

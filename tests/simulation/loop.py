@@ -1,0 +1,160 @@
+"""Mirrors ``edge/loop.Loop``: journal first, then what depends on it. Read them side by side."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import TYPE_CHECKING, assert_never
+
+from beads_workers.core.commands import (
+    Answer,
+    Command,
+    End,
+    HangUp,
+    KillWorker,
+    Send,
+    Spawn,
+    Turn,
+    WatchHolder,
+    Write,
+)
+from beads_workers.core.events import Event, HolderGone
+from tests.simulation.journal import DISK_RETRY_SECONDS
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import Node
+
+
+class Loop:
+    """``turn`` is one round of the real loop; whoever tells it something wakes it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._world = node.world
+        self._core = node.core
+        self._journal = node.journal
+        self._outside: list[Command] = []
+        self._events: deque[Event] = deque()
+        self._disk_full = False
+        self._woken = False
+        self._timer: float | None = None
+        self.ended: End | None = None
+
+    def tell(self, event: Event) -> None:
+        """Queue an event for the core; wakes the loop."""
+        self._events.append(event)
+        self._wake(self._world.delay())
+
+    def begin(self) -> None:
+        """``Loop.run``, as far as its first wait."""
+        self._perform(self._core.start(self._world.agenda.now))
+        self._turn()
+
+    def _wake(self, seconds: float) -> None:
+        if not self._woken:
+            self._woken = True
+            self._node.process.later(seconds, self._round)
+
+    def _round(self) -> None:
+        self._woken = False
+        if self.ended is not None:
+            return
+        self._turn()
+
+    def _turn(self) -> None:
+        while True:
+            while self._events:
+                event = self._events.popleft()
+                if self._world.verbose:
+                    self._world.log(f"{self._node.run_id} >> {event}")
+                self._perform(self._core.handle(event, self._world.agenda.now))
+            # After what was heard: who was frozen together with us has spoken in time.
+            deadline, now = self._core.deadline(), self._world.agenda.now
+            if deadline is not None and now >= deadline:
+                self._perform(self._core.on_deadline(now))
+            if self._world.mutant.acts_first:
+                self._act()
+            if not self._write_journal() or not self._outside:
+                break
+            self._act()
+        self._world.check.turn_over(self._node)
+        if self.ended is not None:
+            self._node.loop_ended(self.ended)
+            return
+        self._set_timer()
+
+    def _act(self) -> None:
+        outside, self._outside = self._outside, []
+        for command in outside:
+            self._carry_out(command)
+
+    def _set_timer(self) -> None:
+        if self._disk_full:
+            self._wake(DISK_RETRY_SECONDS)
+            return
+        due = self._core.deadline()
+        if due is None or (self._timer is not None and self._timer <= due):
+            return
+        self._timer = due
+        self._node.process.later(max(0.0, due - self._world.agenda.now), lambda: self._due(due))
+
+    def _due(self, due: float) -> None:
+        if self._timer == due:
+            self._timer = None
+        self._round()
+
+    def _perform(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Write):
+                entry = self._journal.append(command.record)
+                if self._world.verbose:
+                    self._world.log(f"{self._node.run_id} << {entry.record}")
+            else:
+                self._outside.append(command)
+
+    def _write_journal(self) -> bool:
+        try:
+            self._journal.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._disk_full = True
+            return False
+        self._disk_full = False
+        return True
+
+    def _carry_out(self, command: Command) -> None:
+        if self._world.verbose and not isinstance(command, Answer):
+            self._world.log(f"{self._node.run_id} << {command}")
+        self._world.point("before an action")
+        match command:
+            case Send(conn_id, _, message):
+                self._world.check.about_to_say(self._node, message)
+                if (link := self._node.links.get(conn_id)) is not None:
+                    link.tell(message)
+            case Turn():
+                self._node.lane.begin(command)
+            case HangUp(conn_id, reason):
+                self._node.hang_up(conn_id, reason)
+            case Spawn(worker_id):
+                self._node.spawn(worker_id)
+            case KillWorker(_, pid):
+                self._node.kill(pid)
+            case WatchHolder(pid):
+                self._watch_holder(pid)
+            case Answer():
+                pass
+            case End():
+                self.ended = command
+            case Write():
+                raise AssertionError("records are written before")
+            case _:
+                assert_never(command)
+        self._world.point("after an action")
+
+    def _watch_holder(self, pid: int) -> None:
+        process = self._world.processes.get(pid)
+        if process is None:
+            self.tell(HolderGone(pid))
+        else:
+            process.at_death.append(lambda: self.tell(HolderGone(pid)))

@@ -1,0 +1,251 @@
+"""What the world does to a fleet: people, strangers, and everything that breaks by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from beads_workers.core import events as ev
+from beads_workers.core.events import Ticket
+from beads_workers.core.jobs import IssueId
+from beads_workers.sources.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from tests.simulation.agenda import Process
+from tests.simulation.tracker import FREE
+
+if TYPE_CHECKING:
+    from tests.simulation.nodes import Node
+    from tests.simulation.world import World
+
+MEAN_SECONDS = 2.0
+ISSUES_MAX = 60
+STRANGER = "somebody/else"
+PERSON = "a person"
+
+
+class Mishaps:
+    """One every few seconds."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self._sorts: list[tuple[int, str, Callable[[], bool]]] = [
+            (10, "worker: killed", lambda: self._kill("worker")),
+            (6, "task: killed", lambda: self._kill("task")),
+            (4, "foreign worker: killed", lambda: self._kill("foreign")),
+            (4, "call: caller's child killed", lambda: self._kill("bd")),
+            (6, "worker: stopped", lambda: self._freeze("worker", "foreign")),
+            (3, "task: stopped", lambda: self._freeze("task")),
+            (2, "orchestrator: stopped", lambda: self._freeze("orchestrator")),
+            (8, "", lambda: self._arm(False)),
+            (3, "", lambda: self._arm(True)),
+            (3, "clock: jumps", self._jump),
+            (3, "disk: full", self._fill_disk),
+            (8, "connection: cut from outside", self._cut),
+            (3, "connection: silent", self._silent),
+            (8, "foreign worker: joins", self._foreign),
+            (10, "person: command", self._command),
+            (4, "person: changes an issue", self._edit),
+            (12, "stranger: claims", self._claim),
+            (2, "second start", self._second_start),
+        ]
+        self._weights = [weight for weight, _, _ in self._sorts]
+        self._on = True
+
+    def begin(self) -> None:
+        """Issues to start with, and the first mishap."""
+        for _ in range(8):
+            self._add_issue()
+        self._world.agenda.after(1.0, self._more_issues)
+        self._world.agenda.after(1.0, self._next)
+
+    def end(self) -> None:
+        """Everything is repaired: clocks, disks, whatever was stopped."""
+        self._on = False
+        self._world.disk.room = None
+        for process in self._world.processes.of("worker", "foreign", "task", "orchestrator"):
+            process.resume()
+        node = self._world.node
+        if node is not None and node.process.alive and node.run_id:
+            node.tell(ev.ResumeAsked(Ticket(1)))
+
+    def ask_to_stop(self, node: Node) -> None:
+        """``beads-workers stop``."""
+        if node.run_id:
+            node.tell(ev.StopAsked())
+
+    def race(self, issue_id: str) -> None:
+        """Between a read and a write of ours: somebody may be quicker."""
+        if self._on and self._world.faults.hits("stranger: is quicker", 0.06):
+            issue = self._world.tracker.issues[issue_id]
+            if not self._take(issue_id) and self._random.random() < 0.3:
+                self._world.tracker.put(issue.id, Holding(IN_PROGRESS, STRANGER), PERSON)
+                self._work_as_stranger(issue_id, by_force=True)
+
+    # --- when ---------------------------------------------------------------------------------
+
+    def _next(self) -> None:
+        if not self._on:
+            return
+        self._world.agenda.after(self._random.expovariate(1.0 / MEAN_SECONDS), self._next)
+        _, name, strike = self._random.choices(self._sorts, self._weights)[0]
+        faults = self._world.faults
+        if faults.left == 0 or not faults.rate:
+            return
+        if strike():
+            if faults.left is not None:
+                faults.left -= 1
+            if name:  # A death is counted when it comes, under the place where it came.
+                faults.counts[name] += 1
+            if name and self._world.verbose:
+                self._world.log(f"*** {name}")
+
+    def _more_issues(self) -> None:
+        if self._on:
+            self._world.agenda.after(self._random.expovariate(0.2), self._more_issues)
+            self._add_issue()
+
+    def _add_issue(self) -> None:
+        issues = self._world.tracker.issues
+        if len(issues) < ISSUES_MAX:
+            behind = f"i{self._random.randrange(len(issues))}" if len(issues) > 3 else ""
+            if self._random.random() < 0.8:
+                behind = ""
+            self._world.tracker.add(f"i{len(issues)}", self._random.randrange(5), behind)
+
+    # --- processes ----------------------------------------------------------------------------
+
+    def _one(self, *kinds: str) -> Process | None:
+        found = self._world.processes.of(*kinds)
+        return self._random.choice(found) if found else None
+
+    def _kill(self, kind: str) -> bool:
+        process = self._one(kind)
+        if process is not None:
+            process.die()
+        return process is not None
+
+    def _freeze(self, *kinds: str) -> bool:
+        process = self._one(*kinds)
+        if process is None or process.stopped:
+            return False
+        process.stop()
+        self._world.agenda.after(self._random.expovariate(1 / 20.0), process.resume)
+        return True
+
+    def _arm(self, power: bool) -> bool:
+        if self._world.armed is not None:
+            return False
+        self._world.arm(self._random.randrange(40), power)
+        return True
+
+    def _cut(self) -> bool:
+        node = self._world.node
+        if node is None or not node.links:
+            return False
+        node.links[self._random.choice(list(node.links))].cut()
+        return True
+
+    def _silent(self) -> bool:
+        node = self._world.node
+        if node is None or not node.process.alive or not node.run_id:
+            return False
+        node.connect(Silent(self._world))
+        return True
+
+    def _foreign(self) -> bool:
+        if len(self._world.processes.of("foreign")) >= 3:
+            return False
+        self._world.add_foreign()
+        return True
+
+    def _second_start(self) -> bool:
+        node = self._world.node
+        if node is None or not node.process.alive:
+            return False
+        self._world.start_node()
+        return True
+
+    # --- the machine --------------------------------------------------------------------------
+
+    def _jump(self) -> bool:
+        self._world.wall_offset += self._random.choice((-86400.0, -600.0, -5.0, 5.0, 600.0))
+        return True
+
+    def _fill_disk(self) -> bool:
+        self._world.disk.room = self._random.randrange(400)
+        self._world.agenda.after(self._random.expovariate(1 / 10.0), self._free_disk)
+        return True
+
+    def _free_disk(self) -> None:
+        self._world.disk.room = None
+
+    # --- people -------------------------------------------------------------------------------
+
+    def _command(self) -> bool:
+        node = self._world.node
+        if node is None or not node.process.alive or not node.run_id:
+            return False
+        choice, ticket = self._random.randrange(9), Ticket(1)
+        some = (IssueId(f"i{self._random.randrange(len(self._world.tracker.issues))}"),)
+        asked: dict[int, ev.Event] = {
+            0: ev.PauseAsked(ticket),
+            1: ev.ResumeAsked(ticket),
+            2: ev.ScaleAsked(ticket, self._random.randint(0, 4)),
+            3: ev.ReleaseAskedFor(ticket, some),
+            4: ev.RetryAskedFor(ticket, some),
+            5: ev.ReleaseAskedFor(ticket, some),
+            6: ev.StopAsked(drain=True),
+            7: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
+        }
+        node.tell(asked.get(choice, ev.WhyAsked(ticket)))
+        if choice == 0:
+            self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))
+        return True
+
+    def _edit(self) -> bool:
+        issue = self._random.choice(list(self._world.tracker.issues.values()))
+        held = self._random.choice(
+            (FREE, Holding(CLOSED, PERSON), Holding(BLOCKED, ""), Holding(IN_PROGRESS, PERSON))
+        )
+        self._world.check.disturbed(issue.id)
+        self._world.tracker.put(issue.id, held, PERSON)
+        return True
+
+    def _claim(self) -> bool:
+        ready = self._world.tracker.ready(STRANGER)
+        return bool(ready) and self._take(self._random.choice(ready).id)
+
+    def _take(self, issue_id: str) -> bool:
+        tracker = self._world.tracker
+        if tracker.issues[issue_id].holding != FREE:
+            return False
+        tracker.put(issue_id, Holding(IN_PROGRESS, STRANGER), STRANGER)
+        self._work_as_stranger(issue_id)
+        return True
+
+    def _work_as_stranger(self, issue_id: str, *, by_force: bool = False) -> None:
+        self._world.check.stranger_began(issue_id, by_force=by_force)
+        self._world.agenda.after(
+            self._random.expovariate(0.2), lambda: self._stranger_ends(issue_id)
+        )
+
+    def _stranger_ends(self, issue_id: str) -> None:
+        self._world.check.stranger_over(issue_id)
+        tracker = self._world.tracker
+        if tracker.issues[issue_id].holding == Holding(IN_PROGRESS, STRANGER):
+            after = FREE if self._random.random() < 0.4 else Holding(CLOSED, STRANGER)
+            tracker.put(issue_id, after, STRANGER)
+
+
+class Silent:
+    """A peer that connects and never says a word."""
+
+    def __init__(self, world: World) -> None:
+        self.process = world.processes.start("silent")
+
+    def heard(self, message: object) -> None:
+        """It does not listen either."""
+
+    def hung_up(self) -> None:
+        """It was told to go."""
+        self.process.die()

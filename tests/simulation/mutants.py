@@ -1,0 +1,59 @@
+"""Planted bugs: each breaks one promise, and a checker must find that out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core.events import Event
+from beads_workers.core.orchestrator import Orchestrator
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants."""
+
+    caught_by: tuple[int, ...] = ()
+    blind_swap: bool = False
+    error_is_empty: bool = False
+    acts_first: bool = False
+    never_syncs: bool = False
+    forgets_attempts: bool = False
+    leaves_tasks: bool = False
+    settles_unasked: bool = False
+    ignores_lock: bool = False
+    orchestrator: type[Orchestrator] = Orchestrator
+
+
+class NoHolderCheck(Orchestrator):
+    """Hands an issue on as soon as its worker's connection is lost."""
+
+    def handle(self, event: Event, now: float) -> list:  # type: ignore[type-arg]
+        """As ever, but what is loose is settled at once."""
+        commands = super().handle(event, now)
+        if self._parts.tasks.loose():
+            for held in self._parts.tasks.loose():
+                self._floor.conclude_loose(held)
+            commands += self._conclude()
+        return commands
+
+
+class RemembersEverybody(Orchestrator):
+    """Forgets no connection."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(*args, **named)
+        roster = self._parts.roster
+        roster.remove = roster.get  # type: ignore[method-assign]
+
+
+MUTANTS = {
+    "no-compare-and-swap": Mutant((1,), blind_swap=True),
+    "no-holder-check": Mutant((1,), orchestrator=NoHolderCheck),
+    "no-sync": Mutant((3,), never_syncs=True),
+    "act-before-journal": Mutant((3,), acts_first=True),
+    "error-is-empty": Mutant((4,), error_is_empty=True),
+    "attempts-forgotten": Mutant((5,), forgets_attempts=True),
+    "leaked-task": Mutant((1, 6), leaves_tasks=True),
+    "settled-unasked": Mutant((2,), settles_unasked=True),
+    "no-lock": Mutant((7,), ignores_lock=True),
+}

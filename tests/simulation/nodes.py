@@ -1,0 +1,189 @@
+"""One orchestrator process: mirrors ``edge/main.Fleet`` and what zygote and nursery do for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beads_workers.core.commands import End
+from beads_workers.core.events import (
+    ConnId,
+    Disconnected,
+    Event,
+    WorkerReaped,
+    WorkerSpawned,
+)
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
+from beads_workers.core.settings import FleetSettings
+from tests.simulation.agenda import Promise, Thread
+from tests.simulation.journal import Journal
+from tests.simulation.lane import Lane
+from tests.simulation.loop import Loop
+from tests.simulation.network import Link, Peer
+from tests.simulation.source import Source
+from tests.simulation.workers import Worker
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LANE_STOP_SECONDS = 10.0
+ACTOR = "beads-workers/host"
+"""What the actors of all our runs begin with."""
+
+
+class Node:
+    """``begin`` is what ``Fleet.run`` does before its loop; a crash may come anywhere in it."""
+
+    def __init__(self, world: World, settings: FleetSettings) -> None:
+        self.world = world
+        self.process = world.processes.start("orchestrator")
+        self.process.crashed = lambda died: world.crashed(self, died)
+        self.process.at_death.append(self._died)
+        self.settings = settings
+        self.literal = world.literal
+        self.links: dict[ConnId, Link] = {}
+        self.last_settled = 0.0
+        """When the tracker last answered what it was told."""
+        self.workers: dict[int, Worker] = {}
+        self._last_conn = 0
+        self.run_id = ""
+        self.core: Orchestrator
+        self.journal: Journal
+        self.lane: Lane
+        self.loop: Loop
+        self.source: Source
+
+    def begin(self) -> None:
+        """From the lock to the first turn of the loop."""
+        world = self.world
+        world.check.node_began(self)
+        world.check.journals_read_back()
+        unsettled, last = world.disk.left_over()
+        folder = world.disk.create_run()
+        self.run_id, self.actor = folder.run_id, f"{ACTOR}/{folder.run_id}"
+        self.journal = Journal(world, folder, self._written)
+        self.source = Source(self, self.actor)
+        checkpoint = last.checkpoint()
+        self.core = world.mutant.orchestrator(
+            self.settings,
+            self.run_id,
+            world.agenda.now,
+            literal=self.literal,
+            carried=() if world.mutant.forgets_attempts else checkpoint,
+            epoch=world.wall(),
+        )
+        began = RunStarted(self.run_id, self.process.pid, self.actor, "sim", "/project")
+        for record in (began, *checkpoint, CheckpointEnded()):
+            self.journal.append(record)
+        self.process.start(self._begin_journal())
+        self.loop = Loop(self)
+        self.lane = Lane(self, self.source, unsettled)
+
+    def _begin_journal(self) -> Thread:
+        try:
+            self.journal.flush()
+        except OSError:
+            self.process.die()
+            self.world.over(self, 1)
+            return
+        yield from self.journal.sync()
+        self.loop.begin()
+        self.process.start(self.lane.run())
+
+    # --- what the loop and the lane ask for ---------------------------------------------------
+
+    def tell(self, event: Event) -> None:
+        """An event for the core."""
+        if self.process.alive:
+            self.loop.tell(event)
+
+    post = tell
+    """From the lane's thread: ``Mailbox.post``."""
+
+    def connect(self, peer: Peer) -> Link | None:
+        """Somebody connects; None where nobody listens."""
+        if not self.process.alive or self.loop.ended is not None:
+            return None
+        self._last_conn += 1
+        return Link(self, peer, ConnId(self._last_conn))
+
+    def hang_up(self, conn_id: ConnId, reason: str) -> None:
+        """``WorkerServer.hang_up``."""
+        link = self.links.get(conn_id)
+        if link is not None:
+            link.hang_up()
+            self.tell(Disconnected(conn_id, reason))
+
+    def spawn(self, worker_id: str) -> None:
+        """``Nursery.spawn``: the zygote forks it, and says so before it can connect."""
+        self.world.agenda.after(self.world.delay(), lambda: self._fork(worker_id))
+
+    def _fork(self, worker_id: str) -> None:
+        if not self.process.alive:
+            return
+        worker = Worker(self, worker_id)
+        pid = worker.process.pid
+        self.workers[pid] = worker
+        worker.process.at_death.append(lambda: self._worker_died(worker))
+        self.tell(WorkerSpawned(worker_id, pid))
+
+    def kill(self, pid: int) -> None:
+        """``Nursery.kill``."""
+        self.world.check.signalled(self, pid)
+        if pid in self.workers:
+            self.workers[pid].process.die()
+
+    def _worker_died(self, worker: Worker) -> None:
+        self.world.agenda.after(0.001 + self.world.delay(), lambda: self._bury(worker))
+
+    def _bury(self, worker: Worker) -> None:
+        # The zygote ends with the orchestrator; then the next start sweeps.
+        if not self.process.alive:
+            return
+        if worker.work is not None and not self.world.mutant.leaves_tasks:
+            worker.work.process.die()
+        del self.workers[worker.process.pid]
+        self.tell(WorkerReaped(worker.worker_id, worker.process.pid, 1))
+
+    def connections_made_lately(self) -> int:
+        """How many connections the core may know of: those that stand, or end just now."""
+        return len(self.links) + 40
+
+    def journal_call_started(self, pid: int) -> Thread:
+        """``JournalCalls.started``."""
+        return self.journal.write_now(CallStarted(pid, pid, ("bd",)))
+
+    def journal_call_ended(self, pid: int) -> Thread:
+        """``JournalCalls.ended``."""
+        return self.journal.write_now(CallEnded(pid))
+
+    def _written(self, entry: Entry, offset: int) -> None:
+        self.world.check.written(self, entry, offset)
+
+    # --- its end ------------------------------------------------------------------------------
+
+    def loop_ended(self, end: End) -> None:
+        """``Fleet._end``: let the lane finish, say what is settled, sync, exit."""
+        self.world.check.run_ended(self, end)
+        for link in list(self.links.values()):
+            link.hang_up()
+        self.lane.abandoned = True
+        self.process.start(self._end(end))
+
+    def _end(self, end: End) -> Thread:
+        self.lane.begin(None)
+        over = Promise()
+        self.lane.ended.then(over.keep)
+        self.process.later(LANE_STOP_SECONDS, over.keep)
+        yield over
+        self.world.point("before the run is marked as settled")
+        if end.settled:
+            self.world.disk.folders[self.run_id].settled = True
+        yield from self.journal.sync()
+        self.process.die()
+        self.world.over(self, end.exit_code)
+
+    def _died(self) -> None:
+        for link in list(self.links.values()):
+            link.hang_up()

@@ -1,0 +1,93 @@
+"""Many seeds on every core, and the smallest number of faults that still breaks one."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.world import Options, Outcome, World
+
+BATCH = 10
+"""Seeds that one core does before it reports."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Sums over seeds. ``seconds``: simulated. ``broken``: outcomes with a violation."""
+
+    seeds: int = 0
+    seconds: float = 0.0
+    runs: int = 0
+    closed: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    broken: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """One more seed."""
+        self.seeds += 1
+        self.seconds += outcome.seconds
+        self.runs += outcome.runs
+        self.closed += outcome.closed
+        self.faults += outcome.faults
+        if outcome.violation:
+            self.broken.append(outcome)
+
+    @property
+    def injected(self) -> int:
+        """How many faults in all."""
+        return self.faults.total()
+
+
+def run_seed(options: Options, mutant: str = "") -> Outcome:
+    """One world from its beginning to its end."""
+    return World(options, MUTANTS[mutant] if mutant else Mutant()).run()
+
+
+def run_batch(options: Options, mutant: str, count: int) -> list[Outcome]:
+    """Some worlds in a row, the first with the seed of ``options``."""
+    seeds = range(options.seed, options.seed + count)
+    return [run_seed(replace(options, seed=seed), mutant) for seed in seeds]
+
+
+def run_many(
+    options: Options, mutant: str, goes_on: Callable[[int], bool], jobs: int
+) -> Iterator[Outcome]:
+    """Outcomes as they come, for as long as ``goes_on`` wants the seed that it is asked about."""
+    seed = options.seed
+    with ProcessPoolExecutor(jobs) as pool:
+        under_way: set[Future[list[Outcome]]] = set()
+        while True:
+            while len(under_way) < 2 * jobs and goes_on(seed):
+                count = sum(goes_on(seed + n) for n in range(BATCH))
+                batch = replace(options, seed=seed)
+                under_way.add(pool.submit(run_batch, batch, mutant, count))
+                seed += count
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield from future.result()
+
+
+def shrink(options: Options, mutant: str, outcome: Outcome) -> int:
+    """The smallest number of first faults that still breaks this seed, found by halving.
+
+    Fewer faults change what comes after them, so it is small, and not always the smallest.
+    """
+    low, high = 0, outcome.faults.total()
+    while low < high:
+        middle = (low + high) // 2
+        if run_seed(replace(options, faults_max=middle), mutant).violation:
+            high = middle
+        else:
+            low = middle + 1
+    return high if run_seed(replace(options, faults_max=high), mutant).violation else -1
+
+
+def cores() -> int:
+    """How many of them we may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,43 @@
+"""Some seeds in every run of the suite, and planted bugs that must be found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.seeds import run_seed, shrink
+from tests.simulation.world import Options
+
+CAS = "no-compare-and-swap"
+SEEDS = range(12)
+SEEDS_MAX = 60
+"""In so many worlds every planted bug shows itself; most do in the first."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_invariants_hold_whatever_goes_wrong(seed: int) -> None:
+    outcome = run_seed(Options(seed))
+    assert not outcome.violation, f"scripts/simulate --seed {seed} --verbose\n{outcome.violation}"
+    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_is_caught(name: str) -> None:
+    worlds = (run_seed(Options(seed), name) for seed in range(SEEDS_MAX))
+    caught = next(outcome for outcome in worlds if outcome.violation)
+    assert caught.number in MUTANTS[name].caught_by, caught.violation
+
+
+def test_a_seed_is_the_same_world_every_time() -> None:
+    once, again = (run_seed(Options(3, verbose=True)) for _ in range(2))
+    assert once == again and len(once.log) > 100
+
+
+def test_a_broken_seed_is_broken_with_fewer_faults_too() -> None:
+    options = next(o for s in range(SEEDS_MAX) if run_seed(o := Options(s), CAS).violation)
+    whole = run_seed(options, CAS)
+    first = shrink(options, CAS, whole)
+    assert 0 < first <= whole.faults.total()
+    assert run_seed(replace(options, faults_max=first), CAS).violation
