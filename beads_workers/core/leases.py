@@ -71,6 +71,7 @@ class Leases:
         for issue_id in asked:
             if (kept := self._kept.get(issue_id)) is not None:
                 kept.again_at = self._desk.boot + limits.LEASE_RETRY_SECONDS
+                self._look_by(kept.again_at)
         if renewed is None:
             return
         self.granted(renewed.leases)

@@ -73,6 +73,16 @@ def test_a_lease_is_renewed_at_half_its_life_and_not_before() -> None:
     assert renewing(play) == ("a",)
 
 
+def test_a_renewal_that_was_neither_done_nor_refused_is_tried_again_but_not_at_once() -> None:
+    play = leased("a")
+    play.wait(HALF)
+    play.answer()
+    play.wait(limits.LEASE_RETRY_SECONDS - 0.1)
+    assert play.turn is None
+    play.wait(0.2)
+    assert renewing(play) == ("a",)
+
+
 def test_a_renewed_lease_is_left_alone_for_another_half_of_its_life() -> None:
     play = leased("a")
     play.wait(HALF)

@@ -143,3 +143,15 @@ def test_one_tracker_is_locked_once_whoever_asks(tmp_path: Path) -> None:
         lock_tracker(tmp_path / "link")
     os.close(held)
     os.close(lock_tracker(tmp_path))
+
+
+def test_a_tracker_is_shared_by_those_who_say_so_and_by_nobody_else(tmp_path: Path) -> None:
+    sharing = [lock_tracker(tmp_path, shared=True) for _ in range(2)]
+    with pytest.raises(AlreadyRunning, match=r"works on \S+$"):
+        lock_tracker(tmp_path)
+    for fd in sharing:
+        os.close(fd)
+    alone = lock_tracker(tmp_path)
+    with pytest.raises(AlreadyRunning, match="without --shared"):
+        lock_tracker(tmp_path, shared=True)
+    os.close(alone)
