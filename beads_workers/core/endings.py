@@ -223,8 +223,8 @@ class Ending:
 
     def _only_failing_closes(self) -> bool:
         # A close that fails for a minute is kept for the next start; it must not keep us here.
-        since = self._parts.lane.failing_since()
-        if since is None or self._desk.now - since < limits.CLOSE_GIVE_UP_SECONDS:
+        seconds = self._parts.lane.failing_for()
+        if seconds is None or seconds < limits.CLOSE_GIVE_UP_SECONDS:
             return False
         return self._parts.tasks.held.keys() <= self._parts.lane.owed.keys()
 

@@ -64,6 +64,7 @@ class Lane:
         self.turn_seconds = 0.0
         self.trouble: Trouble | None = None
         self._resting = False
+        self._failed_at = 0.0
 
     @property
     def troubled_now(self) -> bool:
@@ -92,9 +93,14 @@ class Lane:
         self._desk.timers.set_earlier(LINGER, due)
         return True
 
-    def failing_since(self) -> float | None:
-        """When the oldest settlement that still fails first failed; None if none does."""
-        return min((o.since for o in self.owed.values() if o.since is not None), default=None)
+    def failing_for(self) -> float | None:
+        """How long the oldest settlement that still fails has done so; None if none does.
+
+        From its first failure to the last one: time in which nobody asked, because we were
+        stopped ourselves, proves nothing.
+        """
+        since = min((o.since for o in self.owed.values() if o.since is not None), default=None)
+        return None if since is None else self._failed_at - since
 
     def payable(self) -> tuple[Settlement, ...]:
         """What can be asked for now."""
@@ -168,6 +174,7 @@ class Lane:
         self.troubled(error, hint, delay)
 
     def _mark_failing(self) -> None:
+        self._failed_at = self._desk.now
         for owed in self.owed.values():
             if owed.since is None:
                 owed.since = self._desk.now
@@ -186,6 +193,7 @@ class Lane:
     def _again(self, owed: Owed, error: str) -> None:
         issue_id = owed.settlement.issue_id
         owed.tries += 1
+        self._failed_at = self._desk.now
         owed.since = self._desk.now if owed.since is None else owed.since
         delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(owed.tries - 1, 10)
         delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))

@@ -352,6 +352,15 @@ def test_a_close_that_fails_for_a_minute_ends_until_empty_with_seven() -> None:
     assert play.now - 1000.0 < limits.CLOSE_GIVE_UP_SECONDS + limits.SOURCE_RETRY_MAX_SECONDS
 
 
+def test_a_minute_in_which_we_were_stopped_ourselves_is_no_minute_of_failing() -> None:
+    play = draining("a")
+    play.do(done(1, "a"))
+    play.answer(settle_error="bd: exit status 1")
+    play.now += 10 * limits.CLOSE_GIVE_UP_SECONDS
+    play.do(ready(1))
+    assert play.core.state is RunState.RUNNING, "it was asked once, and once is not for a minute"
+
+
 def test_a_limit_of_issues_ends_the_run_and_takes_no_more_than_that() -> None:
     play = Play(issues_max=2)
     play.working("a", "b")
