@@ -43,11 +43,6 @@ class Accounts:
         """How many records of a run are in its file."""
         return len(self.told.get(run_id, ()))
 
-    def last_reason(self, run_id: str) -> str:
-        """Why a run says that it ended."""
-        record = self.told[run_id][-1][1].record
-        return record.reason if isinstance(record, rec.RunEnded) else ""
-
     def is_owed_a_close(self, issue_id: str) -> bool:
         """Whether its success is journalled, and nothing that came of it."""
         return self._of(issue_id).done

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from beads_workers.core import records as rec
-from beads_workers.core.commands import End
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.message_types import Task, ToWorker
 from beads_workers.core.source import Action, Settlement
@@ -127,6 +126,18 @@ class Checks:
         record = entry.record
         for action, issue_id in _justified(record):
             self._facts[node.run_id, action, issue_id] = offset
+        if isinstance(record, rec.Finished) and record.outcome == "cancelled":
+            self._given_back_at_a_stop(record.issue_id)
+        if isinstance(record, rec.RunChanged) and record.reason == "idle_timeout":
+            self._found_empty(node)
+
+    def _given_back_at_a_stop(self, issue_id: str) -> None:
+        # A stop names workers of others that do not leave, and gives their issues back all the
+        # same: the one overlap that is decided (docs/RELIABILITY.md, "Simulated worlds").
+        seen, processes = self.of(issue_id), self._world.processes
+        found = (processes.get(pid) for pid in seen.at_work)
+        if any(process is not None and not process.token for process in found):
+            seen.disturbed = True
 
     def about_to_say(self, node: Node, message: ToWorker) -> None:
         """A message leaves."""
@@ -153,10 +164,9 @@ class Checks:
 
     # --- 4: a failure to ask is never an answer -----------------------------------------------
 
-    def run_ended(self, node: Node, end: End) -> None:
-        """The loop of a run is over."""
-        reason = self.accounts.last_reason(node.run_id)
-        if reason != "idle_timeout" or not node.settings.until_empty:
+    def _found_empty(self, node: Node) -> None:
+        """A run says that there is nothing left to do, or nothing but closes that fail."""
+        if node.core._parts.lane.owed:
             return
         began = node.source.listing_began
         if began is None or began < node.last_settled:

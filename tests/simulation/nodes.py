@@ -165,7 +165,6 @@ class Node:
 
     def loop_ended(self, end: End) -> None:
         """``Fleet._end``: let the lane finish, say what is settled, sync, exit."""
-        self.world.check.run_ended(self, end)
         for link in list(self.links.values()):
             link.hang_up()
         self.lane.abandoned = True
