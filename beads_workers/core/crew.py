@@ -12,7 +12,10 @@ from beads_workers.core.records import WorkerExited, WorkerGone, WorkerStarted
 
 @dataclass(slots=True)
 class Member:
-    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to go."""
+    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to go.
+
+    ``refused``: how often in a row the machine had no process for it.
+    """
 
     worker_id: str
     pid: int | None = None
@@ -21,6 +24,7 @@ class Member:
     crashes: int = 0
     unwanted: bool = False
     killed: bool = False
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Crew:
     def spawned(self, worker_id: str, pid: int) -> None:
         """It has a process now."""
         member = self.members[worker_id]
-        member.pid, member.requested, member.killed = pid, False, False
+        member.pid, member.requested, member.killed, member.refused = pid, False, False, 0
         member.started_at = self._desk.now
         self.by_pid[pid] = member
         self._desk.write(WorkerStarted(worker_id, pid))
@@ -84,6 +88,22 @@ class Crew:
             self._drop(member, f"ended {member.crashes} times right after its start")
             return
         delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** max(member.crashes - 1, 0)
+        at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
+        self._desk.timers.set(StartAgain(worker_id), at)
+
+    def not_started(self, worker_id: str, error: str) -> None:
+        """The machine is full, which is no crash: it is tried again for as long as that lasts."""
+        member = self.members.get(worker_id)
+        if member is None:
+            return
+        member.requested = False
+        if self.closing or member.unwanted:
+            self._drop(member, "")
+            return
+        if not member.refused:
+            self._desk.note("warning", f"{worker_id} cannot be started: {error}; trying again")
+        member.refused += 1
+        delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** min(member.refused, 10)
         at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
         self._desk.timers.set(StartAgain(worker_id), at)
 

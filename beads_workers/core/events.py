@@ -63,6 +63,14 @@ class WorkerSpawned:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerNotStarted:
+    """The machine had no process or no descriptor left for a worker that was asked for."""
+
+    worker_id: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReaped:
     """A worker of ours has ended, and so has every process of its session."""
 
@@ -217,6 +225,7 @@ Event = (
     | Misread
     | Disconnected
     | WorkerSpawned
+    | WorkerNotStarted
     | WorkerReaped
     | HolderGone
     | RecoveryFailed

@@ -119,6 +119,8 @@ class Orchestrator:
             case ev.WorkerSpawned(worker_id, pid):
                 # During a stop, too: it connects, and is told to leave like all others.
                 self._parts.crew.spawned(worker_id, pid)
+            case ev.WorkerNotStarted(worker_id, error):
+                self._parts.crew.not_started(worker_id, error)
             case ev.WorkerReaped(worker_id, pid, status):
                 self._parts.crew.reaped(worker_id, pid, status)
                 self._floor.holder_dead(pid)

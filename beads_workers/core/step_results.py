@@ -75,7 +75,10 @@ def last_line(tail: str) -> str:
 
 
 def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
-    if isinstance(ended, StepEnded) and ended.status == EX_TEMPFAIL:
+    if isinstance(ended, StepNotStarted):
+        # A machine that is full is no fault of the task.
+        return OutcomeKind.RETRY if ended.hindered else OutcomeKind.ERROR
+    if ended.status == EX_TEMPFAIL:
         return OutcomeKind.RETRY
     return OutcomeKind.ERROR
 

@@ -56,11 +56,13 @@ class StepEnded:
 class StepNotStarted:
     """A step's program could not be started; ``error`` is one line.
 
-    ``missing``: there is no such program, or it may not be executed.
+    ``missing``: there is no such program, or it may not be executed. ``hindered``: the machine had
+    no room, no descriptor or no process left, or the project's folder is gone.
     """
 
     error: str
     missing: bool = False
+    hindered: bool = False
 
 
 Event = (

@@ -80,6 +80,8 @@ class LaneThread:
             settled = tuple(self._source.settle(turn.settlements))
         except SourceError as error:
             return TurnEnded(0.0, settle_error=_reason(error), hint=error.hint)
+        except OSError as error:
+            return TurnEnded(0.0, settle_error=_of_machine(error))
         assert len(settled) == len(turn.settlements), "one answer for each settlement"
         return TurnEnded(0.0, settled=settled)
 
@@ -93,7 +95,14 @@ class LaneThread:
                 ended = replace(ended, taken=self._source.take(turn.take, turn.skip))
         except SourceError as error:
             ended = replace(ended, take_error=_reason(error), hint=error.hint)
+        except OSError as error:
+            ended = replace(ended, take_error=_of_machine(error))
         return ended
+
+
+def _of_machine(error: OSError) -> str:
+    # No descriptor, no memory, no room: the world's failure, whatever the source was about to do.
+    return f"the tracker could not be asked: {error.strerror or error}"
 
 
 def _reason(error: SourceError) -> str:

@@ -101,6 +101,7 @@ class Loop:
         self._exit_code: int | None = None
         self._memory_lost = False
         self._disk_full = False
+        self._unwatched: list[int] = []
         self.owed: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
@@ -168,7 +169,11 @@ class Loop:
         frame_over = self._journal.clock_at(self._frames.ends)
         due = [self.workers.door.deadline(), self.control.door.deadline()]
         due.append(self.conditions.deadline())
-        due += [at for at in (deadline, self.control.deadline(), frame_over) if at is not None]
+        due += [
+            at
+            for at in (self._nursery.deadline(), deadline, self.control.deadline(), frame_over)
+            if at is not None
+        ]
         if self.notifier is not None:
             due.append(self._journal.clock_at(self.notifier.deadline()))
         return max(0.0, min(due) - time.monotonic())
@@ -230,9 +235,13 @@ class Loop:
     def _tend(self, now: float) -> None:
         self.workers.door.tend(now)
         self.control.door.tend(now)
+        self._nursery.tend(now)
         if now >= self.conditions.deadline():
             self._check_memory()
             self.conditions.look(now)
+            unwatched, self._unwatched = self._unwatched, []
+            for pid in unwatched:
+                self._watch_holder(pid)
 
     # --- odds and ends ------------------------------------------------------------------------
 
@@ -242,7 +251,10 @@ class Loop:
             self.tell(FatalError("the state directory was deleted under the running fleet"))
 
     def _watch_holder(self, pid: int) -> None:
-        watch_exit(self._selector, pid, lambda: self.tell(HolderGone(pid)))
+        try:
+            watch_exit(self._selector, pid, lambda: self.tell(HolderGone(pid)))
+        except OSError:  # No descriptor left: looked at again together with the conditions.
+            self._unwatched.append(pid)
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._mailbox.post(StopAsked(exit_code=128 + number, why=f"signal {number}"))

@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
 
-from beads_workers.core.events import Event, WorkerReaped, WorkerSpawned
+from beads_workers.core.events import Event, WorkerNotStarted, WorkerReaped, WorkerSpawned
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.edge import sessions
-from beads_workers.edge.zygote import WorkerExited, Zygote
+from beads_workers.edge.zygote import WorkerExited, WorkerRefused, Zygote, ZygoteEvent
+from beads_workers.edge.zygote import WorkerSpawned as Spawned
+
+ANSWER_SECONDS = 5.0
+"""A zygote answers in milliseconds; one that has not by then is frozen, and is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """``started``: with the pid, this process and no other."""
+
+    worker_id: str
+    started: int
 
 
 class Nursery:
@@ -20,8 +35,10 @@ class Nursery:
         self._start_zygote = start_zygote
         self._zygote = start_zygote()
         self._asked_for: list[str] = []
-        self._living: dict[int, str] = {}
+        self._living: dict[int, _Member] = {}
         self._orphans: dict[int, int] = {}
+        self._to_kill: set[int] = set()
+        self._unanswered_since: float | None = None
         self._selector: selectors.BaseSelector
         self._tell: Callable[[Event], None]
         self._settings_for: Callable[[str], WorkerSettings]
@@ -42,26 +59,67 @@ class Nursery:
             self._replace()
         self._asked_for.append(worker_id)
         self._zygote.spawn(self._settings_for(worker_id))
+        self._expect()
 
     def kill(self, pid: int) -> None:
         """KILL a worker and its session; ``WorkerReaped`` follows."""
         if pid in self._orphans:
             signal.pidfd_send_signal(self._orphans[pid], signal.SIGKILL)
         else:
+            self._to_kill.add(pid)
             self._zygote.kill(pid, signal.SIGKILL)
+            self._expect()
+
+    def deadline(self) -> float | None:
+        """When ``tend`` is due (monotonic seconds)."""
+        since = self._unanswered_since
+        return None if since is None else since + ANSWER_SECONDS
+
+    def tend(self, now: float) -> None:
+        """Replace a zygote that does not answer (somebody froze it); its workers live on."""
+        deadline = self.deadline()
+        if deadline is None or now < deadline:
+            return
+        self.read()
+        if self._unanswered_since is not None and now >= self._unanswered_since + ANSWER_SECONDS:
+            self._unanswered_since = None
+            self._zygote.put_down()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _expect(self) -> None:
+        if self._unanswered_since is None:
+            self._unanswered_since = time.monotonic()
+
+    def _heard(self) -> None:
+        owing = self._asked_for or self._to_kill
+        self._unanswered_since = time.monotonic() if owing else None
 
     def read(self) -> None:
         """Take in what the zygote reports; called before a connection is accepted, too."""
-        for event in self._zygote.read_events():
-            if isinstance(event, WorkerExited):
-                self._living.pop(event.pid, None)
-                self._tell(WorkerReaped(event.worker_id, event.pid, _shell_status(event.status)))
-            else:
-                self._living[event.pid] = event.worker_id
-                self._asked_for.remove(event.worker_id)
-                self._tell(WorkerSpawned(event.worker_id, event.pid))
+        events = self._zygote.read_events()
+        for event in events:
+            self._take_in(event)
+        if events:
+            self._heard()
         if self._zygote.closed:
             self._replace()
+
+    def _take_in(self, event: ZygoteEvent) -> None:
+        match event:
+            case WorkerExited(worker_id, pid, status):
+                self._living.pop(pid, None)
+                self._to_kill.discard(pid)
+                self._tell(WorkerReaped(worker_id, pid, _shell_status(status)))
+            case Spawned(worker_id, pid, started):
+                self._living[pid] = _Member(worker_id, started)
+                self._asked_for.remove(worker_id)
+                self._tell(WorkerSpawned(worker_id, pid))
+            case WorkerRefused(worker_id, error):
+                self._asked_for.remove(worker_id)
+                self._tell(WorkerNotStarted(worker_id, error))
+            case _:
+                assert_never(event)
 
     def close(self) -> None:
         """The zygote exits when its workers have."""
@@ -76,8 +134,8 @@ class Nursery:
         self._selector.unregister(self._zygote.socket)
         self._zygote.socket.close()
         self._zygote.reap()
-        for pid, worker_id in self._living.items():
-            self._adopt(pid, worker_id)
+        for pid, member in self._living.items():
+            self._adopt(pid, member)
         self._living.clear()
         self._zygote = self._start_zygote()
         self._register()
@@ -85,27 +143,43 @@ class Nursery:
         for worker_id in self._asked_for:
             self._zygote.spawn(self._settings_for(worker_id))
 
-    def _adopt(self, pid: int, worker_id: str) -> None:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._clear_up(pid, worker_id)
-            self._tell(WorkerReaped(worker_id, pid, 1))
+    def _adopt(self, pid: int, member: _Member) -> None:
+        fd = _opened(pid, member.started)
+        if fd is None:
+            self._gone(pid, member)
             return
         self._orphans[pid] = fd
 
         def ended(mask: int) -> None:
             self._selector.unregister(fd)
             os.close(self._orphans.pop(pid))
-            self._clear_up(pid, worker_id)
-            self._tell(WorkerReaped(worker_id, pid, 1))
+            self._gone(pid, member)
 
         self._selector.register(fd, selectors.EVENT_READ, ended)
+        if pid in self._to_kill:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
 
-    def _clear_up(self, pid: int, worker_id: str) -> None:
-        """What its zygote would have done: end what a dead worker left behind."""
-        run_id = self._settings_for(worker_id).run_id
-        sessions.kill_sessions({pid}, run_id, {worker_id})
+    def _gone(self, pid: int, member: _Member) -> None:
+        """What its zygote would have done: end what a dead worker left behind, and tell."""
+        self._to_kill.discard(pid)
+        run_id = self._settings_for(member.worker_id).run_id
+        now = sessions.read_process(pid)
+        # A session keeps its number from being given out again, but only while it has members.
+        reused = now is not None and now.started != member.started
+        sessions.kill_sessions(() if reused else {pid}, run_id, {member.worker_id})
+        self._tell(WorkerReaped(member.worker_id, pid, 1))
+
+
+def _opened(pid: int, started: int) -> int | None:
+    """A descriptor of exactly this process; None when it has ended."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    if sessions.start_time(pid) != started:
+        os.close(fd)
+        return None
+    return fd
 
 
 def _shell_status(status: int) -> int:

@@ -19,6 +19,19 @@ from beads_workers.core.worker_events import StepEnded
 TAIL_BYTES = 4096
 """How much of the end of a step's output is looked at for its last line."""
 
+HINDERED = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EROFS,
+    )
+)
+"""What a machine says that is full: no fault of a task."""
+
 _RESET = (
     signal.SIGPIPE,  # Python ignores these two
     signal.SIGXFSZ,
@@ -105,12 +118,14 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 class CannotStart(Exception):
     """A step's program could not be started; ``str()`` is one line.
 
-    ``missing``: there is no such program, or it may not be executed.
+    ``missing``: there is no such program, or it may not be executed. ``hindered``: the machine
+    has no room, no descriptor or no process left.
     """
 
-    def __init__(self, error: str, *, missing: bool = False) -> None:
+    def __init__(self, error: str, *, missing: bool = False, hindered: bool = False) -> None:
         super().__init__(error)
         self.missing = missing
+        self.hindered = hindered
 
 
 def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
@@ -124,17 +139,30 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
             _write_private(plan.issue_file, plan.issue_text)
         output = _Output(plan)
     except OSError as error:
-        raise CannotStart(f"cannot write {error.filename}: {error.strerror}") from None
+        error_text = f"cannot write {error.filename}: {error.strerror}"
+        raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
     try:
         with _in_its_place(step) as added:
-            return RunningStep(_spawn(step, output.fd, {**inherited, **added}), output)
+            return _watched(_spawn(step, output.fd, {**inherited, **added}), output)
     except _NoPlace as error:
         output.end()
         raise CannotStart(str(error)) from None
     except OSError as error:
         output.end()
         missing = error.errno in (errno.ENOENT, errno.EACCES)
-        raise CannotStart(_explain(error, step.argv[0]), missing=missing) from None
+        hindered = error.errno in HINDERED
+        error_text = _explain(error, step.argv[0])
+        raise CannotStart(error_text, missing=missing, hindered=hindered) from None
+
+
+def _watched(pid: int, output: _Output) -> RunningStep:
+    try:
+        return RunningStep(pid, output)
+    except OSError:
+        # Without a descriptor to watch it by, it must not run on as nobody's.
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 class _NoPlace(Exception):

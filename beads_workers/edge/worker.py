@@ -13,14 +13,15 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
 from beads_workers.core.message_types import Cancel, FromWorker, Shutdown, Task, ToWorker, Wait
-from beads_workers.core.messages import ProtocolError, encode, parse, parse_object
+from beads_workers.core.messages import ProtocolError, encode, parse
+from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker import WorkerHalf
 from beads_workers.core.worker_events import (
@@ -42,6 +43,7 @@ from beads_workers.core.worker_events import (
 from beads_workers.edge import orphans
 from beads_workers.edge.git_places import GIT_PLACES
 from beads_workers.edge.own_process import keep_from_tasks
+from beads_workers.edge.payloads import with_payload
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
 from beads_workers.executors.plans import plan
@@ -144,12 +146,7 @@ class _Process:
                 case Send(message):
                     self._send(message)
                 case RunStep(of_plan, step):
-                    try:
-                        self.step = start_step(of_plan, step, self.inherited)
-                    except CannotStart as error:
-                        self.events.append(StepNotStarted(str(error), error.missing))
-                    else:
-                        self.selector.register(self.step.pidfd, selectors.EVENT_READ)
+                    self._start(of_plan, step)
                 case EndStep(hard):
                     if self.step is not None:
                         self.step.end(hard=hard)
@@ -159,6 +156,21 @@ class _Process:
                     _log(self.settings.worker_id, text)
                 case _:
                     assert_never(command)
+
+    def _start(self, of_plan: Plan, step: Step) -> None:
+        try:
+            # Each time anew: it may have been put in the place of one that was deleted.
+            os.chdir(self.settings.project)
+        except OSError as error:
+            text = f"cannot use {error.filename}: {error.strerror}"
+            self.events.append(StepNotStarted(text, hindered=True))
+            return
+        try:
+            self.step = start_step(of_plan, step, self.inherited)
+        except CannotStart as error:
+            self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
+        else:
+            self.selector.register(self.step.pidfd, selectors.EVENT_READ)
 
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGCHLD in numbers:
@@ -225,7 +237,7 @@ class _Process:
                     trouble = str(error)
                 else:
                     if isinstance(message, Task):
-                        return _with_payload(message)
+                        return with_payload(message)
                     if isinstance(message, Wait | Shutdown | Cancel):
                         return message
                     trouble = "a message that only workers send"
@@ -267,18 +279,6 @@ class _Process:
         except OSError:
             pass
         self.connection.close()
-
-
-def _with_payload(task: Task) -> Task:
-    """Read a large payload from its file; one that cannot be read stays named in the task."""
-    if task.payload_file is None:
-        return task
-    try:
-        with open(task.payload_file, "rb") as file:
-            payload = parse_object(file.read())
-    except (OSError, ValueError, ProtocolError):
-        return task
-    return replace(task, payload=payload, payload_file=None)
 
 
 def _wake_on_signals() -> socket.socket:

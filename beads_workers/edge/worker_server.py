@@ -139,11 +139,21 @@ class WorkerServer:
             return line
         file = self._payloads / f"{command.conn_id}-{self._last}.payload.json"
         payload = {**message.payload, "description": message.description}
-        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w") as out:
-            json.dump(payload, out)
+        try:
+            _write_private(file, json.dumps(payload))
+        except OSError:
+            # No room, or no descriptor: inline as long as it fits; else the worker cannot read it,
+            # says so, and is asked again later.
+            if len(line) <= limits.LINE_BYTES_MAX:
+                return line
         short = replace(message, description="", payload={}, payload_file=str(file))
         return messages.encode(short, command.worker_id, now, v1=False)
+
+
+def _write_private(file: Path, text: str) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as out:
+        out.write(text)
 
 
 def _event(conn_id: ConnId, framed: Framed) -> Event:

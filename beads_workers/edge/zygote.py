@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 import socket
 from collections.abc import Collection
@@ -32,6 +31,16 @@ class WorkerSpawned:
 
     worker_id: str
     pid: int
+    started: int
+    """Clock ticks since boot: with the pid, this process and no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRefused:
+    """There was no process, or no descriptor, to be had for it."""
+
+    worker_id: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class WorkerExited:
     status: int
 
 
-ZygoteEvent = WorkerSpawned | WorkerExited
+ZygoteEvent = WorkerSpawned | WorkerRefused | WorkerExited
 
 
 class Zygote:
@@ -90,6 +99,10 @@ class Zygote:
         self.closed = True
         self.socket.close()
 
+    def put_down(self) -> None:
+        """KILL a zygote that does not answer; ``closed`` follows."""
+        os.kill(self.pid, signal.SIGKILL)  # A child that is not reaped: the pid is its own.
+
     def reap(self) -> bool:
         """Collect the zygote's exit status, if it has exited; never waits."""
         try:
@@ -129,10 +142,7 @@ def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None)
             # A socket object that is never closed by the collector: the fork ends in _exit.
             ours.close()
             _close_all_but({0, 1, 2, theirs.fileno(), *keep_fds})
-            if nofile_soft is not None:
-                _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-                resource.setrlimit(resource.RLIMIT_NOFILE, (nofile_soft, hard))
-            status = run_zygote(theirs, before)
+            status = run_zygote(theirs, before, nofile_soft)
         finally:
             os._exit(status)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -155,4 +165,6 @@ def _close_all_but(keep: Collection[int]) -> None:
 def _event(fields: dict[str, Any]) -> ZygoteEvent:
     if "exited" in fields:
         return WorkerExited(fields["exited"], fields["pid"], fields["status"])
-    return WorkerSpawned(fields["spawned"], fields["pid"])
+    if "refused" in fields:
+        return WorkerRefused(fields["refused"], fields["error"])
+    return WorkerSpawned(fields["spawned"], fields["pid"], fields["started"])

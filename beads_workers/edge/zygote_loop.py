@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -18,7 +19,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, worker_from_json
 from beads_workers.edge import orphans
-from beads_workers.edge.sessions import kill_sessions
+from beads_workers.edge.sessions import kill_sessions, start_time
 from beads_workers.edge.worker import run_worker
 
 ORPHAN_SECONDS = limits.STOP_SECONDS
@@ -39,6 +40,7 @@ class _Child:
 @dataclass(slots=True)
 class _Zygote:
     connection: socket.socket
+    nofile_soft: int | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     children: dict[int, _Child] = field(default_factory=dict)
     outbox: bytearray = field(default_factory=bytearray)
@@ -97,17 +99,40 @@ class _Zygote:
     def _spawn(self, settings: WorkerSettings) -> None:
         # The worker starts only when it was reported: the orchestrator knows every worker of its
         # own by its pid before that can connect.
-        wait_end, report_end = os.pipe()
-        self.unreported.append(report_end)
-        pid = os.fork()
-        if pid == 0:
-            self._become_worker(settings, wait_end)
-        os.close(wait_end)
-        child = _Child(settings, pid, os.pidfd_open(pid))
-        self.children[pid] = child
+        try:
+            child = self._fork(settings)
+        except OSError as error:
+            # No process or no descriptor left: the orchestrator asks again, later.
+            self._report({"refused": settings.worker_id, "error": error.strerror or str(error)})
+            self._flush()
+            return
+        self.children[child.pid] = child
         self.selector.register(child.pidfd, selectors.EVENT_READ, child)
-        self._report({"spawned": settings.worker_id, "pid": pid})
+        started = start_time(child.pid) or 0
+        self._report({"spawned": settings.worker_id, "pid": child.pid, "started": started})
         self._flush()
+
+    def _fork(self, settings: WorkerSettings) -> _Child:
+        wait_end, report_end = os.pipe()
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self.unreported.append(report_end)
+                self._become_worker(settings, wait_end)
+        except OSError:
+            os.close(report_end)
+            raise
+        finally:
+            os.close(wait_end)
+        try:
+            child = _Child(settings, pid, os.pidfd_open(pid))
+        except OSError:
+            os.kill(pid, signal.SIGKILL)  # It waits to be reported, and has done nothing yet.
+            os.waitpid(pid, 0)
+            os.close(report_end)
+            raise
+        self.unreported.append(report_end)
+        return child
 
     def _become_worker(self, settings: WorkerSettings, reported: int) -> None:
         status = 1
@@ -124,6 +149,9 @@ class _Zygote:
             for child in self.children.values():
                 os.close(child.pidfd)
             _name_process(f"bw-{settings.worker_id}")
+            if self.nofile_soft is not None:
+                _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile_soft, hard))
             status = run_worker(settings)
         except BaseException:
             # A worker that fails must never run on as a second zygote.
@@ -197,12 +225,15 @@ class _Zygote:
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
+def run_zygote(
+    connection: socket.socket, signal_mask: Iterable[int], nofile_soft: int | None = None
+) -> int:
     """Serve until the other end is closed and every worker is gone; returns an exit status.
 
     INT, TERM and HUP are ignored: a signal to the whole group (a person's ``kill -- -PGID``, the
     machine going down) is the orchestrator's to answer, and without the zygote nobody would see
     the workers out. It leaves when the orchestrator does. ``signal_mask`` is set once they are.
+    ``nofile_soft``: the limit of open files that workers and tasks get back.
     """
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -211,7 +242,7 @@ def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     _name_process("bw-zygote")
     orphans.adopt()
     try:
-        _Zygote(connection).run()
+        _Zygote(connection, nofile_soft).run()
     except BaseException:  # The copy of the orchestrator must end here, whatever it met.
         # This process may only end in the caller's _exit, never as a copy of the orchestrator.
         traceback.print_exc(file=sys.stderr)

@@ -37,7 +37,8 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
     ``execve``; a payload that is still in a file is not runnable (the edge reads it first).
     """
     if task.payload_file is not None:
-        return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.ERROR)
+        # Written and lost by the machine, not by the task.
+        return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
     chosen = _choose(task, settings)
     if chosen is None:
         return NotRunnable(NO_COMMAND)

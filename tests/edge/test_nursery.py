@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 import socket
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core.settings import Work, WorkerSettings
-from beads_workers.edge.nursery import Nursery
+from beads_workers.edge import sessions
+from beads_workers.edge.nursery import ANSWER_SECONDS, Nursery
 from beads_workers.edge.zygote import Zygote
 
 
@@ -77,7 +79,7 @@ def room() -> Iterator[Room]:
 def test_workers_that_a_dying_zygote_never_reported_are_asked_for_again(room: Room) -> None:
     room.nursery.spawn("W1")
     room.nursery.spawn("W2")
-    room.far[0].says(spawned="W1", pid=os.getppid())
+    room.far[0].says(spawned="W1", pid=os.getppid(), started=sessions.start_time(os.getppid()))
     room.turn()
     assert room.events == [ev.WorkerSpawned("W1", os.getppid())]
     room.far[0].socket.close()
@@ -89,7 +91,53 @@ def test_workers_that_a_dying_zygote_never_reported_are_asked_for_again(room: Ro
 
 def test_the_end_of_a_worker_is_told_as_a_shell_would(room: Room) -> None:
     room.nursery.spawn("W1")
-    room.far[0].says(spawned="W1", pid=4_000_000)
+    room.far[0].says(spawned="W1", pid=4_000_000, started=1)
     room.far[0].says(exited="W1", pid=4_000_000, status=-9)
     room.turn()
     assert room.events[-1] == ev.WorkerReaped("W1", 4_000_000, 137)
+
+
+def test_a_pid_that_is_somebody_elses_by_now_is_neither_adopted_nor_killed(room: Room) -> None:
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    room.nursery.spawn("W1")
+    started = (sessions.start_time(stranger.pid) or 0) - 1
+    room.far[0].says(spawned="W1", pid=stranger.pid, started=started)
+    room.turn()
+    room.nursery.kill(stranger.pid)
+    room.far[0].socket.close()
+    room.turn()
+    assert room.events[-1] == ev.WorkerReaped("W1", stranger.pid, 1)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_a_worker_that_was_to_be_killed_by_a_zygote_that_died_is_killed(room: Room) -> None:
+    worker = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    room.nursery.spawn("W1")
+    started = sessions.start_time(worker.pid)
+    room.far[0].says(spawned="W1", pid=worker.pid, started=started)
+    room.turn()
+    room.nursery.kill(worker.pid)
+    room.far[0].socket.close()
+    room.turn()
+    assert worker.wait(5) == -9
+
+
+def test_a_machine_that_is_full_is_no_end_of_a_worker(room: Room) -> None:
+    room.nursery.spawn("W1")
+    room.far[0].says(refused="W1", error="Resource temporarily unavailable")
+    room.turn()
+    assert room.events == [ev.WorkerNotStarted("W1", "Resource temporarily unavailable")]
+    assert room.nursery.deadline() is None
+
+
+def test_a_zygote_that_does_not_answer_is_put_down_after_its_time(room: Room) -> None:
+    assert room.nursery.deadline() is None
+    room.nursery.spawn("W1")
+    due = room.nursery.deadline()
+    assert due is not None
+    room.nursery.tend(due - 0.1)
+    assert room.nursery.deadline() == due
+    room.nursery.tend(due + ANSWER_SECONDS)
+    assert room.nursery.deadline() is None

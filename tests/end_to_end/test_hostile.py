@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import resource
+import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.support.bd import NEW, BdProject
+from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject
-from tests.support.fleet import Fleet, until
+from tests.support.fleet import Fleet, call, until
 
 GATE = 'while ! [ -e "$RAN.gate" ]; do sleep 0.02; done'
 """A command runs until the gate is opened."""
@@ -112,4 +119,141 @@ def test_sockets_that_a_cleaner_took_come_back_and_nobody_is_disturbed(
     assert fleet.bash_workers_left() == [0]
     ran.each_once(ids)
     assert fleet.output.count("was removed, and is there again") == 2
+    fleet.leaves_nothing()
+
+
+@pytest.fixture
+def small_disk(embedded: EmbeddedProject) -> Iterator[Path]:
+    """The run directory, tracker and all, on 8 MB with room for 300 files."""
+    folder, before = embedded.folder / ".beads-workers", embedded.folder / "before"
+    folder.rename(before)
+    folder.mkdir()
+    options = "size=8m,nr_inodes=300,mode=700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], check=True)
+    try:
+        shutil.copytree(before, folder, dirs_exist_ok=True)
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill_with_bytes(folder: Path) -> None:
+    with (folder / "filler").open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 12)):
+                pass
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+
+
+def fill_with_files(folder: Path) -> None:
+    (folder / "filler").mkdir()
+    try:
+        for number in range(10_000):
+            (folder / "filler" / str(number)).touch()
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root, as in CI")
+@pytest.mark.parametrize("fill", [fill_with_bytes, fill_with_files], ids=["bytes", "files"])
+def test_a_full_disk_holds_new_work_up_charges_nothing_and_loses_nothing(
+    embedded: EmbeddedProject,
+    small_disk: Path,
+    start: StartFleet,
+    ran: Ran,
+    fill: Callable[[Path], None],
+) -> None:
+    ids = embedded.create_many([{} for _ in range(6)])
+    fleet: Fleet = start(
+        embedded,
+        *("-n", "2", "--until-empty", "--retry-delay", "0.2s", "--"),
+        *ran.command(f"echo working; {GATE}"),
+        environment=ran.environment,
+    )
+    until(lambda: len(ran.begun()) == 2)
+    fill(small_disk)
+    until(lambda: hindrances(fleet) == {"the run directory": True})
+    assert "at" in fleet.status()["needs"][0]["text"]
+    open_gate(ran)
+    until(lambda: len(ran.ended()) == 2)
+    begun = len(ran.begun())
+    assert fleet.process.poll() is None
+    if (small_disk / "filler").is_dir():
+        shutil.rmtree(small_disk / "filler")
+    else:
+        (small_disk / "filler").unlink()
+    assert fleet.wait() == 0, fleet.said()
+    assert begun <= 4, "new work was begun on a full disk"
+    assert Counter(ran.ended()) == Counter(ids)
+    assert not any(r.get("charged") for r in fleet.journal("finished"))
+    assert {s for s, _ in embedded.read_all().values()} == {"closed"}
+    fleet.leaves_nothing()
+
+
+def test_a_project_that_is_moved_away_and_comes_back_is_waited_for(
+    tmp_path: Path, start: StartFleet, ran: Ran
+) -> None:
+    project = BdProject(tmp_path, OLD)
+    ids = project.create_many([{} for _ in range(4)])
+    state = tmp_path / "state"
+    fleet: Fleet = start(
+        project,
+        *("-n", "2", "--until-empty", "--state-dir", str(state), "--"),
+        *ran.command(GATE),
+        environment=ran.environment,
+    )
+    until(lambda: len(ran.begun()) == 2)
+    away = project.folder.rename(tmp_path / "away")
+    ask = ("status", "--json", "--state-dir", str(state))
+    shown = until(lambda: _shown(project, ask, tmp_path)["hindrances"])
+    assert {h["what"] for h in shown} == {"the project's folder", "the tracker"}
+    open_gate(ran)
+    until(lambda: len(ran.ended()) == 2)
+    fleet.wait_for("source_trouble")
+    away.rename(project.folder)
+    assert fleet.wait() == 0, fleet.said()
+    ran.each_once(ids)
+    assert {s for s, _ in project.read_all().values()} == {"closed"}
+    fleet.leaves_nothing()
+
+
+def _shown(project: BdProject, ask: tuple[str, ...], folder: Path) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(call(project, *ask, folder=folder).stdout)
+    return shown
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_bd_that_vanishes_and_a_tracker_that_is_deleted_are_waited_for(
+    tmp_path: Path, start: StartFleet, ran: Ran, version: str
+) -> None:
+    project = BdProject(tmp_path, version)
+    ids = project.create_many([{} for _ in range(3)])
+    program = tmp_path / "bin" / "bd"
+    program.parent.mkdir()
+    program.symlink_to(bd_program(version))
+    # Only there, or the one behind it on PATH would do.
+    path = f"{program.parent}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    fleet: Fleet = start(
+        project,
+        *("-n", "2", "--until-empty", "--"),
+        *ran.command(GATE),
+        environment={**ran.environment, "PATH": path},
+    )
+    until(lambda: len(ran.begun()) == 2)
+    program.rename(tmp_path / "bd.away")
+    open_gate(ran)
+    trouble = fleet.wait_for("source_trouble")
+    assert "not found" in trouble["error"]
+    assert len(ran.ended()) == 2 and fleet.process.poll() is None
+    # Another tracker further up is not ours to write to.
+    beads = project.folder / ".beads"
+    beads.rename(tmp_path / "beads.away")
+    (tmp_path / "bd.away").rename(program)
+    until(lambda: hindrances(fleet) == {"the tracker": True})
+    fleet.wait_for("source_trouble", error=f"{beads} is gone")
+    (tmp_path / "beads.away").rename(beads)
+    assert fleet.wait() == 0, fleet.said()
+    ran.each_once(ids)
+    assert {s for s, _ in project.read_all().values()} == {"closed"}
     fleet.leaves_nothing()

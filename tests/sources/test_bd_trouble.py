@@ -145,7 +145,7 @@ def test_a_folder_without_a_tracker_is_an_error(project: BdProject, tmp_path: Pa
     source = project.source(US)
     source.describe()
     (project.folder / ".beads").rename(tmp_path / "moved")
-    with pytest.raises(SourceError, match="no beads database") as trouble:
+    with pytest.raises(SourceError, match="beads is gone") as trouble:
         source.take(0, ())
     assert "bd init" in trouble.value.hint
 

@@ -72,6 +72,7 @@ class BdCalls:
     call_seconds: float = CALL_SECONDS
     call_seconds_per_id: float = CALL_SECONDS_PER_ID
     fixed: list[str] = field(default_factory=list)
+    _had_tracker: bool = False
     _late: subprocess.Popen[bytes] | None = None
 
     def run(
@@ -84,6 +85,7 @@ class BdCalls:
         to judge.
         """
         self._await_late()
+        self._find_tracker()
         argv = [self.program, *self.fixed, *arguments]
         with _file_for_output() as stdout, _file_for_output() as stderr:
             began = time.monotonic()
@@ -101,6 +103,16 @@ class BdCalls:
                 )
             self._told_end(process)
             return _answer(arguments[0], process.returncode, stdout, stderr, seconds)
+
+    def _find_tracker(self) -> None:
+        # Where it was and is not any more, bd would go on upwards and find somebody else's.
+        beads = self.folder / ".beads"
+        if beads.exists():
+            self._had_tracker = True
+        elif self._had_tracker:
+            raise SourceError(
+                f"{beads} is gone", f"put {beads} back; 'bd init' would make a new one"
+            )
 
     def _await_late(self) -> None:
         if self._late is None:
