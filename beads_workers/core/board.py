@@ -180,8 +180,10 @@ class Board:
             self.not_closed[page.issue_id] = page.error
         elif page.set_aside:
             self.set_aside[page.issue_id] = (page.charged, page.error)
-        elif page.not_before > entry.at:
-            self.retrying[page.issue_id] = entry.elapsed + page.not_before - entry.at
+        elif (left := page.not_before - entry.at) > 0:
+            # As the ledger does: a clock that was set back makes no wait longer than it was.
+            most = page.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
+            self.retrying[page.issue_id] = entry.elapsed + min(left, most)
 
     def _started(self, started: rec.Started, elapsed: float) -> None:
         self.unsent.discard(started.issue_id)

@@ -20,6 +20,9 @@ ANSWER_SECONDS = 5.0
 """A zygote answers in milliseconds; one that has not by then is frozen, and is replaced."""
 
 
+FILL_AGAIN_SECONDS = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class _Member:
     """``started``: with the pid, this process and no other."""
@@ -39,6 +42,8 @@ class Nursery:
         self._orphans: dict[int, int] = {}
         self._to_kill: set[int] = set()
         self._unanswered_since: float | None = None
+        self._vacant_until: float | None = None
+        """There is no zygote for lack of descriptors or processes: tried again then."""
         self._selector: selectors.BaseSelector
         self._tell: Callable[[Event], None]
         self._settings_for: Callable[[str], WorkerSettings]
@@ -55,16 +60,17 @@ class Nursery:
 
     def spawn(self, worker_id: str) -> None:
         """Ask for a worker; ``WorkerSpawned`` follows."""
-        if self._zygote.closed:
-            self._replace()
         self._asked_for.append(worker_id)
+        if self._zygote.closed:
+            self._replace()  # And the new one is asked for all that was not answered.
+            return
         self._zygote.spawn(self._settings_for(worker_id))
         self._expect()
 
     def kill(self, pid: int) -> None:
         """KILL a worker and its session; ``WorkerReaped`` follows."""
         if pid in self._orphans:
-            signal.pidfd_send_signal(self._orphans[pid], signal.SIGKILL)
+            _kill(self._orphans[pid])
         else:
             self._to_kill.add(pid)
             self._zygote.kill(pid, signal.SIGKILL)
@@ -72,6 +78,8 @@ class Nursery:
 
     def deadline(self) -> float | None:
         """When ``tend`` is due (monotonic seconds)."""
+        if self._vacant_until is not None:
+            return self._vacant_until
         since = self._unanswered_since
         return None if since is None else since + ANSWER_SECONDS
 
@@ -79,6 +87,9 @@ class Nursery:
         """Replace a zygote that does not answer (somebody froze it); its workers live on."""
         deadline = self.deadline()
         if deadline is None or now < deadline:
+            return
+        if self._vacant_until is not None:
+            self._fill(now)
             return
         self.read()
         if self._unanswered_since is not None and now >= self._unanswered_since + ANSWER_SECONDS:
@@ -97,6 +108,8 @@ class Nursery:
 
     def read(self) -> None:
         """Take in what the zygote reports; called before a connection is accepted, too."""
+        if self._vacant_until is not None:
+            return
         events = self._zygote.read_events()
         for event in events:
             self._take_in(event)
@@ -123,25 +136,38 @@ class Nursery:
 
     def close(self) -> None:
         """The zygote exits when its workers have."""
-        self._selector.unregister(self._zygote.socket)
-        self._zygote.close()
+        if self._vacant_until is None:
+            self._selector.unregister(self._zygote.socket)
+            self._zygote.close()
 
     def _register(self) -> None:
         self._selector.register(self._zygote.socket, selectors.EVENT_READ, lambda mask: self.read())
 
     def _replace(self) -> None:
         """The zygote died: its workers live on, and are watched by their own descriptors."""
-        self._selector.unregister(self._zygote.socket)
-        self._zygote.socket.close()
-        self._zygote.reap()
-        for pid, member in self._living.items():
-            self._adopt(pid, member)
-        self._living.clear()
-        self._zygote = self._start_zygote()
+        if self._vacant_until is None:
+            self._selector.unregister(self._zygote.socket)
+            self._zygote.socket.close()
+            self._zygote.reap()
+            self._unanswered_since = None
+            self._fill(time.monotonic())
+
+    def _fill(self, now: float) -> None:
+        try:
+            for pid in list(self._living):
+                self._adopt(pid, self._living[pid])
+                del self._living[pid]
+            zygote = self._start_zygote()
+        except OSError:
+            # What was adopted stays so; the rest has its turn when there is room.
+            self._vacant_until = now + FILL_AGAIN_SECONDS
+            return
+        self._zygote, self._vacant_until = zygote, None
         self._register()
         # Whom the dead one had not reported, it never told of: the core still waits for them.
         for worker_id in self._asked_for:
             self._zygote.spawn(self._settings_for(worker_id))
+            self._expect()
 
     def _adopt(self, pid: int, member: _Member) -> None:
         fd = _opened(pid, member.started)
@@ -157,7 +183,7 @@ class Nursery:
 
         self._selector.register(fd, selectors.EVENT_READ, ended)
         if pid in self._to_kill:
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
+            _kill(fd)
 
     def _gone(self, pid: int, member: _Member) -> None:
         """What its zygote would have done: end what a dead worker left behind, and tell."""
@@ -168,6 +194,13 @@ class Nursery:
         reused = now is not None and now.started != member.started
         sessions.kill_sessions(() if reused else {pid}, run_id, {member.worker_id})
         self._tell(WorkerReaped(member.worker_id, pid, 1))
+
+
+def _kill(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # It has ended; its descriptor says so in this turn or the next.
 
 
 def _opened(pid: int, started: int) -> int | None:

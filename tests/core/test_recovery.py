@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from beads_workers.core import events as ev
 from beads_workers.core import records as rec
+from beads_workers.core.board import Board
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
@@ -245,3 +246,11 @@ def test_the_fold_does_not_care_how_often_it_is_made() -> None:
     assert replace(once, pages={}) == replace(again, pages={})
     assert once.pages.keys() == again.pages.keys() == {"b"}
     assert job("b").issue_id in once.pages
+
+
+def test_what_is_shown_of_a_carried_retry_does_not_grow_with_a_clock_that_was_set_back() -> None:
+    day = 86_400.0
+    board = Board()
+    page = rec.Carried("bw-1", not_before=2 * day, delay_seconds=10.0)
+    board.apply(Entry(page, at=day, elapsed=1.0))
+    assert board.retrying == {"bw-1": 11.0}

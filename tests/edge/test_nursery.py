@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -43,12 +44,15 @@ class Room:
 
     def __init__(self) -> None:
         self.far: list[FarEnd] = []
+        self.full = False
         self.events: list[ev.Event] = []
         self.selector = selectors.DefaultSelector()
         self.nursery = Nursery(self.zygote)
         self.nursery.attach(self.selector, self.events.append, told)
 
     def zygote(self) -> Zygote:
+        if self.full:
+            raise OSError(errno.EMFILE, "Too many open files")
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -141,3 +145,32 @@ def test_a_zygote_that_does_not_answer_is_put_down_after_its_time(room: Room) ->
     assert room.nursery.deadline() == due
     room.nursery.tend(due + ANSWER_SECONDS)
     assert room.nursery.deadline() is None
+
+
+def test_a_dead_zygote_is_replaced_as_soon_as_the_machine_has_room_for_another(room: Room) -> None:
+    room.full = True
+    room.far[0].socket.close()
+    room.turn()
+    room.nursery.spawn("W1")
+    due = room.nursery.deadline()
+    assert due is not None
+    room.nursery.tend(due)
+    assert len(room.far) == 1
+    room.full = False
+    room.nursery.tend(room.nursery.deadline() or 0.0)
+    (asked,) = room.far[1].asked()
+    assert "spawn" in asked
+
+
+def test_killing_one_that_was_adopted_and_has_ended_meanwhile_does_no_harm(room: Room) -> None:
+    worker = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    room.nursery.spawn("W1")
+    room.far[0].says(spawned="W1", pid=worker.pid, started=sessions.start_time(worker.pid))
+    room.turn()
+    room.far[0].socket.close()
+    room.turn()
+    worker.kill()
+    worker.wait()
+    room.nursery.kill(worker.pid)
+    room.turn()
+    assert room.events[-1] == ev.WorkerReaped("W1", worker.pid, 1)
