@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import bd, cli, dashboard, dispatch, tasks
+from benchmarks import bd, cli, dashboard, dispatch, junk, tasks
 from benchmarks.figures import Figure, say, table
 from benchmarks.fleets import Broken
 
@@ -20,6 +20,7 @@ Benchmark = Callable[[int, bool, Path], list[Figure]]
 BENCHMARKS: dict[str, Benchmark] = {
     "cli": cli.measure,
     "dispatch": dispatch.measure,
+    "junk": junk.measure,
     "dashboard": dashboard.measure,
     "tasks": tasks.measure,
     "bd": bd.measure,

@@ -36,7 +36,8 @@ Framed = Line | TooLong | Torn
 
 
 class LineReader:
-    """Feed it what was read; it gives back what is complete. Holds at most one line."""
+    """Feed it what was read; it gives back what is complete. Holds at most one line, unless it
+    was asked for fewer than have come."""
 
     def __init__(self, line_bytes_max: int = limits.LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
@@ -44,17 +45,30 @@ class LineReader:
         self._buffer = bytearray()
         self._searched = 0
         self._skipping = False
+        self.pending = False
+        """Whether the last ``feed`` stopped at its bound: there may be more without more bytes."""
 
-    def feed(self, data: bytes) -> list[Framed]:
-        """Add bytes; returns every line that they completed."""
+    def feed(self, data: bytes, lines_max: int | None = None) -> list[Framed]:
+        """Add bytes; returns the lines that are complete, at most ``lines_max`` of them.
+
+        After a bounded one feed no bytes until nothing is ``pending``: the limit of a line holds
+        only then.
+        """
         self._buffer += data
         found: list[Framed] = []
         start = 0
+        self.pending = False
         while (end := self._buffer.find(b"\n", max(start, self._searched))) >= 0:
             self._take(self._buffer[start:end], found)
             start = end + 1
+            if len(found) == lines_max:
+                self.pending = True
+                break
         if start:
             del self._buffer[:start]
+        if self.pending:
+            self._searched = 0
+            return found
         self._searched = len(self._buffer)
         if self._searched > self._line_bytes_max:
             self._overflow(found)

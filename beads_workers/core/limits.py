@@ -29,6 +29,20 @@ BAD_LINES_SHOWN = 20
 INTEGER_MAX = (1 << 63) - 1
 """No count, time or pid goes further, and neither does what reads the journal back."""
 
+LINES_AT_ONCE = 8
+"""So many lines of one connection are read before others have their turn; a worker that keeps to
+the protocol never sends more than two at once."""
+
+STRANGERS_AT_ONCE = 4
+"""So many connections that have said nothing valid lately are heard in one turn of the loop: a
+thousand that talk at once must not hold up those that work."""
+
+NONSENSE_PAUSE_SECONDS = 0.002
+"""Between two turns that hear nonsense: a flood costs a quarter of one core, not all of it."""
+
+KNOCKS_AT_ONCE = 32
+"""So many new connections are let in during one turn; the others wait in the kernel's queue."""
+
 LOGGED_BYTES_MAX = 300
 """How much of a wrong line the log shows."""
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from beads_workers.core import limits
 from beads_workers.core.events import Eased, Event, Hindered, Warned
 from beads_workers.edge.listener import Listener
 from beads_workers.edge.run_directory import RUNTIME, runtime_directory
@@ -91,6 +92,13 @@ class Door:
 
     def _knocked(self, mask: int) -> None:
         peers: Peers = []
+        # The selector reports again whoever is left outside.
+        while len(peers) < limits.KNOCKS_AT_ONCE and (peer := self._next()) is not None:
+            peers.append(peer)
+        self._enter(peers)
+
+    def _let_all_in(self) -> None:
+        peers: Peers = []
         while (peer := self._next()) is not None:
             peers.append(peer)
         self._enter(peers)
@@ -132,7 +140,7 @@ class Door:
         except OSError as error:
             self._hinder(error)
             return
-        self._knocked(0)  # Whoever came to the old one before its file went is not forgotten.
+        self._let_all_in()  # Whoever came to the old one before its file went is not forgotten.
         if not self._shut:
             self._selector.unregister(self._listener)
         self._listener.close()

@@ -160,6 +160,7 @@ class Loop:
     def _wait(self) -> None:
         for key, mask in self._selector.select(self._patience(self._core.deadline())):
             key.data(mask)
+        self.workers.hear(time.monotonic())
 
     def _patience(self, deadline: float | None) -> float | None:
         if self._events:
@@ -169,11 +170,8 @@ class Loop:
         frame_over = self._journal.clock_at(self._frames.ends)
         due = [self.workers.door.deadline(), self.control.door.deadline()]
         due.append(self.conditions.deadline())
-        due += [
-            at
-            for at in (self._nursery.deadline(), deadline, self.control.deadline(), frame_over)
-            if at is not None
-        ]
+        soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
+        due += [at for at in (*soon, self._nursery.deadline()) if at is not None]
         if self.notifier is not None:
             due.append(self._journal.clock_at(self.notifier.deadline()))
         return max(0.0, min(due) - time.monotonic())

@@ -34,8 +34,15 @@ class Stream:
         """For the selector."""
         return self.socket.fileno()
 
-    def read(self) -> list[Framed]:
-        """What has arrived; at the end of the stream ``closed`` is set."""
+    @property
+    def pending(self) -> bool:
+        """Whether a bounded ``read`` has left lines that the next one may give at once."""
+        return self._reader.pending
+
+    def read(self, lines_max: int | None = None) -> list[Framed]:
+        """What has arrived, at most so many lines; at the end of the stream ``closed`` is set."""
+        if self._reader.pending:
+            return self._reader.feed(b"", lines_max)
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -46,7 +53,7 @@ class Stream:
         if not data:
             self._end("the other end closed it")
             return self._reader.end()
-        return self._reader.feed(data)
+        return self._reader.feed(data, lines_max)
 
     def queue(self, data: bytes) -> None:
         """Send with the next ``flush``; a peer that does not read is closed at a limit."""

@@ -9,6 +9,8 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from beads_workers.core import events as ev
@@ -44,8 +46,29 @@ class WorkerServer:
         self._payloads = payload_directory
         self._streams: dict[ConnId, Stream] = {}
         self._unsent: set[ConnId] = set()
+        self._known: set[ConnId] = set()
+        """Whose last line was a valid message: they are heard at once."""
+        self._waiting: dict[ConnId, None] = {}
+        """Who has more to say, in order: the others, and whoever says much at once. Until they are
+        heard the selector does not look for what they send."""
+        self._hear_at = 0.0
+        self._masks: dict[ConnId, int] = {}
+        """What the selector watches of each."""
         self._last = 0
         self.door = Door("the worker socket", path, selector, tell, self._enter)
+
+    def deadline(self) -> float | None:
+        """When ``hear`` is due (monotonic seconds); None while nobody waits to be heard."""
+        return self._hear_at if self._waiting else None
+
+    def hear(self, now: float) -> None:
+        """Read a little of what a few of those have to say who wait; once in each turn."""
+        if now < self._hear_at:
+            return
+        for conn_id in list(islice(self._waiting, limits.STRANGERS_AT_ONCE)):
+            del self._waiting[conn_id]
+            if self._read(conn_id, self._streams[conn_id]):
+                self._hear_at = now + limits.NONSENSE_PAUSE_SECONDS
 
     def send(self, command: Send) -> None:
         """Queue a message; ``flush`` sends it."""
@@ -74,14 +97,15 @@ class WorkerServer:
             if stream.closed:
                 self._drop(stream)
             elif left:
-                self._watch(stream, selectors.EVENT_READ | selectors.EVENT_WRITE)
+                self._watch(conn_id, stream, writes=True)
             else:
                 self._unsent.discard(conn_id)
 
     def close(self) -> None:
         """No more workers: the socket file goes too."""
-        for stream in list(self._streams.values()):
-            self._selector.unregister(stream)
+        for conn_id, stream in self._streams.items():
+            if self._masks.pop(conn_id):
+                self._selector.unregister(stream)
             stream.socket.close()
         self._streams.clear()
         self.door.close()
@@ -99,35 +123,64 @@ class WorkerServer:
         stream = Stream(sock, self._last)
         conn_id = ConnId(self._last)
         self._streams[conn_id] = stream
-        self._watch(stream, selectors.EVENT_READ, new=True)
+        self._watch(conn_id, stream)
         self._tell(ev.Connected(conn_id, pid, start_time(pid) or 0))
 
-    def _watch(self, stream: Stream, mask: int, *, new: bool = False) -> None:
-        def ready(mask: int) -> None:
-            self._ready(stream, mask)
+    def _watch(self, conn_id: ConnId, stream: Stream, *, writes: bool = False) -> None:
+        before = self._masks.get(conn_id, 0)
+        mask = 0 if conn_id in self._waiting else selectors.EVENT_READ
+        mask |= selectors.EVENT_WRITE if writes else 0
+        self._masks[conn_id] = mask
+        if not mask and before:
+            self._selector.unregister(stream)
+        elif mask and not before:
+            self._selector.register(stream, mask, partial(self._ready, conn_id, stream))
+        elif mask != before:
+            self._selector.modify(stream, mask, partial(self._ready, conn_id, stream))
 
-        if new:
-            self._selector.register(stream, mask, ready)
-        else:
-            self._selector.modify(stream, mask, ready)
-
-    def _ready(self, stream: Stream, mask: int) -> None:
-        conn_id = ConnId(stream.conn_id)
+    def _ready(self, conn_id: ConnId, stream: Stream, mask: int) -> None:
         if mask & selectors.EVENT_WRITE and not stream.flush():
             self._unsent.discard(conn_id)
-            self._watch(stream, selectors.EVENT_READ)
-        if mask & selectors.EVENT_READ:
-            for framed in stream.read():
-                self._tell(_event(conn_id, framed))
+            self._watch(conn_id, stream)
         if stream.closed:
             self._drop(stream)
+        elif mask & selectors.EVENT_READ and conn_id in self._known:
+            self._read(conn_id, stream)
+        elif mask & selectors.EVENT_READ:
+            self._let_wait(conn_id, stream)
+
+    def _let_wait(self, conn_id: ConnId, stream: Stream) -> None:
+        self._waiting[conn_id] = None
+        self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))
+
+    def _read(self, conn_id: ConnId, stream: Stream) -> bool:
+        """Tell a few lines; returns whether there was nonsense among them."""
+        nonsense = False
+        for framed in stream.read(limits.LINES_AT_ONCE):
+            event = _event(conn_id, framed)
+            if isinstance(event, ev.Received):
+                self._known.add(conn_id)
+            else:
+                self._known.discard(conn_id)
+                nonsense = True
+            self._tell(event)
+        if stream.closed:
+            self._drop(stream)
+        elif stream.pending:
+            self._let_wait(conn_id, stream)
+        else:
+            self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))
+        return nonsense
 
     def _drop(self, stream: Stream) -> None:
         conn_id = ConnId(stream.conn_id)
         if self._streams.pop(conn_id, None) is None:
             return
         self._unsent.discard(conn_id)
-        self._selector.unregister(stream)
+        self._known.discard(conn_id)
+        self._waiting.pop(conn_id, None)
+        if self._masks.pop(conn_id):
+            self._selector.unregister(stream)
         stream.socket.close()
         self.door.room()
         self._tell(ev.Disconnected(conn_id, stream.reason))

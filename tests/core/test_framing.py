@@ -137,3 +137,20 @@ def test_what_comes_out_is_what_splitting_the_whole_text_gives(stream: bytes) ->
     assert lines == [line for line in fitting if line.strip()]
     over = sum(len(line) > MAX for line in [*complete, rest])
     assert sum(isinstance(found, TooLong) for found in read(stream)) == over
+
+
+def test_no_more_lines_are_given_than_asked_for_and_the_rest_waits() -> None:
+    reader = LineReader(MAX)
+    assert reader.feed(b"1\n2\n3\n4", 2) == [Line(b"1"), Line(b"2")]
+    assert reader.pending
+    assert reader.feed(b"", 2) == [Line(b"3")]
+    assert not reader.pending
+    assert reader.feed(b"\n") == [Line(b"4")]
+
+
+def test_the_limit_of_a_line_holds_behind_lines_that_wait() -> None:
+    reader = LineReader(MAX)
+    assert reader.feed(b"1\n2\n" + b"x" * (MAX + 1), 1) == [Line(b"1")]
+    assert reader.feed(b"", 1) == [Line(b"2")]
+    assert reader.feed(b"", 1) == [TooLong(b"x" * MAX)]
+    assert reader.feed(b"x\n3\n", 1) == [Line(b"3")]

@@ -30,6 +30,7 @@ class Door:
     def __init__(self, folder: Path) -> None:
         self.selector = selectors.DefaultSelector()
         self.events: list[ev.Event] = []
+        self.now = 0.0
         self.path = folder / "s"
         self.server = WorkerServer(
             self.path, self.selector, self.events.append, lambda: None, folder
@@ -38,9 +39,19 @@ class Door:
     def turn(self) -> list[ev.Event]:
         """Handle whatever is ready; returns the new events."""
         before = len(self.events)
-        while ready := self.selector.select(0):
+        while True:
+            ready = self.selector.select(0)
             for key, mask in ready:
                 key.data(mask)
+            if not ready and self.server.deadline() is None:
+                return self.events[before:]
+            self.hear()
+
+    def hear(self) -> list[ev.Event]:
+        """Hear those who wait, once, and a second later than the last time."""
+        before = len(self.events)
+        self.now += 1.0
+        self.server.hear(self.now)
         return self.events[before:]
 
     def client(self) -> socket.socket:
@@ -150,3 +161,75 @@ def test_a_large_payload_travels_as_a_file_that_is_ours_alone(door: Door) -> Non
     file = Path(task["payload_file"])
     assert "payload" not in task and file.stat().st_mode & 0o777 == 0o600
     assert json.loads(file.read_text())["issue"] == payload["issue"]
+
+
+# --- a flood --------------------------------------------------------------------------------------
+
+
+def look(door: Door) -> list[ev.Event]:
+    """One look at the selector, without hearing those who wait."""
+    before = len(door.events)
+    for key, mask in door.selector.select(0):
+        key.data(mask)
+    return door.events[before:]
+
+
+def test_a_worker_is_heard_at_once_while_strangers_wait_for_their_turn(door: Door) -> None:
+    strangers = [door.client() for _ in range(3 * limits.STRANGERS_AT_ONCE)]
+    worker = door.client()
+    worker.sendall(READY)
+    door.turn()
+    for stranger in strangers:
+        stranger.sendall(b"junk\n" * 1000)
+    worker.sendall(READY)
+    assert [type(e) for e in look(door)] == [ev.Received]
+    at_once = limits.STRANGERS_AT_ONCE * limits.LINES_AT_ONCE
+    for _ in range(3):
+        assert [type(e) for e in door.hear()] == [ev.Misread] * at_once
+        worker.sendall(READY)
+        assert [type(e) for e in look(door)] == [ev.Received]
+    for client in (*strangers, worker):
+        client.close()
+
+
+def test_between_turns_of_nonsense_there_is_a_pause_and_none_after_a_good_word(door: Door) -> None:
+    with door.client() as good, door.client() as bad:
+        good.sendall(READY)
+        look(door)
+        door.server.hear(10.0)
+        assert door.events[-1] == ev.Received(ConnId(1), Ready("w"))
+        bad.sendall(b"junk\n" * 20)
+        look(door)
+        assert door.server.deadline() is not None
+        door.server.hear(10.0)
+        assert door.server.deadline() == 10.0 + limits.NONSENSE_PAUSE_SECONDS
+        heard = len(door.events)
+        door.server.hear(10.0)
+        assert len(door.events) == heard
+
+
+def test_who_talks_much_is_heard_to_the_end_in_order_and_then_is_gone(door: Door) -> None:
+    with door.client() as client:
+        client.sendall(b"".join(b"%d\n" % number for number in range(100)) + b"half")
+    events = door.turn()
+    heads = [e.head for e in events if isinstance(e, ev.Misread)]
+    assert heads == [*map(str, range(100)), "half"]
+    assert isinstance(events[-1], ev.Disconnected)
+
+
+def test_a_slow_reader_that_talks_much_gets_everything_too(door: Door) -> None:
+    with door.client() as client:
+        client.sendall(READY)
+        door.turn()
+        for _ in range(8):
+            door.server.send(
+                Send(ConnId(1), "W1", Task(IssueId("a"), 1, "t", "x" * 200_000), v1=False)
+            )
+        door.server.flush()
+        client.sendall(b"junk\n" * 100)
+        look(door)
+        got = 0
+        while got < 8 * 200_000:
+            got += len(client.recv(1 << 16))
+            door.turn()
+        assert sum(isinstance(e, ev.Misread) for e in door.events) == 100

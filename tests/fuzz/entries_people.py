@@ -34,7 +34,7 @@ PIECE_BYTES = 8
 
 
 def keys_hold(parser_of: Any, data: bytes) -> None:
-    data = data if len(data) > LONG_BYTES else data[:200]
+    data = data if len(data) > LONG_BYTES else data[:80]
     parser = parser_of()
     whole = [
         parser.feed(data[at : at + PIECE_BYTES], at) for at in range(0, len(data), PIECE_BYTES)

@@ -92,7 +92,7 @@ TIMES = (0.0, 0.5, 1.0, 3.0, 1e6, -1.0, 1e300)
 def _journal(rng: Random) -> bytes:
     """A run in a dozen lines that contradict each other, told by a small vocabulary."""
     lines = []
-    for _ in range(2 + int(rng.random() * 12)):
+    for _ in range(2 + int(rng.random() * 8)):
         line = dict(any_of(rng, LINES))
         for name in line:
             if name in CHOICES:

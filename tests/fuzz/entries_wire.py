@@ -49,13 +49,25 @@ def framing_holds(reader: Any, data: bytes) -> None:
         found = [framed for piece in pieces for framed in lines.feed(piece)]
         require(len(lines._buffer) <= LINE_BYTES_MAX, "it holds more than a line")
         require(found + lines.end() == wanted, f"{found} is not {wanted}")
+    require(_a_few_at_once(reader, data) == wanted, "other lines when they are asked for by twos")
+
+
+def _a_few_at_once(reader: Any, data: bytes) -> list[Framed]:
+    lines, found = reader(LINE_BYTES_MAX), list[Framed]()
+    for piece in cuts(data)[1]:
+        found += lines.feed(piece, 2)
+        while lines.pending:
+            few = lines.feed(b"", 2)
+            require(len(few) <= 2, "more than it was asked for")
+            found += few
+    return found + lines.end()
 
 
 class Rescanner(LineReader):
     """Planted bug: takes a line's end for seen although it came with this piece."""
 
-    def feed(self, data: bytes) -> list[Framed]:
-        found = super().feed(data)
+    def feed(self, data: bytes, lines_max: int | None = None) -> list[Framed]:
+        found = super().feed(data, lines_max)
         self._searched += self._buffer.endswith(b"\r")
         return found
 
