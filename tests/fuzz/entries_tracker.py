@@ -9,7 +9,7 @@ from typing import Any
 from beads_workers.core.json_fields import ProtocolError, parse_object
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line
-from beads_workers.sources.bd import abilities, answers, looking
+from beads_workers.sources.bd import abilities, answers, leases, looking
 from beads_workers.sources.bd.calls import Answer, plain
 from beads_workers.sources.issue import (
     BadIssue,
@@ -180,6 +180,36 @@ def _loses_extra(fields: Any) -> Issue:
     return from_object({**to_object(issue), "unknown": len(to_object(issue))})
 
 
+TIMES = (
+    "2026-01-02T03:04:05.678Z", "2026-01-02T03:09:05.678Z", "2026-01-02T05:08:05+02:00",
+    "2026-01-02",
+    "0001-01-01T00:00:00Z", "0001-01-01", "9999-12-31T23:59:59-23:59", "9999-12-31", "20260102T03",
+)  # fmt: skip
+
+
+def _leased(rng: Random) -> bytes:
+    times = {name: any_of(rng, TIMES) for name in ("heartbeat_at", "lease_expires_at")}
+    return as_json(rng, [hostile_object(rng, times) if rng.random() < 0.5 else times])
+
+
+def leases_hold(life: Any, data: bytes) -> None:
+    try:
+        rows = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    fields = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    row = answers._row({"id": "bw-1", "title": "t", **fields})
+    require(0 < life(row) <= leases.LIFE_SECONDS_MAX, f"a lease of {life(row)} s")
+    leases._moment(row.original.get("lease_expires_at"))
+
+
+def _as_said(row: answers.Row) -> float:
+    """Planted bug: whatever lies between the two times."""
+    began = leases._moment(row.original.get("heartbeat_at"))
+    ends = leases._moment(row.original.get("lease_expires_at"))
+    return leases.LIFE_SECONDS if began is None or ends is None else ends - began
+
+
 PLAIN_PIECES = (b"Error: ", b"a", b"\x1b[31m", b"\xe2\x80\xae", b"\n", b"\xc2\x85", b"  ")
 
 
@@ -213,6 +243,14 @@ PARSERS = [
         texts(PLAIN_PIECES, 40),
         plain_holds,
         {"newlines": lambda text: text[:300].replace("\x1b", "")},
+    ),
+    Parser(
+        "bd-leases",
+        ("sources/bd/leases.py",),
+        leases._life,
+        hostile(_leased),
+        leases_hold,
+        {"as it is said": _as_said},
     ),
     Parser(
         "issues",

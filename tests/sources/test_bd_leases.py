@@ -11,7 +11,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
 from beads_workers.sources.bd import BdSource
 from beads_workers.sources.bd.answers import Row
-from beads_workers.sources.bd.leases import Leases
+from beads_workers.sources.bd.leases import LIFE_SECONDS, Leases
 from beads_workers.sources.clock import boot_seconds
 from tests.support.bd import BdProject
 
@@ -109,6 +109,16 @@ def test_under_a_minute_a_claim_is_known_but_not_sure(life: str, sure: bool) -> 
     assert leases.is_known(row.issue_id)
     assert leases.is_sure(row.issue_id) is sure
     assert limits.LEASE_SURE_SECONDS > 55.0
+
+
+@pytest.mark.parametrize(
+    "ends", ["0001-01-01T00:00:00Z", "9999-12-31T00:00:00Z", "0001-01-01", "x"]
+)
+def test_times_that_cannot_be_meant_name_no_life(ends: str) -> None:
+    times = {"heartbeat_at": "2026-01-02T03:00:00Z", "lease_expires_at": ends}
+    row = Row(IssueId("a"), "", "in_progress", US, 2, "task", (), "", "", times)
+    (lease,) = Leases().claimed({row.issue_id: row}, 1000.0)
+    assert lease.ends - lease.began == LIFE_SECONDS
 
 
 # --- compare-and-swap -----------------------------------------------------------------------------

@@ -21,6 +21,9 @@ from beads_workers.sources.clock import boot_seconds
 LIFE_SECONDS = 300.0
 """Of a lease of ``bd`` 1.x that does not name it."""
 
+LIFE_SECONDS_MAX = 366 * 86_400.0
+"""Times that are further apart, or the wrong way round, name none: a date of nought, for one."""
+
 FLEETS = "beads-workers/"
 """What the actor of every run begins with."""
 
@@ -111,14 +114,16 @@ def _is_abandoned(row: Row, actor: str, now: float) -> bool:
 def _life(row: Row) -> float:
     began = _moment(row.original.get("heartbeat_at"))
     ends = _moment(row.original.get("lease_expires_at"))
-    return ends - began if began is not None and ends is not None else LIFE_SECONDS
+    if began is None or ends is None or not 0 < ends - began <= LIFE_SECONDS_MAX:
+        return LIFE_SECONDS
+    return ends - began
 
 
 def _moment(text: object) -> float | None:
     """Seconds since the epoch."""
     try:
         return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
