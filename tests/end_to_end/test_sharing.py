@@ -81,8 +81,7 @@ def test_one_that_was_frozen_past_its_leases_ends_what_another_has_taken_over(
 
     os.kill(first.pid, signal.SIGSTOP)
     frozen_at = time.monotonic()
-    for issue_id in (hangs, ends_meanwhile):
-        project_new.let_lapse(issue_id)
+    project_new.let_lapse(hangs, ends_meanwhile)
     second = shared(start, project_new, tmp_path / "two", *options, environment=ran.environment)
     until(lambda: len(ran.begun()) == 4)
     assert holders(project_new) == {second.run_id}

@@ -157,23 +157,23 @@ def test_what_is_still_open_below_holds_up_only_a_compare_and_swap(
     assert ("open" in settled.error) is shared
 
 
-@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.SET_ASIDE])
-def test_shared_a_late_write_changes_nothing_of_what_another_has_taken_over(
-    project_new: BdProject, action: Action
+def test_shared_late_writes_change_nothing_of_what_another_has_taken_over(
+    project_new: BdProject,
 ) -> None:
-    keys = project_new.create_many([{}] * 2)
+    keys = project_new.create_many([{}] * 4)
     late = project_new.source(US, shared=True)
-    assert len(late.take(2, ()).jobs) == 2
-    project_new.let_lapse(keys[0])
-    second = project_new.source(OTHERS, shared=True)
-    taken = second.take(2, ())
-    assert [job.issue_id for job in taken.jobs] == [keys[0]], "the other lease still goes on"
-    assert [(freed.issue_id, freed.why) for freed in taken.reclaimed] == [
-        (keys[0], f"the lease of {US} was over")
-    ]
-    group = [Settlement(action, key) for key in keys]
-    assert results(late, *group) == [Result.NOT_OURS, Result.APPLIED]
-    assert project_new.read(keys[0]) == ("in_progress", OTHERS)
+    assert len(late.take(4, ()).jobs) == 4
+    project_new.let_lapse(*keys[:3])
+    taken = project_new.source(OTHERS, shared=True).take(4, ())
+    over = {job.issue_id for job in taken.jobs}
+    assert over == set(keys[:3]), "the fourth lease still goes on"
+    why = f"the lease of {US} was over"
+    assert {(freed.issue_id, freed.why) for freed in taken.reclaimed} == {(i, why) for i in over}
+    actions = (Action.CLOSE, Action.RELEASE, Action.SET_ASIDE, Action.CLOSE)
+    group = [Settlement(action, key) for action, key in zip(actions, keys, strict=True)]
+    assert results(late, *group) == [Result.NOT_OURS] * 3 + [Result.APPLIED]
+    left = project_new.read_all()
+    assert [left[key] for key in keys[:3]] == [("in_progress", OTHERS)] * 3
     assert late.renew(keys[:1]).lost[0].why == f"it is in_progress, assigned to {OTHERS}"
 
 

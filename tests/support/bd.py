@@ -143,25 +143,27 @@ class BdProject:
         force = ["--force"] if self.version == NEW else []
         self.bd("update", *force, f"--status={status}", f"--assignee={assignee}", issue_id)
 
-    def let_lapse(self, issue_id: IssueId) -> None:
-        """Its lease has been over for an hour; holder and status stay (``bd`` 1.3.0).
+    def let_lapse(self, *issue_ids: IssueId) -> None:
+        """Their leases have been over for an hour; holder and status stay (``bd`` 1.3.0).
 
-        ``bd`` has no shorter lease to ask for. It is given back and read in again as ``bd``
-        itself exports it, with other times: an import may bring a lease, but replaces none
-        that still goes on.
+        All of one holder. ``bd`` has no shorter lease to ask for. They are given back and read
+        in again as ``bd`` itself exports them, with other times: an import may bring a lease,
+        but replaces none that still goes on.
         """
-        issue = self.show(issue_id)
-        holder = issue["assignee"]
-        self.bd("unclaim", issue_id, actor=holder)
-        over = time.time() - 3600
-        for key, at in (("heartbeat_at", over - 300), ("lease_expires_at", over)):
-            issue[key] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
-        issue["updated_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+        issues = json.loads(self.bd("show", "--json", *issue_ids))
+        (holder,) = {issue["assignee"] for issue in issues}
+        self.bd("unclaim", *issue_ids, actor=holder)
+        moments = {"heartbeat_at": -3900, "lease_expires_at": -3600, "updated_at": 3600}
+        for issue in issues:
+            for key, ahead in moments.items():
+                at = time.gmtime(time.time() + ahead)
+                issue[key] = time.strftime("%Y-%m-%dT%H:%M:%SZ", at)
         file = self.folder / "lapse.jsonl"
-        file.write_text(json.dumps({"_type": "issue", **issue}) + "\n")
+        file.write_text("".join(json.dumps({"_type": "issue", **i}) + "\n" for i in issues))
         self.bd("import", str(file))
         file.unlink()
-        assert self.read(issue_id) == ("in_progress", holder)
+        left = self.read_all()
+        assert all(left[issue_id] == ("in_progress", holder) for issue_id in issue_ids)
 
     def show(self, issue_id: IssueId) -> dict[str, Any]:
         """The whole issue."""
