@@ -97,8 +97,8 @@ class _Zygote:
                 pass
 
     def _spawn(self, settings: WorkerSettings) -> None:
-        # The worker starts only when it was reported: the orchestrator knows every worker of its
-        # own by its pid before that can connect.
+        # The worker starts only when it was reported, and never when that did not happen: the
+        # orchestrator knows every worker of its own by its pid before that can connect.
         try:
             child = self._fork(settings)
         except OSError as error:
@@ -139,7 +139,9 @@ class _Zygote:
         try:
             for report_end in self.unreported:
                 os.close(report_end)
-            os.read(reported, 1)
+            if not os.read(reported, 1):
+                # The zygote died first: nobody knows of this worker, and its id is another's soon.
+                os._exit(0)
             os.close(reported)
             os.setsid()
             for number in IGNORED:
@@ -196,15 +198,17 @@ class _Zygote:
         if self.orphaned_at is None:
             self.outbox += json.dumps(fields).encode("ascii") + b"\n"
 
-    def _let_go(self) -> None:
+    def _let_go(self, *, reported: bool) -> None:
         for report_end in self.unreported:
+            if reported:
+                _say_reported(report_end)
             os.close(report_end)
         self.unreported.clear()
 
     def _flush(self) -> None:
         # Never waits: a zygote that waits for a busy orchestrator would stop reading from it.
         if self.orphaned_at is not None:
-            self._let_go()
+            self._let_go(reported=False)
             return
         if self.outbox:
             try:
@@ -213,13 +217,20 @@ class _Zygote:
                 sent = 0
             except OSError:
                 self.outbox.clear()
-                self._let_go()
+                self._let_go(reported=False)
                 return
             del self.outbox[:sent]
         if not self.outbox:
-            self._let_go()
+            self._let_go(reported=True)
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
         self.selector.modify(self.connection, wanted)
+
+
+def _say_reported(report_end: int) -> None:
+    try:
+        os.write(report_end, b"1")
+    except BrokenPipeError:
+        pass  # The worker was killed while it waited; its end is seen like any other.
 
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -13,13 +14,16 @@ from typing import TypeVar
 
 import pytest
 
-from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.core.settings import Work, WorkerSettings, to_json
+from beads_workers.edge import sessions
 from beads_workers.edge.zygote import (
     WorkerExited,
     WorkerSpawned,
     ZygoteEvent,
     start_zygote,
 )
+from beads_workers.edge.zygote_loop import run_zygote
+from tests.support.fleet import until
 from tests.support.peer import Peer, gone, wait_for
 
 E = TypeVar("E", bound=ZygoteEvent)
@@ -175,3 +179,39 @@ def test_a_hundred_workers_are_ready_at_once(fleet: Fleet) -> None:
     for connection in connections:
         connection.close()
     listener.close()
+
+
+def test_a_worker_whose_zygote_dies_before_it_could_report_it_never_starts(tmp_path: Path) -> None:
+    peer = Peer(tmp_path / "s")
+    ours, theirs = socket.socketpair()
+    # No room for a single report.
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            theirs.send(b" " * 64)
+    zygote = os.fork()
+    if zygote == 0:
+        ours.close()
+        os._exit(run_zygote(theirs, ()))
+    theirs.close()
+    settings = WorkerSettings(
+        "W1", str(tmp_path / "s"), os.getpid(), str(tmp_path), "r", str(tmp_path), "a", Work()
+    )
+    ours.sendall(json.dumps({"spawn": to_json(settings)}).encode() + b"\n")
+    (worker,) = until(lambda: children(zygote))
+    started = sessions.start_time(worker)
+    os.kill(zygote, signal.SIGKILL)
+    os.waitpid(zygote, 0)
+    left = not gone(worker)
+    if left and started is not None:
+        sessions.kill(worker, started, signal.SIGKILL)
+    assert not left
+    assert peer.nobody_came()
+    peer.close()
+    ours.close()
+
+
+def children(pid: int) -> list[int]:
+    """Its children, as /proc has them now."""
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

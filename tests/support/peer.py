@@ -31,6 +31,10 @@ class Peer:
         self._connection.settimeout(PATIENCE_SECONDS)
         self._buffer = b""
 
+    def nobody_came(self) -> bool:
+        """Whether no worker has connected that was not accepted."""
+        return not select.select([self._listener], [], [], 0)[0]
+
     def receive(self) -> dict[str, Any]:
         """The next message, or {} at the end of the connection."""
         assert self._connection is not None
