@@ -40,6 +40,13 @@ def chaos(
     workers: Annotated[
         int | None, typer.Option("-n", "--workers", min=1, max=200, help="Default 8; 6 with bd.")
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Kill nothing but: orchestrator (when every worker is at work), worker, task,"
+            " zygote or bd."
+        ),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder, also if all is well.")] = (
         False
     ),
@@ -55,6 +62,9 @@ def chaos(
 
     if source not in WORKERS:
         raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)
+    victims = ("orchestrator", "worker", "task", "zygote", *(["bd"] if source == "bd" else []))
+    if only is not None and only not in victims:
+        raise CommandError(f"--only {only}: no such victim", ", ".join(victims), EXIT_USAGE)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     if seed is None:
@@ -63,7 +73,7 @@ def chaos(
     hunt = Hunt()
     with Place(source) as place:
         try:
-            asked = _Asked(seed, kills, source, workers or WORKERS[source], keep, as_json)
+            asked = _Asked(seed, kills, source, workers or WORKERS[source], only, keep, as_json)
             code = _run(place, hunt, asked)
         finally:
             hunt.end_all()
@@ -78,6 +88,7 @@ class _Asked:
     kills: int
     source: str
     workers: int
+    only: str | None
     keep: bool
     as_json: bool
 
@@ -89,6 +100,8 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
     from beads_workers.cli.chaos.proof import prove
 
     began = time.monotonic()
+    only = plan.Target(asked.only) if asked.only else None
+    pace = plan.pace(asked.source, only, asked.workers)
     progress = telling.Progress(asked.kills, quiet=asked.as_json)
     progress.say(telling.opening(place, asked.seed, asked.kills, asked.workers))
     place.fill()
@@ -97,10 +110,10 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
         place,
         hunt,
         lambda: fleet_settings(place, asked.source, asked.workers),
-        plan.blows(asked.seed, asked.kills, asked.source),
+        plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
         progress.show,
     )
-    tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, asked.source))
+    tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, pace))
     progress.end()
     log = read_log(place.folder / "tasks.jsonl")
     promises = prove(place, hunt, tally, havoc.account, log)

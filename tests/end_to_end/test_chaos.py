@@ -61,6 +61,15 @@ def test_kills_on_real_bd_break_no_promise(tmp_path: Path, version: str, kills: 
     assert told["closed"] + told["set_aside"] == told["issues"] > 0
 
 
+def test_an_orchestrator_killed_with_forty_running_tasks_loses_none_of_them(
+    tmp_path: Path,
+) -> None:
+    code, told, said = chaos(tmp_path, "--kills", "3", "--only", "orchestrator", "-n", "40")
+    assert (code, broken(told)) == (0, []), said
+    assert told["kills_by_kind"] == {"orchestrator": 3}
+    assert told["at_work"] == {"least": 40, "most": 40}
+
+
 def test_ctrl_c_ends_every_process_and_removes_the_folder(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "chaos", "--kills", "1000"],

@@ -18,7 +18,7 @@ from beads_workers.cli.chaos import plan
 from beads_workers.cli.chaos.account import Account
 from beads_workers.cli.chaos.place import Place
 from beads_workers.cli.chaos.plan import Blow, Target
-from beads_workers.cli.chaos.prey import Hunt, Prey
+from beads_workers.cli.chaos.prey import Hunt, Prey, at_work
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNFINISHED
 from beads_workers.cli.launching import Launch
 from beads_workers.core.settings import FleetSettings
@@ -29,7 +29,9 @@ RETRY_DELAY_SECONDS = 0.2
 TERM_GRACE_SECONDS = 0.5
 PATIENCE_SECONDS = 3.0
 """So long a blow waits for its kind of victim; then the orchestrator is hit in its place."""
-LOOK_SECONDS = 0.01
+AT_WORK_SECONDS = 15.0
+"""So long a blow waits for workers at work; at the end of a round there may be too few left."""
+LOOK_SECONDS = 0.02
 IDLE_STARTS_MAX = 5
 """Starts in a row that ended by themselves, unhit, with work left over: there is no progress."""
 RUN_SECONDS_MAX = 300.0
@@ -44,6 +46,8 @@ class Tally:
     freezes: Counter[str] = field(default_factory=Counter)
     killed: set[int] = field(default_factory=set)
     """Every pid that was killed."""
+    at_work: list[int] = field(default_factory=list)
+    """At each blow, how many workers ran a task."""
     starts: int = 0
     rounds: int = 0
     issues: int = 0
@@ -68,7 +72,7 @@ class Havoc:
         self._blows: Iterator[Blow] = iter(blows)
         self._report = report
         self._next = next(self._blows, None)
-        self._due = 0.0
+        self._due = self._waits_since = 0.0
         self._thaws: list[tuple[float, int, Prey]] = []
         self.tally = Tally()
         self.account = Account(self.tally.killed, MAX_ATTEMPTS)
@@ -105,7 +109,7 @@ class Havoc:
         """From a start to the end of that orchestrator; whether it died by our hand."""
         self.tally.starts += 1
         bd_kills = self.tally.kills[Target.BD.value]
-        self._due = time.monotonic() + (self._next.wait_seconds if self._next else 0.0)
+        self._await_next()
         launch = Launch()
         with closing(launch.client):
             launch.send(self._settings())
@@ -162,17 +166,28 @@ class Havoc:
         if (blow := self._next) is None or (now := time.monotonic()) < self._due:
             return
         everybody = self._hunt.everybody(orchestrator)
-        hit = [prey for prey in everybody if prey.target is blow.target]
-        if not hit and now > self._due + PATIENCE_SECONDS:
-            hit = [prey for prey in everybody if prey.target is Target.ORCHESTRATOR]
-        if blow.target is Target.EVERYTHING:
-            hit = everybody
-        elif hit:
-            hit = [hit[min(int(blow.pick * len(hit)), len(hit) - 1)]]
+        running = at_work(everybody)
+        if running < blow.at_work and now < self._waits_since + AT_WORK_SECONDS:
+            self._due = now + max(blow.wait_seconds, LOOK_SECONDS)
+            return
+        hit = self._victims(blow, everybody, patient=now < self._due + PATIENCE_SECONDS)
         if hit and self._strike_at(blow, hit):
+            self.tally.at_work.append(running)
             self._next = next(self._blows, None)
-            self._due = now + (self._next.wait_seconds if self._next else 0.0)
+            self._await_next()
             self._report(self.tally)
+
+    def _await_next(self) -> None:
+        self._waits_since = time.monotonic()
+        self._due = self._waits_since + (self._next.wait_seconds if self._next else 0.0)
+
+    def _victims(self, blow: Blow, everybody: list[Prey], *, patient: bool) -> list[Prey]:
+        if blow.target is Target.EVERYTHING:
+            return everybody
+        hit = [prey for prey in everybody if prey.target is blow.target]
+        if not hit and not patient:
+            hit = [prey for prey in everybody if prey.target is Target.ORCHESTRATOR]
+        return [hit[min(int(blow.pick * len(hit)), len(hit) - 1)]] if hit else []
 
     def _strike_at(self, blow: Blow, hit: list[Prey]) -> bool:
         number = signal.SIGSTOP if blow.freeze_seconds else signal.SIGKILL

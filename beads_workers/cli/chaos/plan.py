@@ -46,27 +46,41 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast it goes on a tracker: seconds between blows, issues of one round, task lengths."""
+    """How fast it goes on a tracker: seconds between blows, issues of one round, task lengths.
+
+    ``at_work``: an orchestrator is hit only while so many workers run a task.
+    """
 
     interval_seconds: float
     issues: int
     task_seconds: tuple[float, float]
+    at_work: int = 0
 
 
-PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.2, 16, (0.05, 0.8))}
+PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.0, 16, (0.05, 0.8))}
+
+
+def pace(source: str, only: Target | None, workers: int) -> Pace:
+    """Whoever kills nothing but orchestrators wants each of them in the middle of its work."""
+    if only is not Target.ORCHESTRATOR:
+        return PACES[source]
+    # Long enough that every worker gets a task before the first one has ended its own.
+    return Pace(0.2, 3 * workers, (1.0, 3.0), at_work=workers)
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
     """Struck ``wait_seconds`` after the one before. ``freeze_seconds``: 0 is a kill.
 
-    ``pick``, from 0 to 1, says which one is hit where there are several.
+    ``pick``, from 0 to 1, says which one is hit where there are several. ``at_work``: so many
+    workers run a task then, and the wait begins when they do.
     """
 
     target: Target
     wait_seconds: float
     pick: float
     freeze_seconds: float = 0.0
+    at_work: int = 0
 
 
 WEIGHTS = {
@@ -90,27 +104,29 @@ KINDS = {
 }
 
 
-def blows(seed: int, kills: int, source: str) -> Iterator[Blow]:
+def weights_of(source: str, only: Target | None) -> dict[Target, int]:
+    """How often each is hit; ``only`` one of them, where that was asked for."""
+    return {only: 1} if only else WEIGHTS | ({Target.BD: BD_WEIGHT} if source == "bd" else {})
+
+
+def blows(seed: int, kills: int, pace: Pace, weights: dict[Target, int]) -> Iterator[Blow]:
     """So many kills, with freezes in between."""
     chance = random.Random(f"blows {seed}")
-    pace = PACES[source]
-    weights = WEIGHTS | ({Target.BD: BD_WEIGHT} if source == "bd" else {})
     while kills:
         (target,) = chance.choices([*weights], [*weights.values()])
         # Mostly at work, and now and then right behind the last blow: into a start, a recovery.
-        wait = chance.uniform(0.3, 1.7) if chance.random() < 0.7 else chance.uniform(0.0, 0.3)
-        wait *= pace.interval_seconds
+        at_work = pace.at_work or int(chance.random() < 0.7)
+        wait = chance.uniform(0.0, 1.4 if at_work else 0.5) * pace.interval_seconds
+        freeze = 0.0
         if target is not Target.EVERYTHING and chance.random() < FREEZE_SHARE:
-            yield Blow(target, wait, chance.random(), chance.uniform(*FREEZE_SECONDS))
-        else:
-            yield Blow(target, wait, chance.random())
-            kills -= 1
+            freeze = chance.uniform(*FREEZE_SECONDS)
+        yield Blow(target, wait, chance.random(), freeze, at_work)
+        kills -= not freeze
 
 
-def issue_rows(seed: int, number: int, source: str) -> list[dict[str, object]]:
+def issue_rows(seed: int, number: int, pace: Pace) -> list[dict[str, object]]:
     """The issues of a round (from 1), as beads' JSON Lines have them; the title is the task."""
     chance = random.Random(f"issues {seed} {number}")
-    pace = PACES[source]
     date = "2026-01-02T03:04:05Z"
     rows: list[dict[str, object]] = []
     for each in range(1, pace.issues + 1):

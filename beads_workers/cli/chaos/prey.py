@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from beads_workers.cli.chaos.plan import Target
@@ -29,6 +30,7 @@ class Prey:
     started: int
     target: Target | None
     name: str
+    session: int
 
     def hit(self, number: int) -> bool:
         """Send it a signal; False when it is gone."""
@@ -62,9 +64,14 @@ def _prey(process: sessions.Process, orchestrator: int) -> Prey | None:
             is_task = b"\0BW_ISSUE_ID=" in b"\0" + file.read()
     except OSError:
         return None  # It has just ended.
-    return Prey(
-        process.pid, process.started, _target(process.pid, orchestrator, name, is_task), name
-    )
+    target = _target(process.pid, orchestrator, name, is_task)
+    return Prey(process.pid, process.started, target, name, process.session)
+
+
+def at_work(everybody: Collection[Prey]) -> int:
+    """How many workers run a task: what left its worker's session is none."""
+    workers = {prey.pid for prey in everybody if prey.target is Target.WORKER}
+    return len({p.session for p in everybody if p.target is Target.TASK} & workers)
 
 
 def _target(pid: int, orchestrator: int, name: str, is_task: bool) -> Target | None:

@@ -99,7 +99,8 @@ class Story:
         tally, counts = self.tally, self._counts()
         yield (
             f"{tally.kills.total()} kills in {self.seconds:.0f} s: {by_kind(tally.kills)};"
-            f" {tally.freezes.total()} freezes; {tally.starts} starts of the orchestrator."
+            f" {tally.freezes.total()} freezes; {tally.starts} starts of the orchestrator;"
+            f" up to {max(tally.at_work, default=0)} tasks were running."
         )
         yield (
             f"{tally.issues} issues, {self.log.attempts} attempts: {counts['closed']} closed,"
@@ -116,6 +117,7 @@ class Story:
 
     def as_object(self) -> dict[str, Any]:
         """The same for a program."""
+        at_work = self.tally.at_work or [0]
         return {
             "chaos": {
                 "seed": self.seed,
@@ -126,6 +128,7 @@ class Story:
                 "kills_by_kind": dict(self.tally.kills),
                 "freezes": self.tally.freezes.total(),
                 "starts": self.tally.starts,
+                "at_work": {"least": min(at_work), "most": max(at_work)},
                 "issues": self.tally.issues,
                 "attempts": self.log.attempts,
                 **self._counts(),
