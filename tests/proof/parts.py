@@ -1,4 +1,4 @@
-"""What ``scripts/prove`` runs: each a command that prints one JSON object as its last line."""
+"""What ``scripts/prove`` runs: each a command that prints one JSON object."""
 
 from __future__ import annotations
 

@@ -29,15 +29,20 @@ class Figure:
 def figure_of(part: Part, told: dict[str, Any], status: int, seconds: float) -> Figure:
     """From what the proof printed, and how it exited."""
     said = told.get("chaos", told)
+    parsers = said.get("parsers", ())
     found = [
         f"{promise['text']}: {promise['broken'][0]}"
         for promise in said.get("promises", ())
         if promise["broken"]
     ]
+    found += [f"{each['parser']}: {each['failure']}" for each in parsers if each["failure"]]
+    found += [str(violation)[:200] for violation in said.get("violations", ())]
     if status and not found:
         found = [f"exit {status}"]
     counts = {name: said.get(name, 0) for name in ("starts", "issues", "closed", "set_aside")}
-    amount = next((said[k] for k in ("kills", "faults", "inputs") if k in said), 0)
+    amount = said.get("kills", said.get("faults", 0))
+    if parsers:
+        amount = min(each["inputs"] for each in parsers)
     return Figure(part.name, part.what, amount, seconds, tuple(found), **counts)
 
 
