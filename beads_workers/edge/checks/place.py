@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import secrets
 import shlex
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beads_workers.core.checks import Check, fail, ok, warn
+from beads_workers.core.journal_lines import decode
 from beads_workers.core.recovery import Remains
 from beads_workers.core.text import counted
 from beads_workers.edge import sessions
@@ -125,11 +125,8 @@ def _last_record(journal: Path) -> float | None:
     except OSError:
         return None
     for line in reversed(lines):
-        try:
-            at = json.loads(line)["at"]
-        except (ValueError, KeyError, TypeError):
-            continue  # Cut off by a crash.
-        return float(at) if isinstance(at, int | float) else None
+        if (entry := decode(line)) is not None:
+            return entry.at
     return None
 
 
