@@ -28,6 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
 from beads_workers.core.recovery import Remains, host_of, remains
 from beads_workers.edge.journal import read_journal
@@ -60,6 +61,14 @@ LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.01
 
 class AlreadyRunning(Exception):
     """Somebody holds the lock. ``str()`` says who."""
+
+
+def read_info(text: bytes) -> RunInfo | None:
+    """What ``write_info`` wrote; None for anything else."""
+    try:
+        return read_flat(RunInfo, json.loads(text.decode()))
+    except (*BAD_VALUE, RecursionError):
+        return None
 
 
 class RunDirectory:
@@ -110,9 +119,8 @@ class RunDirectory:
     def read_info(self) -> RunInfo | None:
         """Who runs here, or ran last; None where nobody ever did."""
         try:
-            fields = json.loads((self.root / "run.json").read_bytes())
-            return RunInfo(**{**fields, "argv": tuple(fields["argv"])})
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_info((self.root / "run.json").read_bytes())
+        except OSError:
             return None
 
     def write_info(self, info: RunInfo) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict, fields
 from random import Random
 from typing import Any
 
@@ -14,7 +14,10 @@ from beads_workers.core.history_fold import fold
 from beads_workers.core.journal_lines import KINDS, Entry
 from beads_workers.core.recovery import remains
 from beads_workers.core.status import status
-from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object, mutated
+from beads_workers.edge.run_directory import RunInfo, read_info
+from beads_workers.edge.worktrees.looking import parse_status
+from beads_workers.edge.worktrees.records import Record, read_record
+from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, mutated, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
 # --- one line of the journal ------------------------------------------------------------------
@@ -132,8 +135,67 @@ def _out_of_order(line: bytes) -> Entry | None:
     return entry
 
 
-DEFAULTS = [f for kind in KINDS.values() for f in fields(kind) if f.default is MISSING]
-assert DEFAULTS, "every record would do without any field"
+# --- other files of ours, and what git says -----------------------------------------------------
+
+RECORD = {f.name: EXAMPLES[str(f.type)] for f in fields(Record)}
+INFO = {f.name: EXAMPLES[str(f.type)] for f in fields(RunInfo)}
+
+
+def flat_holds(read: Any, data: bytes) -> None:
+    found = read(data)
+    if found is not None:
+        well_typed(found)
+        require(read(json.dumps(asdict(found)).encode()) == found, "not read as it is written")
+
+
+def _as_it_is(text: bytes) -> Any:
+    """Planted bug: a record of whatever types."""
+    try:
+        return Record(**json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _no_limit(text: bytes) -> Any:
+    """Planted bug: knows that a file may be cut short, and nothing else."""
+    try:
+        return RunInfo(**json.loads(text))
+    except ValueError:
+        return None
+
+
+ENTRIES = ("1 .M N... 100644 100644 100644 a b ", "u UU N... 1 2 3 4 a b c ", "? ", "! ")
+FILE_NAMES = ("f", "a file", " x", "2 x", "# branch.oid 1", "日本", "a\nb", "-rf", "")
+
+
+def _git(rng: Random) -> bytes:
+    rows = ["# branch.oid " + any_of(rng, ("(initial)", "a" * 40))]
+    rows.append("# branch.head " + any_of(rng, ("main", "(detached)", "a (detached)")))
+    for _ in range(int(rng.random() * 5)):
+        name = any_of(rng, FILE_NAMES)
+        rows.append(any_of(rng, ENTRIES) + name)
+        if rng.random() < 0.3:
+            rows += ["2 R. N... 100644 100644 100644 a b R100 " + name, any_of(rng, FILE_NAMES)]
+    return "\0".join([*rows, ""]).encode()
+
+
+def git_status_holds(parse: Any, data: bytes) -> None:
+    text = as_text(data)
+    head, branch, changes = parse(text)
+    require(head is None or head in text, "a commit that git did not name")
+    require(branch is None or branch in text, "a branch that git did not name")
+    rows = [row for row in text.split("\0") if row]
+    require(len(changes) <= len(rows), "more changes than lines")
+    # What is there must never be overlooked: a worktree without changes may be removed.
+    told = [row for row in rows if row[0] != "#"]
+    require(bool(changes) == bool(told), "a change was overlooked, or made up")
+
+
+def _known_kinds(told: str) -> Any:
+    """Planted bug: passes over a line of a kind that it does not know."""
+    rows = [row for row in told.split("\0") if row[:1] in ("1", "2", "?", "#")]
+    return parse_status("\0".join(rows))
+
 
 PARSERS = [
     Parser(
@@ -151,5 +213,29 @@ PARSERS = [
         _journal,
         folds_hold,
         {"refuses what is odd": _out_of_order},
+    ),
+    Parser(
+        "worktree-records",
+        ("edge/worktrees/records.py",),
+        read_record,
+        objects([RECORD]),
+        flat_holds,
+        {"any types": _as_it_is},
+    ),
+    Parser(
+        "run-info",
+        ("edge/run_directory.py",),
+        read_info,
+        objects([INFO]),
+        flat_holds,
+        {"cut short only": _no_limit},
+    ),
+    Parser(
+        "git-status",
+        ("edge/worktrees/looking.py",),
+        parse_status,
+        hostile(_git, (b"\0", b"2 ", b"? ", b"# branch.", b"u ")),
+        git_status_holds,
+        {"known kinds": _known_kinds},
     ),
 ]

@@ -234,12 +234,19 @@ def _same(one: str, other: Path) -> bool:
 
 def status(folder: str, *place: str) -> tuple[str | None, str | None, tuple[str, ...]]:
     """A worktree's commit (None: none yet), its branch (None: detached), and what has changed."""
-    rows = git(
-        folder,
-        *place,
-        *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
-        *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
-    ).split("\0")
+    return parse_status(
+        git(
+            folder,
+            *place,
+            *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
+            *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
+        )
+    )
+
+
+def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """``status`` for what git printed (``--porcelain=v2 --branch -z``)."""
+    rows = told.split("\0")
     head = branch = None
     changes: list[str] = []
     renamed = False

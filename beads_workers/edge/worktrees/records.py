@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.settings import Worktrees
 from beads_workers.edge.project import WORKTREE_MARK
 from beads_workers.edge.run_directory import RunDirectory, try_lock
@@ -56,8 +57,8 @@ class Records:
     def find(self, name: str) -> Record | None:
         """The record of this name."""
         try:
-            return Record(**json.loads((self.folder / f"{name}.json").read_bytes()))
-        except (OSError, ValueError, TypeError):
+            return read_record((self.folder / f"{name}.json").read_bytes())
+        except OSError:
             return None
 
     def begin(self, record: Record) -> int:
@@ -114,11 +115,19 @@ class Records:
         return named_in(place) == record.name
 
 
+def read_record(text: bytes) -> Record | None:
+    """What ``begin`` wrote; None for anything else, which nothing is ever removed for."""
+    try:
+        return read_flat(Record, json.loads(text.decode()))
+    except (*BAD_VALUE, RecursionError):
+        return None
+
+
 def named_in(place: Path) -> str | None:
     """Which worktree a worker's place file names."""
     try:
         name = json.loads(place.read_bytes())["name"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return str(name)
 
@@ -127,7 +136,7 @@ def token_in(git_directory: Path) -> str | None:
     """The token of the worktree that this git directory belongs to, if it is one of ours."""
     try:
         token = json.loads((git_directory / WORKTREE_MARK).read_bytes())["token"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return str(token)
 
