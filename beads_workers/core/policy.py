@@ -82,6 +82,11 @@ def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> 
             assert_never(outcome.kind)
 
 
+def set_aside_note(attempts: int, reason: str) -> str:
+    """What a person reads about it in the tracker."""
+    return f"beads-workers set this aside after {attempts} attempts. Last error: {reason}"
+
+
 def _charge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
     # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0

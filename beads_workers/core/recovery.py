@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from beads_workers.core import records as rec
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.policy import set_aside_note
 from beads_workers.core.records import Carried
 from beads_workers.core.source import Action, DeadRun, Result
 
@@ -26,6 +27,8 @@ class Remains:
     done_not_closed: dict[str, str] = field(default_factory=dict)
     """Issue id -> the actor in whose name it is held."""
     handed_over: set[str] = field(default_factory=set)
+    set_aside: dict[str, str] = field(default_factory=dict)
+    """Issue id -> the note of its last failure, until the tracker has it."""
     holders: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Issue id -> pid and start time of a worker that was not ours, and had it to the end."""
     last_call: tuple[int, int] | None = None
@@ -41,7 +44,8 @@ class Remains:
         own = by_actor.pop(self.actor)
         debts = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
         handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
-        return [*debts, DeadRun(self.actor, tuple(own), handed_over)]
+        set_aside = tuple((IssueId(i), note) for i, note in self.set_aside.items())
+        return [*debts, DeadRun(self.actor, tuple(own), handed_over, set_aside)]
 
     def take_over(self, before: Remains) -> None:
         """Add what the run before knew of issues, unless our own checkpoint says it all.
@@ -105,6 +109,7 @@ def _apply(left: Remains, entry: Entry) -> None:
             _forgiven(left, issue_id, charged)
         case rec.RetryAsked(issue_id=issue_id):
             left.pages.pop(issue_id, None)
+            left.set_aside.pop(issue_id, None)
         case rec.CallStarted(pid=pid, start_time=start_time):
             left.last_call = (pid, start_time)
         case rec.CallEnded():
@@ -123,6 +128,8 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         left.done_not_closed[issue_id] = left.actor
         return
     set_aside = finished.verdict == "set_aside"
+    if set_aside:
+        left.set_aside[issue_id] = set_aside_note(finished.charged, finished.error)
     if not (set_aside or finished.charged or finished.free_in_a_row or finished.delay_seconds):
         left.pages.pop(issue_id, None)  # Given back without fault: nothing to remember.
         return
@@ -140,6 +147,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
 
 
 def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
+    left.set_aside.pop(issue_id, None)
     page = left.pages.pop(issue_id, None)
     if page is not None and (charged or page.free_in_a_row):
         left.pages[issue_id] = replace(page, charged=charged, set_aside=False, not_before=0.0)
@@ -152,5 +160,8 @@ def _settled(left: Remains, settled: rec.SettledRecord) -> None:
         left.pages.pop(issue_id, None)
         left.done_not_closed.pop(issue_id, None)
         left.handed_over.discard(issue_id)
+        left.set_aside.pop(issue_id, None)
     elif settled.action == Action.RELEASE.value or settled.action == Action.SET_ASIDE.value:
         left.handed_over.discard(issue_id)
+        if settled.result != Result.FAILED.value:
+            left.set_aside.pop(issue_id, None)

@@ -128,11 +128,22 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class DeadRun:
-    """What the journal of an earlier, dead run says is still owed to the tracker."""
+    """What the journal of an earlier, dead run says is still owed to the tracker.
+
+    ``set_aside``: issues that have had their last attempt, each with the note that says so.
+    """
 
     actor: str
     done_not_closed: tuple[IssueId, ...] = ()
     handed_over: tuple[IssueId, ...] = ()
+    set_aside: tuple[tuple[IssueId, str], ...] = ()
+
+    def back(self, issue_id: IssueId) -> Settlement:
+        """What is owed for an issue that it still holds, and that is not done."""
+        note = dict(self.set_aside).get(issue_id)
+        action = Action.RELEASE if note is None else Action.SET_ASIDE
+        handed_over = issue_id in self.handed_over
+        return Settlement(action, issue_id, note or "", read_first=True, handed_over=handed_over)
 
 
 @dataclass(frozen=True, slots=True)

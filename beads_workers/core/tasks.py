@@ -12,7 +12,7 @@ from beads_workers.core.lane import Lane
 from beads_workers.core.ledger import Ledger
 from beads_workers.core.moves import step
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.policy import Finish, Policy, Requeue, SetAside, judge
+from beads_workers.core.policy import Finish, Policy, Requeue, SetAside, judge, set_aside_note
 from beads_workers.core.records import (
     Claimed,
     Finished,
@@ -161,7 +161,7 @@ class Tasks:
             case SetAside(reason, history):
                 self._record(held, outcome, duration_ms, "set_aside", verdict)
                 self._ledger.set_aside(job.issue_id, job.title, reason, history)
-                self._owe(held, Action.SET_ASIDE, _note(history.charged, reason))
+                self._owe(held, Action.SET_ASIDE, set_aside_note(history.charged, reason))
                 self._move(held, JobStimulus.SPENT)
         if struck:
             self._storm.forgive(self.held)
@@ -282,7 +282,3 @@ class Tasks:
 def lost(pid: int) -> Outcome:
     """A worker died with the job under a living orchestrator."""
     return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")
-
-
-def _note(attempts: int, reason: str) -> str:
-    return f"beads-workers set this aside after {attempts} attempts. Last error: {reason}"

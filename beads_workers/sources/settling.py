@@ -74,15 +74,14 @@ def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
 
     ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
     """
-    done = list(dict.fromkeys(dead.done_not_closed))
+    done = dict.fromkeys(dead.done_not_closed)
     back = dict.fromkeys([*held, *dead.handed_over])
     handed_over = frozenset(dead.handed_over)
-    actions = [(Action.CLOSE, key) for key in done]
-    actions += [(Action.RELEASE, key) for key in back if key not in frozenset(done)]
-    return [
-        Settlement(action, key, read_first=True, handed_over=key in handed_over)
-        for action, key in actions
+    closes = [
+        Settlement(Action.CLOSE, key, read_first=True, handed_over=key in handed_over)
+        for key in done
     ]
+    return [*closes, *(dead.back(key) for key in back if key not in done)]
 
 
 def is_held_by(assignee: str, actor: str) -> bool:

@@ -185,6 +185,19 @@ def test_recovery_can_be_repeated(tracker: Tracker, source_of: MakeSource) -> No
     assert (tracker.read(done), tracker.read(running)) == before
 
 
+def test_recovery_sets_aside_what_had_its_last_attempt(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    last, reopened = tracker.create("last"), tracker.create("reopened")
+    assert taken(source_of(US), 10, [reopened]) == [last]
+    dead = DeadRun(US, set_aside=((last, "three attempts"), (reopened, "long ago")))
+    for _ in range(2):
+        source_of(THEM).recover(dead)
+        assert tracker.read(last) == ("blocked", NOBODY)
+        assert "three attempts" in tracker.notes(last)
+        assert tracker.read(reopened) == ("open", NOBODY), "a person has opened it since"
+
+
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
     closed, begun = tracker.create("closed"), tracker.create("begun")
     dead = source_of(US)

@@ -11,7 +11,7 @@ from beads_workers.core.board import Board
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.policy import Policy
+from beads_workers.core.policy import Policy, set_aside_note
 from beads_workers.core.records import Carried, Record
 from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
@@ -102,6 +102,31 @@ def test_what_was_set_aside_stays_so_until_a_person_asks() -> None:
     assert remains(reread(play.entries)).pages["a"].set_aside
     play.do(ev.RetryAskedFor(ev.Ticket(1), (A,)))
     assert remains(reread(play.entries)).pages == {}
+
+
+def test_what_had_its_last_attempt_is_owed_that_until_the_tracker_has_it() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a")
+    play.do(failed(1, "a", "boom"))
+    (debt,) = remains(reread(play.entries)).debts()
+    assert debt.set_aside == ((A, set_aside_note(1, "boom")),)
+    assert debt.back(A).action is Action.SET_ASIDE
+    play.answer(results={"a": Result.FAILED})
+    assert remains(reread(play.entries)).set_aside
+    play.wait(2.0)
+    play.answer()
+    assert remains(reread(play.entries)).debts() == [DeadRun("actor/run-1")]
+
+
+def test_a_person_who_asks_for_another_try_takes_that_debt_away() -> None:
+    left = remains(
+        entries(
+            STARTED,
+            rec.Finished("a", "W1", 1, "r", "error", "set_aside", charged=3),
+            rec.RetryAsked("a"),
+        )
+    )
+    assert left.debts()[0].back(A).action is Action.RELEASE
 
 
 def test_debts_of_several_runs_are_paid_in_each_ones_own_name_this_runs_last() -> None:

@@ -113,10 +113,11 @@ def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
 def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
     """What the tracker is owed for a dead run, each issue once."""
     closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
-    releases = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
+    back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
     return [
-        Settlement(action, i, read_first=True, handed_over=i in dead.handed_over)
-        for action, ids in ((Action.CLOSE, closes), (Action.RELEASE, releases))
-        for i in ids
-        if action is Action.CLOSE or i not in closes
+        *(
+            Settlement(Action.CLOSE, i, read_first=True, handed_over=i in dead.handed_over)
+            for i in closes
+        ),
+        *(dead.back(i) for i in back if i not in closes),
     ]
