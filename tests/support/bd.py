@@ -22,6 +22,7 @@ import pytest
 
 from beads_workers.core.jobs import Filters, IssueId
 from beads_workers.sources.bd import BdSource, CallLog
+from beads_workers.sources.bd.listings import REUSE_SECONDS
 
 OLD, NEW = "0.44.0", "1.3.0"
 VERSIONS = (OLD, NEW)
@@ -86,6 +87,7 @@ class BdProject:
         call_seconds: float = CALL_SECONDS,
         environment: Mapping[str, str] | None = None,
         shared: bool = False,
+        reuse_seconds: float = REUSE_SECONDS,
     ) -> BdSource:
         """One more source on this project."""
         return BdSource(
@@ -98,6 +100,7 @@ class BdProject:
             environment={**self.environment, **(environment or {})},
             call_seconds=call_seconds,
             shared=shared,
+            reuse_seconds=reuse_seconds,
         )
 
     def create(

@@ -29,11 +29,19 @@ class Listing:
 class Listings:
     """Makes listings for one source; ``rows_max`` bounds what is asked for at first."""
 
-    def __init__(self, tracker: Tracker, filters: Filters, actor: str, rows_max: int) -> None:
+    def __init__(
+        self,
+        tracker: Tracker,
+        filters: Filters,
+        actor: str,
+        rows_max: int,
+        reuse_seconds: float = REUSE_SECONDS,
+    ) -> None:
         self._tracker = tracker
         self._filters = filters
         self._actor = actor
         self._rows_max = rows_max
+        self._reuse_seconds = reuse_seconds
         self._last: Listing | None = None
         self._slack = 0
 
@@ -68,6 +76,6 @@ class Listings:
         # Without compare-and-swap a claim would reopen what somebody has closed meanwhile.
         if not self._tracker.abilities.compare_and_swap or limit == 0:
             return False
-        if time.monotonic() - listing.made > REUSE_SECONDS:
+        if time.monotonic() - listing.made > self._reuse_seconds:
             return False
         return sum(row.issue_id not in skip for row in listing.rows) >= limit

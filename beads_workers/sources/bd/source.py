@@ -32,7 +32,7 @@ from beads_workers.sources.bd.answers import (
 )
 from beads_workers.sources.bd.calls import CALL_SECONDS, BdCalls, CallLog
 from beads_workers.sources.bd.leases import Leases, reclaim, renew
-from beads_workers.sources.bd.listings import Listings
+from beads_workers.sources.bd.listings import REUSE_SECONDS, Listings
 from beads_workers.sources.bd.settling import Group, owed, rounds
 from beads_workers.sources.bd.tracker import Tracker
 from beads_workers.sources.bd.verdicts import held_by
@@ -85,12 +85,13 @@ class BdSource:
         environment: Mapping[str, str] | None = None,
         call_seconds: float = CALL_SECONDS,
         shared: bool = False,
+        reuse_seconds: float = REUSE_SECONDS,
     ) -> None:
         self.actor = actor
         self.calls = Calls()
         runner = BdCalls(program, folder, actor, self.calls, call_log, environment, call_seconds)
         self._tracker = Tracker(runner)
-        self._listings = Listings(self._tracker, filters, actor, listed_max)
+        self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
         self._listed_max = listed_max
         self._shared = shared
         self._looked_for_others = -TAKEOVER_LOOK_SECONDS
