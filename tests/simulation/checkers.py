@@ -98,8 +98,10 @@ class Checks:
         self._calm(issue_id)
 
     def _calm(self, issue_id: str) -> None:
+        # A fleet that has claimed it and does not know yet may still begin with it.
         seen = self.of(issue_id)
-        seen.disturbed = seen.disturbed and bool(seen.at_work or seen.stranger)
+        busy = bool(seen.at_work or seen.stranger) or self._world.is_held(issue_id)
+        seen.disturbed = seen.disturbed and busy
 
     def tracker_changed(self, issue_id: str, before: Holding, after: Holding, by: str) -> None:
         """Somebody wrote to the tracker."""

@@ -106,6 +106,12 @@ class World:
             return seconds, 1
         return (seconds, 75) if drawn < 0.96 else (400.0, 0)
 
+    def is_held(self, issue_id: str) -> bool:
+        """Whether the fleet believes that it has this issue."""
+        node = self.node
+        begun = node is not None and node.process.alive and node.run_id
+        return bool(begun) and node is not None and issue_id in node.core._parts.tasks.held
+
     def log(self, text: str) -> None:
         """A line for whoever reads a failing seed."""
         self._log.append(f"{self.agenda.now - 1000.0:10.3f}  {text}")
