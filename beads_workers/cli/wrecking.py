@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from beads_workers.cli.chaos.place import Place
     from beads_workers.cli.chaos.prey import Hunt
 
+LEAVE_AT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WORKERS = {"sqlite": 8, "bd": 6}
 
 
@@ -65,8 +67,9 @@ def chaos(
     victims = ("orchestrator", "worker", "task", "zygote", *(["bd"] if source == "bd" else []))
     if only is not None and only not in victims:
         raise CommandError(f"--only {only}: no such victim", ", ".join(victims), EXIT_USAGE)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    for number in LEAVE_AT:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
     if seed is None:
         seed = random.randrange(1_000_000)
     forget_the_user()
@@ -77,9 +80,17 @@ def chaos(
             code = _run(place, hunt, asked)
         finally:
             hunt.end_all()
+            place.clear_sockets()
         if keep or code:
             place.keep()
     raise typer.Exit(code)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Once: what is cleaned up then is not to be cut short by the second one."""
+    for each in LEAVE_AT:
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 @dataclass(frozen=True, slots=True)

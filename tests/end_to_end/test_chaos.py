@@ -80,8 +80,12 @@ def test_ctrl_c_ends_every_process_and_removes_the_folder(tmp_path: Path) -> Non
     log = until(lambda: [*tmp_path.glob("*/tasks.jsonl")])[0]
     run_ids = {json.loads(line)["run"] for line in log.read_text().splitlines()[:1]}
     assert run_ids
+    (info,) = tmp_path.glob("*/project/.beads-workers/run.json")
+    socket = Path(json.loads(info.read_text())["socket"])
+    process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
+    assert not socket.exists()
     assert [pid for run_id in run_ids for pid in sessions.token_holders(run_id)] == []
     assert list(tmp_path.iterdir()) == []
 

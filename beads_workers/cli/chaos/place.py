@@ -17,6 +17,9 @@ from typing import Protocol
 
 from beads_workers.cli.chaos.plan import PREFIX
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.core.records import RunStarted
+from beads_workers.edge.journal import read_journal
+from beads_workers.edge.listener import clear_dead
 from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.edge.run_directory import RunDirectory
 
@@ -59,6 +62,17 @@ class Place:
         self.project.mkdir()
         (self.folder / "locks").mkdir()
         self.tracker.make()
+
+    def clear_sockets(self) -> None:
+        """Remove those that killed orchestrators have left; the next start would, if one came."""
+        for run_id in self.state.run_ids():
+            for entry in read_journal(self.state.run(run_id) / "journal.jsonl"):
+                if isinstance(entry.record, RunStarted):
+                    try:
+                        clear_dead(Path(entry.record.socket))
+                    except OSError:
+                        pass  # Its pid is somebody else's by now, who listens there.
+                    break
 
     def keep(self) -> None:
         """It is worth a look."""
