@@ -114,8 +114,8 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
     only = plan.Target(asked.only) if asked.only else None
     pace = plan.pace(asked.source, only, asked.workers)
     progress = telling.Progress(asked.kills, quiet=asked.as_json)
-    progress.say(telling.opening(place, asked.seed, asked.kills, asked.workers))
     place.fill()
+    progress.say(telling.opening(place, asked.seed, asked.kills, asked.workers))
     os.chdir(place.project)
     havoc = Havoc(
         place,

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +93,11 @@ def test_without_bd_on_the_path_it_says_so(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "beads_workers", "chaos", "--source", "bd"],
         cwd=tmp_path,
-        env={**os.environ, "PATH": str(tmp_path), "TMPDIR": tempfile.gettempdir()},
+        env={**os.environ, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 6
+    assert list(tmp_path.iterdir()) == []
     assert done.stderr.startswith("error: bd is not on PATH\nhint: ")

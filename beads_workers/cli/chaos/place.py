@@ -51,10 +51,11 @@ class Place:
     """The folder, and its tracker. Gone at the end, unless kept; the fleet must be gone before."""
 
     def __init__(self, source: str) -> None:
+        program = _find_bd() if source == "bd" else ""
         self.folder = Path(tempfile.mkdtemp(prefix=FOLDER)).resolve()
         self.project = self.folder / "project"
         self.state = RunDirectory(self.project / STATE_FOLDER)
-        self.tracker: Tracker = Bd(self.project) if source == "bd" else Embedded(self.state.root)
+        self.tracker: Tracker = Bd(program, self.project) if program else Embedded(self.state.root)
         self._kept = False
 
     def fill(self) -> None:
@@ -149,18 +150,15 @@ class Embedded:
 class Bd:
     """Real ``bd``, the one on PATH, of either generation."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, program: str, project: Path) -> None:
         self._project = project
-        program = shutil.which("bd")
-        if program is None:
-            hint = "install beads, or leave out '--source bd': the embedded tracker needs nothing"
-            raise CommandError("bd is not on PATH", hint, EXIT_TRACKER)
         self._program = program
-        self.name = _run([program, "--version"], Path.cwd()).strip()
+        self.name = "bd"
 
     def make(self) -> None:
         """See ``Tracker``."""
         _run(["git", "init", "--quiet", "."], self._project)
+        self.name = self._bd("--version").strip()
         known = self._bd("init", "--help")
         quiet = ("--skip-hooks", "--skip-agents", "--non-interactive")
         self._bd("init", f"--prefix={PREFIX}", "--quiet", *(o for o in quiet if o in known))
@@ -183,6 +181,14 @@ class Bd:
 
     def _bd(self, *arguments: str) -> str:
         return _run([self._program, *arguments], self._project)
+
+
+def _find_bd() -> str:
+    program = shutil.which("bd")
+    if program is None:
+        hint = "install beads, or leave out '--source bd': the embedded tracker needs nothing"
+        raise CommandError("bd is not on PATH", hint, EXIT_TRACKER)
+    return program
 
 
 def _run(argv: Sequence[str], folder: Path) -> str:
