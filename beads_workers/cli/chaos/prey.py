@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import signal
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,7 +20,9 @@ from beads_workers.edge import sessions
 VARIABLE = "BW_CHAOS"
 """Every process below us inherits it; its value belongs to this chaos alone."""
 
-ROUNDS_MAX = 50
+GONE_SECONDS = 10.0
+"""Far above what the kernel needs to bury a killed process, unless its disk hangs."""
+LOOK_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,12 @@ class Hunt:
         return sorted((prey for prey in found if prey), key=lambda prey: prey.pid)
 
     def end_all(self) -> None:
-        """KILL whatever is left."""
-        for _ in range(ROUNDS_MAX):
-            if not [prey.hit(signal.SIGKILL) for prey in self.everybody()]:
-                return
+        """KILL whatever is left, and wait until it is gone: what is dying still holds files."""
+        limit = time.monotonic() + GONE_SECONDS
+        while (left := self.everybody()) and time.monotonic() < limit:
+            for prey in left:
+                prey.hit(signal.SIGKILL)
+            time.sleep(LOOK_SECONDS)
 
 
 def _prey(process: sessions.Process, orchestrator: int) -> Prey | None:
