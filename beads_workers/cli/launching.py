@@ -101,15 +101,17 @@ def watch_run(
     named: Collection[str],
     as_json: bool,
     show: Callable[[Client], Watched] | None = None,
+    interrupts: Interrupts | None = None,
     worktrees: Worktrees | None = None,
 ) -> int:
     """Show what happens as it comes, then the summary; returns the exit code.
 
-    ``show``: draws a dashboard; without it, every event is a line. ``named``: the only issues that
+    ``show``: draws a dashboard; without it every event is a line, and ``interrupts`` sees signals.
+    ``named``: the only issues that
     were to be taken. Raises ``CommandError`` (exit 4) where the run ended without having met any
     of them.
     """
-    watched = show(client) if show else _tell_events(client, as_json=as_json)
+    watched = show(client) if show else _tell_events(client, interrupts, as_json=as_json)
     if watched.detached:
         return 0
     ended = watched.ended
@@ -139,8 +141,7 @@ def watch_run(
     return 128 + watched.signal if watched.signal else int(ended["exit_code"])
 
 
-def _tell_events(client: Client, *, as_json: bool) -> Watched:
-    interrupts = Interrupts(client)
+def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool) -> Watched:
     ended: dict[str, Any] | None = None
     for message in client.follow():
         if "ended" in message:
@@ -149,7 +150,7 @@ def _tell_events(client: Client, *, as_json: bool) -> Watched:
             _show(message, as_json=as_json)
             if client.drained:
                 sys.stdout.flush()
-    return Watched(ended, interrupts.first)
+    return Watched(ended, interrupts.first if interrupts else None)
 
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:

@@ -200,21 +200,26 @@ def start(
 def _run(
     launch: Launch, settings: FleetSettings, *, detach: bool, as_json: bool, draw: bool
 ) -> None:
-    from beads_workers.cli.launching import watch_run
+    from beads_workers.cli.launching import Interrupts, watch_run
 
     started = launch.tell(settings)
+    drawn = None
+    if draw and not as_json and not detach:
+        drawn = dashboard(settings.state_directory, started)
+    # Whoever reads that the fleet is there may at once tell us to stop it.
+    interrupts = None if drawn or detach else Interrupts(launch.client)
     if not as_json:
         say_preflight(settings, started)
     if detach:
         show_detached(started, as_json=as_json)
         return
-    drawn = dashboard(settings.state_directory, started) if draw and not as_json else None
     code = watch_run(
         launch.client,
         started,
         named=settings.filters.only,
         as_json=as_json,
         show=drawn,
+        interrupts=interrupts,
         worktrees=settings.work.worktrees,
     )
     raise typer.Exit(code)
