@@ -25,7 +25,9 @@ class SignalBox:
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
-        self._unread: deque[tuple[signal.Signals, float]] = deque()
+        # Handlers interrupt one another and everything below: each of their steps is one operation.
+        self._unread: deque[signal.Signals] = deque()
+        self._waiting_since: dict[int, float] = {}
         self._closing = False
         self._wakeup_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         # What the caller's caller ignores stays ignored: nohup, a shell without job control.
@@ -44,7 +46,8 @@ class SignalBox:
             pass
         taken = []
         while self._unread:
-            taken.append(self._unread.popleft()[0])
+            taken.append(self._unread.popleft())
+        self._waiting_since.clear()
         return taken
 
     def stop_for_real(self) -> None:
@@ -53,7 +56,8 @@ class SignalBox:
         signal.raise_signal(signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, ours)
         # That it goes on is known by the return.
-        self._unread = deque(noted for noted in self._unread if noted[0] != signal.SIGCONT)
+        while signal.SIGCONT in (unread := tuple(self._unread)):
+            del self._unread[unread.index(signal.SIGCONT)]
 
     def hold_back(self) -> None:
         """From now on nothing is raised in the midst of what runs: the terminal is given back."""
@@ -72,14 +76,14 @@ class SignalBox:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        waiting = [since for s, since in self._unread if s == number]
-        self._unread.append((signal.Signals(number), now))
+        since = self._waiting_since.setdefault(number, now)
+        self._unread.append(signal.Signals(number))
         # The byte that the interpreter writes may be read before this runs; this one is not.
         try:
             self._write.send(b"\0")
         except BlockingIOError:
             pass  # It is full: whoever waits is about to wake anyway.
-        if number in ENDING and waiting and now - waiting[0] > PATIENCE_SECONDS:
+        if number in ENDING and now - since > PATIENCE_SECONDS:
             self._interrupt()
 
     def _interrupt(self) -> None:
