@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, CommandError
+from beads_workers.edge.locks import is_locked
 
 if TYPE_CHECKING:
     from beads_workers.edge.project import Mark
@@ -50,7 +51,7 @@ def connect(state_directory: Path) -> Client:
     """The fleet that runs there; raises ``CommandError`` (exit 3) where none does."""
     deadline = None
     while (client := _try_to_connect(state_directory)) is None:
-        if not _is_locked(state_directory / "lock"):
+        if not is_locked(state_directory / "lock"):
             raise CommandError(
                 "no fleet is running here",
                 "start one with 'beads-workers start', or go to the folder of the project",
@@ -75,23 +76,6 @@ def _try_to_connect(state_directory: Path) -> Client | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return Client(sock)
-
-
-def _is_locked(file: Path) -> bool:
-    import fcntl
-
-    try:
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        # Shared, and for a moment: others who only look do not see each other.
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 class Client:

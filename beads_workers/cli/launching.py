@@ -107,9 +107,8 @@ def watch_run(
     """Show what happens as it comes, then the summary; returns the exit code.
 
     ``show``: draws a dashboard; without it every event is a line, and ``interrupts`` sees signals.
-    ``named``: the only issues that
-    were to be taken. Raises ``CommandError`` (exit 4) where the run ended without having met any
-    of them.
+    ``named``: the only issues that were to be taken. Raises ``CommandError`` (exit 4) where the run
+    ended without having met any of them.
     """
     watched = show(client) if show else _tell_events(client, interrupts, as_json=as_json)
     if watched.detached:

@@ -1,15 +1,42 @@
-"""An embedded tracker that is made for one show, and what is promised about it at the end."""
+"""A folder and an embedded tracker, made for one show, and what is promised about it at the end."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from beads_workers.core.text import printable
 
 BROKEN_SHOWN = 5
 """Of one promise; a bug that breaks it a thousand times is one bug."""
+
+
+class Throwaway:
+    """A folder that is gone at the end of a ``with``, unless it was said to be kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._kept = False
+
+    def keep(self) -> None:
+        """It went well, or is worth a look."""
+        self._kept = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
 from beads_workers.core.recovery import Remains, host_of, remains
 from beads_workers.edge.journal import read_journal
+from beads_workers.edge.locks import is_locked, try_lock
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
 """For control sockets whose own path would be too long."""
@@ -114,7 +115,7 @@ class RunDirectory:
 
     def is_locked(self) -> bool:
         """Whether an orchestrator lives here."""
-        return _is_locked(self.root / "lock")
+        return is_locked(self.root / "lock")
 
     def read_info(self) -> RunInfo | None:
         """Who runs here, or ran last; None where nobody ever did."""
@@ -152,7 +153,7 @@ class RunDirectory:
 
     def is_alive(self, run_id: str) -> bool:
         """Whether any process of that run, workers included, still lives."""
-        return _is_locked(self.run(run_id) / "alive")
+        return is_locked(self.run(run_id) / "alive")
 
     def is_settled(self, run_id: str) -> bool:
         """Whether the tracker is owed nothing from that run."""
@@ -223,17 +224,6 @@ def _next_run_id(last: str) -> str:
     return f"{stamp}.{count:03d}-{secrets.token_hex(3)}"
 
 
-def try_lock(path: Path) -> int | None:
-    """Lock a file for as long as the descriptor, or a copy of it, is open; None if it is held."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
-
-
 def lock_tracker(folder: Path, *, shared: bool = False) -> int:
     """One orchestrator per tracker on this machine, whatever its state directory.
 
@@ -267,17 +257,3 @@ def host_name() -> str:
     """
     name = os.environ.get("BEADS_WORKERS_HOST") or socket.gethostname() or "localhost"
     return name.replace("/", "-")
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False

@@ -9,8 +9,9 @@ import pytest
 
 from beads_workers.core import records as rec
 from beads_workers.edge.journal import Journal
+from beads_workers.edge.locks import try_lock
 from beads_workers.edge.retention import Keep, disposable, remove, rotate
-from beads_workers.edge.run_directory import RunDirectory, host_name, try_lock
+from beads_workers.edge.run_directory import RunDirectory, host_name
 
 FAILURE = rec.Finished("b", "W1", 1, "r", "error", "requeue", "boom", charged=1)
 

@@ -10,12 +10,12 @@ import pytest
 
 from beads_workers.core import records as rec
 from beads_workers.edge.journal import Journal
+from beads_workers.edge.locks import try_lock
 from beads_workers.edge.run_directory import (
     AlreadyRunning,
     RunDirectory,
     RunInfo,
     lock_tracker,
-    try_lock,
 )
 
 

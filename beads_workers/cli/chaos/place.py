@@ -12,11 +12,11 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from beads_workers.cli.chaos.plan import PREFIX
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.throwaway import Throwaway, add_issues, make_tracker, statuses
 from beads_workers.core.records import RunStarted
 from beads_workers.edge.journal import read_journal
 from beads_workers.edge.listener import clear_dead
@@ -47,16 +47,15 @@ class Tracker(Protocol):
         """How often each issue became closed, where the tracker itself can tell."""
 
 
-class Place:
+class Place(Throwaway):
     """The folder, and its tracker. Gone at the end, unless kept; the fleet must be gone before."""
 
     def __init__(self, source: str) -> None:
         program = _find_bd() if source == "bd" else ""
-        self.folder = Path(tempfile.mkdtemp(prefix=FOLDER)).resolve()
+        super().__init__(Path(tempfile.mkdtemp(prefix=FOLDER)).resolve())
         self.project = self.folder / "project"
         self.state = RunDirectory(self.project / STATE_FOLDER)
         self.tracker: Tracker = Bd(program, self.project) if program else Embedded(self.state.root)
-        self._kept = False
 
     def fill(self) -> None:
         """Everything that a fleet needs, but for issues."""
@@ -74,22 +73,6 @@ class Place:
                     except OSError:
                         pass  # Its pid is somebody else's by now, who listens there.
                     break
-
-    def keep(self) -> None:
-        """It is worth a look."""
-        self._kept = True
-
-    def __enter__(self) -> Place:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._kept:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def forget_the_user() -> None:
@@ -110,7 +93,6 @@ class Embedded:
         """See ``Tracker``."""
         from contextlib import closing
 
-        from beads_workers.cli.throwaway import make_tracker
         from beads_workers.sources.sqlite.schema import connect
 
         RunDirectory(self._file.parent).create()
@@ -125,14 +107,10 @@ class Embedded:
 
     def add(self, lines: bytes) -> None:
         """See ``Tracker``."""
-        from beads_workers.cli.throwaway import add_issues
-
         add_issues(self._file, lines.splitlines())
 
     def statuses(self) -> dict[str, str]:
         """See ``Tracker``."""
-        from beads_workers.cli.throwaway import statuses
-
         return statuses(self._file)
 
     def closings(self) -> dict[str, int] | None:

@@ -16,9 +16,10 @@ from types import TracebackType
 
 from beads_workers.cli.demo import backlog
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.throwaway import make_tracker, statuses
+from beads_workers.cli.throwaway import Throwaway, make_tracker, statuses
+from beads_workers.edge.locks import try_lock
 from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
-from beads_workers.edge.run_directory import RunDirectory, try_lock
+from beads_workers.edge.run_directory import RunDirectory
 
 NAME = "demo-"
 ALIVE = "demo.lock"
@@ -33,7 +34,7 @@ term_grace = {backlog.TERM_GRACE_SECONDS}
 """
 
 
-class Place:
+class Place(Throwaway):
     """A folder with a tracker, its issues and their scripts; gone at the end unless kept.
 
     The fleet in it must have ended by then, or it is to be kept.
@@ -43,9 +44,8 @@ class Place:
         base = _base()
         with _only_one(base):
             _forget_old(base)
-            self.folder = Path(tempfile.mkdtemp(prefix=NAME, dir=base))
+            super().__init__(Path(tempfile.mkdtemp(prefix=NAME, dir=base)))
             self._alive = try_lock(self.folder / ALIVE)
-        self._kept = False
 
     @property
     def state(self) -> RunDirectory:
@@ -71,21 +71,13 @@ class Place:
         """The status of every issue, as its tracker has it now."""
         return statuses(self.tracker)
 
-    def keep(self) -> None:
-        """It went well, or is worth a look: it stays until the next demo."""
-        self._kept = True
-
-    def __enter__(self) -> Place:
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._kept:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        super().__exit__(kind, error, trace)
         if self._alive is not None:
             os.close(self._alive)
 

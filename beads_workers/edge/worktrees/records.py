@@ -19,8 +19,9 @@ from pathlib import Path
 
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.settings import Worktrees
+from beads_workers.edge.locks import try_lock
 from beads_workers.edge.project import WORKTREE_MARK
-from beads_workers.edge.run_directory import RunDirectory, try_lock
+from beads_workers.edge.run_directory import RunDirectory
 from beads_workers.executors.files import place_file
 
 RECORDS = "worktree-records"
