@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from statistics import median
 
-from benchmarks.figures import Figure, in_turn
-from benchmarks.fleets import Project, embedded, need, ours
+from benchmarks.tools.figures import Figure, in_turn
+from benchmarks.tools.fleets import Project, embedded, need, ours
 
 GOAL = 1.3
 
@@ -54,7 +54,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
             lambda: timed([ours(), *arguments], project),
             lambda: timed(empty, project),
         )
-        return Figure(f"cli: {name} / empty typer", "ms", tuple(mine), tuple(theirs), GOAL)
+        return Figure(f"cli: {name} / empty typer", "ms", mine, theirs, GOAL)
 
     figures = [figure("--version", "--version"), figure("--help", "--help")]
     project.run("start", "-n", "4", "--until-empty", "--", "true")

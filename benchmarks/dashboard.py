@@ -1,6 +1,6 @@
 """What looking costs: dispatch with and without a dashboard, and the dashboard itself.
 
-A real ``watch`` on a pseudo-terminal that is always read (``benchmarks.screen``).
+A real ``watch`` on a pseudo-terminal that is always read (``benchmarks.tools.screen``).
 
 Dispatch: the orchestrator and the clients of ``dispatch``, which go on working while a dashboard
 comes and goes, three times in a round, so that all is measured on the same orchestrator; the order
@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.clients import Fleet
 from benchmarks.dispatch import orchestrator
-from benchmarks.figures import Figure, say
-from benchmarks.fleets import Broken, Project, embedded
-from benchmarks.screen import Reading, thread_seconds, watching
+from benchmarks.tools.clients import Fleet
+from benchmarks.tools.figures import Figure, say
+from benchmarks.tools.fleets import Broken, Project, embedded
+from benchmarks.tools.processes import thread_seconds
+from benchmarks.tools.screen import Reading, watching
 
 DISPATCH_GOAL = 1.10
 SHARE_GOAL = 0.10

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from statistics import quantiles
 
-from benchmarks.clients import Fleet
 from benchmarks.dispatch import orchestrator
-from benchmarks.figures import Figure, say
-from benchmarks.fleets import Broken
+from benchmarks.tools.clients import Fleet
+from benchmarks.tools.figures import Figure, say
+from benchmarks.tools.fleets import Broken
 
 GOAL = 2.0
 CLIENTS, WORK_SECONDS = 8, 0.02

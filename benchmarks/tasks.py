@@ -1,49 +1,71 @@
-"""``true`` for each of 1,000 issues: the embedded tracker with 8 workers, and GNU parallel.
+"""No-op tasks a second, eight at a time: the embedded tracker, against what people use instead.
 
 Ours is the whole of ``start``: Python's start-up, the orchestrator, eight workers, claims, the
-journal and its syncs, and every issue closed on disk. Creating the issues is left out. The peer
-has the numbers on its stdin, and keeps neither results nor a log.
+journal and its syncs, and every issue closed on disk. Creating the issues is left out, and so is
+filling the queues of pueue and task-spooler. xargs and GNU parallel read numbers from a file, and
+keep neither results nor a log. All run under the same few environment variables, because GNU
+parallel is the slower the more of them there are. Rates are compared: the slow ones get few tasks.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
-from benchmarks.figures import Figure, in_turn
-from benchmarks.fleets import Broken, embedded, need
+from benchmarks.tools import peers
+from benchmarks.tools.figures import Figure, Goal, Measure, in_turns, say
+from benchmarks.tools.fleets import Broken, embedded
 
-GOAL = 2.0
 WORKERS = 8
+FEW, MANY = 1000, 5000
+GOALS = {FEW: 0.6, MANY: 0.8}
+"""At least so many times the rate of xargs."""
+PARALLEL_GOAL = 3.0
 
 
 def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
-    """Seconds for all of them."""
-    issues = 200 if quick else 1000
-    parallel = need("parallel", "parallel")
-    numbers = "".join(f"{number}\n" for number in range(issues))
+    """Tasks a second; each peer in the same rounds."""
+    share = 10 if quick else 1
+    environment = peers.environment(folder)
 
-    def ours() -> float:
-        project = embedded(folder / "ours", issues)
+    def ours(issues: int) -> float:
+        project = embedded(folder / "ours", issues, environment)
         seconds = project.timed_start("-n", str(WORKERS), "--until-empty", "--", "true")
         if project.closed() != issues:
             raise Broken(f"closed {project.closed()} of {issues}")
         shutil.rmtree(project.folder)
-        return seconds
+        return issues / seconds
 
-    def peer() -> float:
-        began = time.perf_counter()
-        subprocess.run(
-            [parallel, "--will-cite", f"-j{WORKERS}", "true"],
-            input=numbers,
-            text=True,
-            check=True,
-            capture_output=True,
+    few, many = FEW // share, MANY // share
+    measures: dict[str, Measure] = {}
+    for issues in (few, many):
+        measures[f"ours {issues}"] = lambda issues=issues: ours(issues)  # type: ignore[misc]
+        measures[f"xargs {issues}"] = _rate(peers.Xargs(folder, WORKERS), issues)
+    others: dict[str, str] = {}
+    for kind in peers.QUEUES:
+        try:
+            peer = kind(folder, WORKERS)
+        except peers.Missing as missing:
+            say(f"tasks: not compared with {kind.name}: {missing}")
+            continue
+        others[kind.name] = f"{kind.name} {kind.tasks // share}"
+        measures[others[kind.name]] = _rate(peer, kind.tasks // share)
+    rows = in_turns("tasks a second", rounds, measures)
+
+    figures = []
+    for issues, goal in zip((few, many), GOALS.values(), strict=True):
+        mine, theirs = rows[f"ours {issues}"], rows[f"xargs {issues}"]
+        name = f"tasks: {issues} x true, {WORKERS} workers / xargs -P{WORKERS}"
+        figures.append(Figure(name, "tasks/s", mine, theirs, goal, Goal.AT_LEAST, paired=True))
+    for name, row in others.items():
+        goal_here = PARALLEL_GOAL if name == peers.Parallel.name else None
+        title = f"tasks: {few} x true, {WORKERS} workers / {name}"
+        mine, theirs = rows[f"ours {few}"], rows[row]
+        figures.append(
+            Figure(title, "tasks/s", mine, theirs, goal_here, Goal.AT_LEAST, paired=True)
         )
-        return time.perf_counter() - began
+    return figures
 
-    mine, theirs = in_turn("tasks", rounds, ours, peer)
-    name = f"tasks: {issues} x true, {WORKERS} workers / GNU parallel"
-    return [Figure(name, "s", tuple(mine), tuple(theirs), GOAL, faster=True)]
+
+def _rate(peer: peers.Peer, tasks: int) -> Measure:
+    return lambda: tasks / peer.seconds(tasks)

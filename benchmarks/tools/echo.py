@@ -1,6 +1,6 @@
 """The peer of ``dispatch``: a bare selector server that answers READY with TASK, and no more.
 
-    python -m benchmarks.echo SOCKET
+    python -m benchmarks.tools.echo SOCKET
 
 It reads the same lines and writes the same fields; it has no tracker, no journal, no limits and
 no states. What it costs is what sockets, JSON and Python cost.
@@ -13,6 +13,7 @@ import selectors
 import socket
 import sys
 import time
+from pathlib import Path
 
 RECEIVE_BYTES = 1 << 16
 
@@ -23,8 +24,9 @@ class Echo:
     def __init__(self, path: str) -> None:
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(path)
+        self._listener.bind(f"{path}.new")
         self._listener.listen(1024)
+        Path(f"{path}.new").rename(path)  # Whoever sees it can connect.
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._given = 0
 

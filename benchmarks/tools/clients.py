@@ -44,19 +44,29 @@ class Fleet:
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _busy: list[tuple[float, int, Client]] = field(default_factory=list)
     """Until when, and who."""
-
-    def run(self, samples: int) -> None:
-        """Raises ``TimeoutError`` when nothing comes for a minute."""
-        with self:
-            while len(self.latencies) < samples:
-                self._turn()
+    _paused_at: float | None = None
 
     def run_for(self, seconds: float) -> list[float]:
-        """The latencies of so much time; as ``run``, but within ``with``, and again and again."""
+        """The latencies of so much time, within ``with``, again and again.
+
+        Raises ``TimeoutError`` when nothing comes for a minute.
+        """
+        self._resume()
         end, before = time.perf_counter() + seconds, len(self.latencies)
         while time.perf_counter() < end:
             self._turn()
         return self.latencies[before:]
+
+    def pause(self) -> None:
+        """Hear every answer that is owed, then let the tasks stand still until ``run_for``.
+
+        So two fleets can be driven in turn, and neither begins its turn with a queue.
+        """
+        while len(self._busy) < self.count:
+            if not (ready := self._selector.select(PATIENCE_SECONDS)):
+                raise TimeoutError("no answer")
+            self._hear(ready)
+        self._paused_at = time.perf_counter()
 
     def __enter__(self) -> Fleet:
         for number in range(self.count):
@@ -74,14 +84,24 @@ class Fleet:
     def _turn(self) -> None:
         busy = self._busy
         ready = self._selector.select(self._timeout(busy))
-        now = time.perf_counter()
         if not ready and not busy:
             raise TimeoutError("no answer")
-        for key, _ in ready:
-            for wait in self._read(key.data):
-                heapq.heappush(busy, (now + wait, id(key.data), key.data))
+        self._hear(ready)
         while busy and busy[0][0] <= time.perf_counter():
             self._finish(heapq.heappop(busy)[2])
+
+    def _hear(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        now = time.perf_counter()
+        for key, _ in ready:
+            for wait in self._read(key.data):
+                heapq.heappush(self._busy, (now + wait, id(key.data), key.data))
+
+    def _resume(self) -> None:
+        if self._paused_at is None:
+            return
+        stood = time.perf_counter() - self._paused_at
+        self._busy = [(until + stood, number, client) for until, number, client in self._busy]
+        self._paused_at = None
 
     def _shift(self, number: int) -> float:
         return self.work_seconds * number / self.count

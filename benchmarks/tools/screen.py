@@ -1,6 +1,6 @@
 """A program on a pseudo-terminal that is always read, and what it costs: somebody's terminal.
 
-    python -m benchmarks.screen COLUMNS ROWS OUTPUT PROGRAM ARGUMENT...
+    python -m benchmarks.tools.screen COLUMNS ROWS OUTPUT PROGRAM ARGUMENT...
 
 A process of its own, so that reading does not disturb whoever measures. Each line on its stdin is
 answered with one JSON object (``Reading``); its end presses ``q`` and waits for the program's end.
@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from benchmarks.fleets import Broken, Project, ours
+from benchmarks.tools.fleets import Broken, Project, ours
+from benchmarks.tools.processes import cpu_seconds
 
 END_OF_FRAME = b"\x1b[?2026l"
 
@@ -80,7 +80,7 @@ def watching(
 
     ``output``: the file that gets what it writes.
     """
-    program = [sys.executable, "-m", "benchmarks.screen", str(columns), str(rows), output]
+    program = [sys.executable, "-m", "benchmarks.tools.screen", str(columns), str(rows), output]
     with subprocess.Popen(
         [*program, ours(), "watch", f"--state-dir={project.folder}/.beads-workers"],
         stdin=subprocess.PIPE,
@@ -134,17 +134,6 @@ def _until_asked_to_leave(terminal: int) -> Iterator[bytes | None]:
             except OSError:
                 return  # The end of a terminal is an error.
             yield data
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process until now."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def thread_seconds(pid: int) -> float:
-    """CPU time of a process' first thread alone, to the nanosecond; where ours has its loop."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Where the orchestrator's time goes: a fleet whose orchestrator runs under cProfile.
 
-    python -m benchmarks.profile OUTPUT ARGUMENT...   # the arguments of beads-workers
+    python -m benchmarks.tools.profile OUTPUT ARGUMENT...   # the arguments of beads-workers
     python -m pstats OUTPUT
 
 The command starts its orchestrator as ``sys.executable -P -m beads_workers.edge.main FD``; here
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 WRAPPER = """#!/bin/sh
-exec {python} -m benchmarks.profile --inside {output} "$4"
+exec {python} -m benchmarks.tools.profile --inside {output} "$4"
 """
 
 

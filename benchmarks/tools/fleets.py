@@ -53,6 +53,11 @@ class Project:
         self.run("start", *arguments)
         return time.perf_counter() - began
 
+    def journal(self) -> Path:
+        """That of the only run that there has been."""
+        (found,) = self.folder.glob(".beads-workers/runs/*/journal.jsonl")
+        return found
+
     def status(self) -> dict[str, Any]:
         """``status --json``, with or without a fleet."""
         shown: dict[str, Any] = json.loads(self.run("status", "--json", codes=(0, 3)))
@@ -63,9 +68,9 @@ class Project:
         return int(self.status()["last_run"]["closed"])
 
 
-def embedded(folder: Path, issues: int) -> Project:
+def embedded(folder: Path, issues: int, environment: dict[str, str] | None = None) -> Project:
     """A project on the embedded tracker with that many open issues, imported in one go."""
-    project = Project(folder)
+    project = Project(folder, environment)
     project.run("init")
     rows = [
         {"id": f"bench-{number}", "title": f"number {number}", "status": "open", "priority": 2}

@@ -1,0 +1,1 @@
+"""What the benchmarks share: figures, projects and fleets, raw workers, peers, processes."""
