@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -196,6 +197,10 @@ def _grow(directory: RunDirectory, run_id: str, file: Path) -> Iterator[bytes]:
         rest = b""
         while True:
             alive = directory.is_alive(run_id)
+            if opened.tell() > os.fstat(opened.fileno()).st_size:
+                # The middle of a log that grew too long was taken out, and what we have shown.
+                opened.seek(0, os.SEEK_END)
+                rest = b""
             while data := opened.read(1 << 16):
                 *whole, rest = (rest + data).split(b"\n")
                 yield from whole

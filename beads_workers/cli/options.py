@@ -58,6 +58,7 @@ class Options:
     shared_checkout: bool | None = None
     notify: str | None = None
     keep_runs: int | None = None
+    log_max: int | None = None
     shared: bool | None = None
 
 
@@ -162,18 +163,23 @@ def _inside(value: Any) -> str:
     return value
 
 
-def _bytes(value: Any) -> int:
-    allowed = 'a size: 0, "500MB" or "2GB"'
-    if isinstance(value, str):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]i?)?B?", value.strip(), re.ASCII)
-        if match is None:
+def _bytes(low: int) -> Reader:
+    least = f"of {low >> 10} KiB or more" if low else "0"
+
+    def read(value: Any) -> int:
+        allowed = f'a size: {least}, "500MB" or "2GB"'
+        if isinstance(value, str):
+            match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]i?)?B?", value.strip(), re.ASCII)
+            if match is None:
+                raise ValueError(allowed)
+            base, power = (1024 if match[2] and "i" in match[2] else 1000), match[2] or ""
+            number = float(match[1]) * base ** " kMGT".index(power[:1] or " ")
+            value = int(number) if number < 1 << 63 else None
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 1 << 63:
             raise ValueError(allowed)
-        base, power = (1024 if match[2] and "i" in match[2] else 1000), match[2] or ""
-        number = float(match[1]) * base ** " kMGT".index(power[:1] or " ")
-        value = int(number) if number < 1 << 63 else None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError(allowed)
-    return value
+        return value
+
+    return read
 
 
 def _ref(value: Any) -> str:
@@ -230,10 +236,11 @@ KEYS: Mapping[str, Key] = {
     "worktree_setup": Key(_text),
     "worktree_copy": Key(_several(_inside), ()),
     "worktree_folder": Key(_text, path=True),
-    "worktree_disk_floor": Key(_bytes, limits.DISK_FLOOR_BYTES),
+    "worktree_disk_floor": Key(_bytes(0), limits.DISK_FLOOR_BYTES),
     "shared_checkout": Key(_boolean, False),
     "notify": Key(_text),
     "keep_runs": Key(_integer(1, 1_000_000), limits.KEEP_RUNS),
+    "log_max": Key(_bytes(limits.LOG_BYTES_MIN), limits.LOG_BYTES_MAX),
     "shared": Key(_boolean, False),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""

@@ -133,6 +133,7 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
         verify=options.verify,
         timeout_seconds=options.timeout,
         term_grace_seconds=_known(options.term_grace),
+        log_bytes_max=_known(options.log_max),
     )
 
 

@@ -178,6 +178,11 @@ KEEP_RUNS = 20
 RUNS_BYTES_MAX = 1 << 30
 """Of older runs only what fits: a fleet that is left alone for months must not fill the disk."""
 
+LOG_BYTES_MAX = 64 << 20
+"""Of one attempt: more than anybody reads, and a hundred endless ones do not fill a disk."""
+LOG_BYTES_MIN = 256 << 10
+"""Below this, too little would be left of beginning and end to tell what happened."""
+
 # --- what is kept in memory for people ------------------------------------------------------
 RECENT_MAX = 50
 """Last outcomes and warnings kept for the dashboard."""

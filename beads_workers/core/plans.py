@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from beads_workers.core import limits
 from beads_workers.core.outcomes import OutcomeKind
 
 
@@ -51,7 +52,8 @@ class Plan:
     ``close`` and ``give_back`` are set only where the worker itself holds the claim: exactly one
     of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
     is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
-    which goes to ``output_file`` first while there is no log yet.
+    which goes to ``output_file`` first while there is no log yet; what is more than
+    ``log_bytes_max`` loses its middle.
     """
 
     steps: tuple[Step, ...]
@@ -59,6 +61,7 @@ class Plan:
     issue_text: str
     log_file: str
     output_file: str
+    log_bytes_max: int = limits.LOG_BYTES_MAX
     close: Step | None = None
     give_back: Step | None = None
 

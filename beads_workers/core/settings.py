@@ -59,6 +59,7 @@ class Work:
     must also succeed. ``bd_argv`` is set where the worker itself claims and closes
     (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
     between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
+    ``log_bytes_max``: the log of one attempt loses its middle beyond this.
     """
 
     command: tuple[str, ...] | None = None
@@ -68,6 +69,7 @@ class Work:
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     bd_argv: tuple[str, ...] | None = None
     worktrees: Worktrees | None = None
+    log_bytes_max: int = limits.LOG_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

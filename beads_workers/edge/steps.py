@@ -15,9 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepEnded
-
-TAIL_BYTES = 4096
-"""How much of the end of a step's output is looked at for its last line."""
+from beads_workers.edge.outputs import Output
 
 HINDERED = frozenset(
     (
@@ -46,11 +44,11 @@ _RESET = (
 class RunningStep:
     """A started step. Watch ``pidfd`` for reading; then call ``finish`` once."""
 
-    def __init__(self, pid: int, output: _Output) -> None:
+    def __init__(self, pid: int, output: Output) -> None:
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.ended_by_us = False
-        self._output = output
+        self.output = output
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to the whole process group."""
@@ -63,7 +61,7 @@ class RunningStep:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        tail = self._output.end()
+        tail = self.output.end()
         os.close(self.pidfd)
         code = os.waitstatus_to_exitcode(status)
         return StepEnded(code, tail, _signal_name(-code) if code < 0 else "")
@@ -74,45 +72,6 @@ class RunningStep:
         except (ProcessLookupError, PermissionError):
             # Not there yet, or under another user by its own doing (sudo): beyond our reach.
             pass
-
-
-class _Output:
-    """What a step prints: to the attempt's log if there is one already, else to one file per
-    worker that becomes the log when it holds anything.
-
-    A new file for each task would cost more than the task, beside a journal that is synced.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self._becomes = ""
-        try:
-            self.fd = os.open(plan.log_file, _APPEND)
-        except FileNotFoundError:
-            self._from, self._becomes = plan.output_file, plan.log_file
-            self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
-            if os.fstat(self.fd).st_size:
-                # Left by a worker of this name that was killed: kept, under a name of its own.
-                os.close(self.fd)
-                folder, _, name = plan.output_file.rpartition("/")
-                os.rename(plan.output_file, f"{folder}/lost{name}.{os.getpid()}.log")  # noqa: PTH104
-                self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
-        # Measured before the start: the log may hold earlier steps, and this one is quick.
-        self._start = os.fstat(self.fd).st_size
-
-    def end(self) -> str:
-        """The step is over: returns how its output ends."""
-        size = os.fstat(self.fd).st_size
-        tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
-        os.close(self.fd)
-        if size and self._becomes:
-            try:
-                os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here
-            except OSError:
-                pass  # The run directory is gone; the outcome counts all the same.
-        return tail.decode("utf-8", "replace")
-
-
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class CannotStart(Exception):
@@ -137,7 +96,7 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
     try:
         if step is plan.steps[0]:
             _write_private(plan.issue_file, plan.issue_text)
-        output = _Output(plan)
+        output = Output(plan)
     except OSError as error:
         error_text = f"cannot write {error.filename}: {error.strerror}"
         raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
@@ -155,7 +114,7 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
         raise CannotStart(error_text, missing=missing, hindered=hindered) from None
 
 
-def _watched(pid: int, output: _Output) -> RunningStep:
+def _watched(pid: int, output: Output) -> RunningStep:
     try:
         return RunningStep(pid, output)
     except OSError:

@@ -42,7 +42,7 @@ from beads_workers.core.worker_events import (
 )
 from beads_workers.edge import orphans
 from beads_workers.edge.git_places import GIT_PLACES
-from beads_workers.edge.own_process import keep_from_tasks
+from beads_workers.edge.own_process import keep_from_tasks, wake_on
 from beads_workers.edge.payloads import with_payload
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
@@ -98,9 +98,11 @@ class _Process:
     status: int | None = None
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
     bad_lines: int = 0
+    look_at: float = 0.0
+    """When to look at what the running step has printed (monotonic)."""
 
     def run(self) -> int:
-        wake = _wake_on_signals()
+        wake = wake_on((*_ASK_TO_END, signal.SIGCHLD))
         self.selector.register(wake, selectors.EVENT_READ)
         self._carry_out(self.half.start())
         self._drain()
@@ -114,6 +116,7 @@ class _Process:
                 self._signalled(wake.recv(64))
             if self.connection is not None and self.connection.fileno() in ready:
                 self._receive(self.connection)
+            self._look_at_output(time.monotonic())
             if self.status is None:
                 self._carry_out(self.half.on_deadline(time.monotonic()))
                 self._drain()
@@ -124,9 +127,16 @@ class _Process:
 
     def _patience(self) -> float | None:
         deadline = self.half.deadline()
+        if self.step is not None:
+            deadline = self.look_at if deadline is None else min(deadline, self.look_at)
         if deadline is None:
             return None
         return min(max(0.0, deadline - time.monotonic()), limits.WAIT_AT_ONCE_SECONDS_MAX)
+
+    def _look_at_output(self, now: float) -> None:
+        if self.step is not None and now >= self.look_at:
+            self.step.output.look()
+            self.look_at = time.monotonic() + self.step.output.look_seconds
 
     # --- events and commands ------------------------------------------------------------------
 
@@ -170,6 +180,7 @@ class _Process:
         except CannotStart as error:
             self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
         else:
+            self.look_at = time.monotonic() + self.step.output.look_seconds
             self.selector.register(self.step.pidfd, selectors.EVENT_READ)
 
     def _signalled(self, numbers: bytes) -> None:
@@ -279,16 +290,6 @@ class _Process:
         except OSError:
             pass
         self.connection.close()
-
-
-def _wake_on_signals() -> socket.socket:
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    signal.set_wakeup_fd(theirs.detach(), warn_on_full_buffer=False)
-    for number in (*_ASK_TO_END, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)
-    return ours
 
 
 def _log(worker_id: str, text: str) -> None:

@@ -156,6 +156,7 @@ def _steps(task: Task, settings: WorkerSettings, argv: tuple[str, ...], prompt: 
         issue_text=issue_json(task),
         log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
         output_file=output_file(settings.run_directory, settings.worker_id),
+        log_bytes_max=settings.work.log_bytes_max,
         close=close,
         give_back=give_back,
     )

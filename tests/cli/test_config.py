@@ -132,6 +132,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         stop_timeout = 20
         notify = "desktop"
         keep_runs = 3
+        log_max = "1MiB"
         shared = true
         shared_checkout = true
         [worktree]
@@ -152,15 +153,13 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"), 10, 7200.0, 90.0, 0.5,
-        "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
-        True, "main", "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"),
-        2_500_000_000, True, "desktop", 3, True,
+        "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
+        "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
+        "desktop", 3, 1 << 20, True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
-    assert resolved.agents == {
-        "mine": AgentTable(("mine", "-p"), "Do {id}"),
-        "other": AgentTable(("other",)),
-    }
+    mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))
+    assert resolved.agents == {"mine": mine, "other": other}
 
 
 def test_the_command_line_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:
@@ -235,6 +234,7 @@ def test_paths_in_a_file_belong_to_its_folder_and_others_to_the_current_one(
         ("command = []", "command", "list of texts"),
         ('command = ["a\\u0000b"]', "command", "list of texts"),
         ("timeout = 2020-01-01", "timeout", "90s"),
+        ("log_max = 0", "log_max", "256 KiB"),
     ],
 )
 def test_a_wrong_value_is_told_with_file_key_and_what_is_allowed(

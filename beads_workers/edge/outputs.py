@@ -1,0 +1,75 @@
+"""What a step prints: straight into a file, which is looked at now and then and kept short.
+
+Source: docs/PROTOCOL.md, "The run directory".
+"""
+
+from __future__ import annotations
+
+import os
+
+from beads_workers.core.plans import Plan
+from beads_workers.edge.shortening import shorten
+
+TAIL_BYTES = 4096
+"""How much of the end of a step's output is looked at for its last line."""
+
+LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 0.1, 1.0
+"""How long an output may grow unseen: less where it grows fast, and soon after its start."""
+
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+
+
+class Output:
+    """To the attempt's log if there is one already, else to one file per worker that becomes the
+    log when it holds anything.
+
+    A new file for each task would cost more than the task, beside a journal that is synced.
+    Raises ``OSError``. ``look_seconds``: how long to wait before the next ``look``.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._becomes = ""
+        try:
+            self.fd = os.open(plan.log_file, _APPEND)
+        except FileNotFoundError:
+            self._from, self._becomes = plan.output_file, plan.log_file
+            self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
+            if os.fstat(self.fd).st_size:
+                # Left by a worker of this name that was killed: kept, under a name of its own.
+                os.close(self.fd)
+                folder, _, name = plan.output_file.rpartition("/")
+                os.rename(plan.output_file, f"{folder}/lost{name}.{os.getpid()}.log")  # noqa: PTH104
+                self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
+        # Measured before the start: the log may hold earlier steps, and this one is quick.
+        self._start = self._seen = os.fstat(self.fd).st_size
+        self._bytes_max = plan.log_bytes_max
+        self.look_seconds = LOOK_SECONDS_MIN
+
+    def look(self) -> None:
+        """Take the middle out of what has grown too long; who writes it goes on meanwhile."""
+        size = os.fstat(self.fd).st_size
+        fast = size - self._seen > self._bytes_max // 16
+        self.look_seconds = (
+            LOOK_SECONDS_MIN if fast else min(self.look_seconds * 2, LOOK_SECONDS_MAX)
+        )
+        try:
+            cut = shorten(self.fd, self._bytes_max)
+        except OSError:
+            cut = None  # No descriptor left: the next look finds it longer still.
+        if cut is not None:
+            self._start = max(cut.kept, self._start - cut.by)
+            size = os.fstat(self.fd).st_size
+        self._seen = size
+
+    def end(self) -> str:
+        """The step is over: returns how its output ends."""
+        self.look()
+        size = os.fstat(self.fd).st_size
+        tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
+        os.close(self.fd)
+        if size and self._becomes:
+            try:
+                os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here
+            except OSError:
+                pass  # The run directory is gone; the outcome counts all the same.
+        return tail.decode("utf-8", "replace")
