@@ -53,6 +53,9 @@ def chaos(
         False
     ),
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Say how far it is on stderr, also with --json.")
+    ] = False,
 ) -> None:
     """Kill things at random on a throw-away tracker, and check that nothing is lost.
 
@@ -76,7 +79,9 @@ def chaos(
     hunt = Hunt()
     with Place(source) as place:
         try:
-            asked = _Asked(seed, kills, source, workers or WORKERS[source], only, keep, as_json)
+            count = workers or WORKERS[source]
+            quiet = as_json and not progress
+            asked = _Asked(seed, kills, source, count, only, keep, as_json, quiet)
             code = _run(place, hunt, asked)
         finally:
             hunt.end_all()
@@ -102,6 +107,7 @@ class _Asked:
     only: str | None
     keep: bool
     as_json: bool
+    quiet: bool
 
 
 def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
@@ -113,7 +119,7 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
     began = time.monotonic()
     only = plan.Target(asked.only) if asked.only else None
     pace = plan.pace(asked.source, only, asked.workers)
-    progress = telling.Progress(asked.kills, quiet=asked.as_json)
+    progress = telling.Progress(asked.kills, quiet=asked.quiet)
     place.fill()
     progress.say(telling.opening(place, asked.seed, asked.kills, asked.workers))
     os.chdir(place.project)

@@ -6,18 +6,21 @@ import argparse
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from tests.fuzz.minimising import minimised
 from tests.fuzz.running import CHUNK, Failure, fault, the_input, try_chunk
 from tests.fuzz.table import PARSERS
 
 INPUTS = 20_000
+LINE_SECONDS = 10.0
 GROWTH_BYTES_MAX = 100 << 20
 """A process that has tried all parsers may hold this much more than at its start."""
 
@@ -32,6 +35,51 @@ class Result:
     failure: Failure | None
 
 
+class Limit:
+    """Until when more is tried; SIGTERM, whose handler ``end`` is, makes it now."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+
+    def is_over(self) -> bool:
+        """Whether no more may be begun."""
+        return time.monotonic() > self._until
+
+    def end(self, number: int, frame: FrameType | None) -> None:
+        """Tell what was found so far, and try no more."""
+        self._until = float("-inf")
+
+
+class Telling:
+    """Progress on stderr: a line that is written over on a terminal; with ``lines``, some more."""
+
+    def __init__(self, count: int, parsers: int, *, quiet: bool, lines: bool) -> None:
+        self._count = count
+        self._parsers = parsers
+        self._ended = 0
+        self._draws = sys.stderr.isatty() and not quiet
+        self._lines = lines
+        self._failed = False
+        self._last = time.monotonic()
+
+    def show(self, name: str, done: int, failed: bool) -> None:
+        """``done`` of the inputs of this parser were tried."""
+        self._failed = self._failed or failed
+        now = time.monotonic()
+        if self._draws:
+            print(f"\r{name:<16} {done:>9,} of {self._count:,}\x1b[K", end="", file=sys.stderr)
+        elif self._lines and now - self._last > LINE_SECONDS:
+            self._last = now
+            done += self._ended * self._count
+            broken = ", BROKEN" if self._failed else ""
+            of = f"{done:,} of {self._count * self._parsers:,} inputs"
+            print(f"{of}, {name} at the moment{broken}", file=sys.stderr, flush=True)
+
+    def parser_ended(self) -> None:
+        """The next one comes."""
+        self._ended += 1
+
+
 def main(arguments: Sequence[str]) -> int:
     """0: everything held; 1: something did not, and how it is made again was printed."""
     said = _parsed(arguments)
@@ -40,12 +88,14 @@ def main(arguments: Sequence[str]) -> int:
         return _again(names[0], said.seed, said.only)
     if said.file is not None:
         return _try(names[0], Path(said.file).read_bytes())
-    until = time.monotonic() + said.minutes * 60 if said.minutes else float("inf")
+    limit = Limit(time.monotonic() + said.minutes * 60 if said.minutes else float("inf"))
+    signal.signal(signal.SIGTERM, limit.end)
     before = _peak_bytes()
-    results = []
+    results: list[Result] = []
+    telling = Telling(said.inputs, len(names), quiet=said.json, lines=said.progress)
     with ProcessPoolExecutor(said.jobs) as pool:
         for name in names:
-            results.append(_all_of(pool, name, said.seed, said.inputs, until, quiet=said.json))
+            results.append(_all_of(pool, name, said.seed, said.inputs, limit, telling))
     grown = _peak_bytes() - before
     _report(results, said.seed, grown, as_json=said.json)
     return 1 if any(r.failure for r in results) or grown > GROWTH_BYTES_MAX else 0
@@ -60,6 +110,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--minutes", type=float, help="stop after so long, whatever is left")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     add("--json", action="store_true", help="one JSON object on stdout")
+    add("--progress", action="store_true", help="on stderr, also into a pipe")
     add("--only", type=int, metavar="N", help="input N of this seed and one --parser, by itself")
     add("--file", help="the bytes of this file as the input of one --parser")
     said = parser.parse_args(arguments)
@@ -69,7 +120,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _all_of(
-    pool: ProcessPoolExecutor, name: str, seed: int, count: int, until: float, *, quiet: bool
+    pool: ProcessPoolExecutor, name: str, seed: int, count: int, limit: Limit, telling: Telling
 ) -> Result:
     """All chunks of one parser, never more under way than keeps the cores at work."""
     began = time.monotonic()
@@ -80,7 +131,7 @@ def _all_of(
     while True:
         while failure is None and len(waiting) < 4 * (os.cpu_count() or 1):
             chunk, size = next(sizes, (0, 0))
-            if not size or time.monotonic() > until:
+            if not size or limit.is_over():
                 break
             waiting[pool.submit(_chunk, name, seed, chunk, size)] = size
         if not waiting:
@@ -90,7 +141,8 @@ def _all_of(
             found = future.result()
             # The first by number, whichever process was faster.
             failure = min((f for f in (failure, found) if f), key=lambda f: f.number, default=None)
-        _progress(name, done, count, began, quiet=quiet)
+        telling.show(name, done, failure is not None)
+    telling.parser_ended()
     return Result(name, done, time.monotonic() - began, failure)
 
 
@@ -101,13 +153,6 @@ def _chunks(count: int) -> Iterator[tuple[int, int]]:
 
 def _chunk(name: str, seed: int, chunk: int, count: int) -> Failure | None:
     return try_chunk(PARSERS[name], seed, chunk, count)
-
-
-def _progress(name: str, done: int, count: int, began: float, *, quiet: bool) -> None:
-    if quiet or not sys.stderr.isatty():
-        return
-    rate = done / max(time.monotonic() - began, 0.001)
-    print(f"\r{name:<16} {done:>9,} of {count:,}  {rate:,.0f}/s\x1b[K", end="", file=sys.stderr)
 
 
 def _report(results: Sequence[Result], seed: int, grown: int, *, as_json: bool) -> None:

@@ -1,4 +1,8 @@
-"""``scripts/prove``: every proof at full size, several side by side, and one table at the end."""
+"""``scripts/prove``: every proof at full size, several side by side, and one table at the end.
+
+Says on stderr how far it is. The table and the figures are written in any case, also when it is
+interrupted or out of time; what did not come to its end then is named, and counts as broken.
+"""
 
 from __future__ import annotations
 
@@ -6,116 +10,148 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
-from tests.proof.parts import PARTS, ROOT, Part
-from tests.proof.table import Figure, figure_of, machine, table
+from tests.proof.parts import PARTS, Part
+from tests.proof.running import Running, begin, end
+from tests.proof.table import Figure, machine, progress, table
 
 LOOK_SECONDS = 0.5
-LEAVE_SECONDS = 30.0
-"""A proof that is told to end removes what it has made."""
-Running = tuple[Part, subprocess.Popen[bytes], Path, float]
+SAY_SECONDS = 30.0
+QUICK_SHARE = 50
+LEAVE_AT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: list[str]) -> int:
-    """0 when every proof ended and found nothing."""
-    parser = argparse.ArgumentParser(prog="scripts/prove", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join({p.name for p in PARTS}))
-    parser.add_argument("--quick", action="store_true", help="a fiftieth of everything")
-    parser.add_argument("--minutes", type=float, default=60.0, help="at most (default 60)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="side by side")
-    parser.add_argument("--out", type=Path, default=Path("proof.json"), help="for the figures")
-    said = parser.parse_args(arguments)
-    if unknown := set(said.names) - {part.name for part in PARTS}:
-        parser.error(f"no such proof: {', '.join(sorted(unknown))}")
+    """0 when every proof ended and found nothing; 128 + N after signal N; else 1."""
+    said = _parsed(arguments)
     parts = [p for p in PARTS if not said.names or p.name in said.names]
-    began = time.monotonic()
-    figures = run_all(parts, said.quick, said.jobs, began + said.minutes * 60)
-    seconds = time.monotonic() - began
-    shown = {
-        "machine": machine(),
-        "seconds": round(seconds),
-        "figures": [f.__dict__ for f in figures],
-    }
-    said.out.write_text(json.dumps(shown, indent=1) + "\n")
-    print(f"{machine()}, {seconds / 60:.0f} minutes\n\n{table(figures)}")
+    before = machine()
+    with tempfile.TemporaryDirectory(prefix="beads-workers-proof-") as folder:
+        proving = Proving(Path(folder), parts, said.share, said.jobs, said.minutes * 60)
+        for number in LEAVE_AT:
+            signal.signal(number, proving.stop)
+        proving.run()
+        figures = proving.figures
+    minutes = proving.seconds / 60
+    said.out.write_text(_as_json(before, proving) + "\n")
+    whole = "" if said.share == 1 else f", 1/{said.share} of the full size"
+    print(f"{before}; {minutes:.1f} minutes{whole}{proving.why}\n\n{table(figures)}")
+    if proving.stopped_by:
+        return 128 + proving.stopped_by
     return 1 if any(figure.broken for figure in figures) else 0
 
 
-def run_all(parts: Sequence[Part], quick: bool, jobs: int, deadline: float) -> list[Figure]:
-    """Start what there is room for, the longest first; end what is late."""
-    with tempfile.TemporaryDirectory(prefix="beads-workers-proof-") as folder:
-        return run_in(Path(folder), parts, quick, jobs, deadline)
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    names = list(dict.fromkeys(part.name for part in PARTS))
+    cores = os.cpu_count() or 1
+    parser = argparse.ArgumentParser(prog="scripts/prove", description=__doc__)
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"only these: {', '.join(map(repr, names))}")
+    add("--share", type=int, default=1, metavar="N", help="an N-th of everything")
+    add("--quick", action="store_const", const=QUICK_SHARE, dest="share", help="--share 50")
+    add("--minutes", type=float, default=60.0, help="at most (default 60)")
+    add("--jobs", type=int, default=cores, help="chaos fleets side by side (default: cores)")
+    add("--out", type=Path, default=Path("proof.json"), help="for the figures (proof.json)")
+    said = parser.parse_args(arguments)
+    if unknown := set(said.names) - set(names):
+        parser.error(f"no such proof: {', '.join(sorted(unknown))}")
+    if said.share < 1 or said.jobs < 1:
+        parser.error("--share and --jobs are 1 at least")
+    return said
 
 
-def run_in(
-    folder: Path, parts: Sequence[Part], quick: bool, jobs: int, deadline: float
-) -> list[Figure]:
-    """See ``run_all``; what they print goes to files in ``folder``."""
-    waiting, running, figures = list(parts), list[Running](), list[Figure]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs and time.monotonic() < deadline:
-                part = waiting.pop(0)
-                running.append(begin(part, quick, folder / f"{len(waiting)}.out"))
-            if time.monotonic() >= deadline:
-                figures += [Figure(p.name, p.what, 0, 0.0, ("no time was left",)) for p in waiting]
-                waiting.clear()
-                end(running)
-            running, ended = still(running)
-            for part, process, output, since in ended:
-                figures.append(conclude(part, process.returncode, output, time.monotonic() - since))
-                say(f"{part.name} ended: {figures[-1].broken or 'nothing broken'}")
-            time.sleep(LOOK_SECONDS)
-    finally:
-        end(running)
-    return figures
+class Proving:
+    """``run`` starts what there is room for, and ends what is late; then read ``figures``."""
 
+    def __init__(
+        self, folder: Path, parts: Sequence[Part], share: int, jobs: int, limit_seconds: float
+    ) -> None:
+        self._folder = folder
+        self._share = share
+        self._jobs = jobs
+        self._parts = parts
+        self._waiting = list(parts)
+        self._running: list[Running] = []
+        self._began = time.monotonic()
+        self._until = self._began + limit_seconds
+        self._says_at = self._began + SAY_SECONDS
+        self.figures: list[Figure] = []
+        self.stopped_by = 0
+        self.why = ""
+        """Why it ended early; empty where it did not."""
 
-def begin(part: Part, quick: bool, output: Path) -> Running:
-    """Start one."""
-    say(f"{part.name} ({part.size(quick):,}) begins")
-    with output.open("wb") as file:
-        process = subprocess.Popen(
-            part.command(quick), stdout=file, env=part.environment(), cwd=ROOT
-        )
-    return part, process, output, time.monotonic()
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._began
 
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        """A signal's handler: everything ends at the next look."""
+        self.stopped_by = self.stopped_by or number
 
-def still(running: list[Running]) -> tuple[list[Running], list[Running]]:
-    """Those that run, and those that have ended."""
-    living = [each for each in running if each[1].poll() is None]
-    return living, [each for each in running if each not in living]
-
-
-def end(running: Sequence[Running]) -> None:
-    """Ask all to end, and wait until they have."""
-    for _, process, _, _ in running:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for _, process, _, _ in running:
+    def run(self) -> None:
+        """Until all have ended, it is told to stop, or the time is over."""
         try:
-            process.wait(LEAVE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            while (self._waiting or self._running) and not self._is_over():
+                self._begin()
+                time.sleep(LOOK_SECONDS)
+                self._conclude()
+                self._tell()
+            left = [part.name for part in self._waiting]
+            self._waiting.clear()
+        finally:
+            end(self._running)
+        self._conclude()
+        what = {p.name: p.what for p in self._parts}
+        self.figures += [
+            Figure(name, what[name], 0, 0.0, (f"not begun{self.why}",)) for name in left
+        ]
+        if not self.stopped_by and not any(figure.broken for figure in self.figures):
+            self.why = ""  # What was under way at the limit came to its end all the same.
+
+    def _is_over(self) -> bool:
+        if self.stopped_by:
+            self.why = f", stopped by {signal.Signals(self.stopped_by).name}"
+        elif time.monotonic() >= self._until:
+            self.why = ", out of time"
+        return bool(self.why)
+
+    def _begin(self) -> None:
+        """Up to ``jobs`` that wait now and then; beside them, one that only computes."""
+        for part in list(self._waiting):
+            beside = sum(each.part.fills == part.fills for each in self._running)
+            if beside < (1 if part.fills else self._jobs):
+                self._waiting.remove(part)
+                file = self._folder / f"part-{len(self._waiting)}"
+                self._running.append(begin(part, self._share, file))
+                say(f"{part.name} ({part.size(self._share):,} {part.what}) begins")
+
+    def _conclude(self) -> None:
+        for each in [each for each in self._running if each.ended()]:
+            self._running.remove(each)
+            figure = each.figure()
+            self.figures.append(figure)
+            found = "; ".join(figure.broken) or "nothing broken"
+            say(f"{figure.name} ended after {figure.seconds:.0f} s: {found}")
+
+    def _tell(self) -> None:
+        if time.monotonic() >= self._says_at:
+            self._says_at += SAY_SECONDS
+            limit = self._until - self._began
+            say(progress(self._parts, self._waiting, self._running, self.seconds, limit))
 
 
-def conclude(part: Part, status: int, output: Path, seconds: float) -> Figure:
-    """What a proof said; one that said nothing is broken."""
-    try:
-        told: Any = json.loads(output.read_bytes())
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        return Figure(part.name, part.what, 0, seconds, (f"exit {status}, and no figures",))
-    return figure_of(part, told, status, seconds)
+def _as_json(before: str, proving: Proving) -> str:
+    figures = [figure.__dict__ for figure in proving.figures]
+    ended = proving.why.removeprefix(", ") or "complete"
+    shown = {"machine": before, "seconds": round(proving.seconds), "ended": ended}
+    return json.dumps(shown | {"figures": figures}, indent=1)
 
 
 def say(text: str) -> None:

@@ -4,56 +4,76 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.bd import NEW, OLD, bd_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK_SHARE = 50
+LEAST = 5
+"""However small the share: so much of each."""
+FILLS_AT = 10
+"""How nice those are that take what the others leave of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``argv`` with ``{size}`` in it; ``bd``: the version that is to be on PATH."""
+    """``argv`` with ``{size}`` in it; ``bd``: the version that is to be on PATH.
+
+    ``seconds``: of one core, at full size; measured, and only for saying how far all of it is.
+    ``fills``: it does nothing but compute, on every core, so it runs beside those that also wait.
+    """
 
     name: str
     what: str
     full: int
     argv: tuple[str, ...]
+    seconds: float
     bd: str = ""
+    fills: bool = False
 
-    def size(self, quick: bool) -> int:
-        """How much of it."""
-        return max(5, self.full // QUICK_SHARE) if quick else self.full
+    def size(self, share: int) -> int:
+        """How much of it, where a ``share``-th of everything is asked for."""
+        return self.full if share == 1 else max(LEAST, self.full // share)
 
-    def command(self, quick: bool) -> list[str]:
+    def command(self, share: int) -> list[str]:
         """Ready to be run in the checkout."""
-        return [word.replace("{size}", str(self.size(quick))) for word in self.argv]
+        nice = ["nice", "-n", str(FILLS_AT)] if self.fills else []
+        return [*nice, *(word.replace("{size}", str(self.size(share))) for word in self.argv)]
 
     def environment(self) -> dict[str, str]:
         """With that ``bd``, and nothing of the user's."""
         return bd_environment(self.bd) if self.bd else dict(os.environ)
 
 
-def chaos(name: str, kills: int, seed: int, *more: str, bd: str = "") -> Part:
-    """Kills with real processes."""
-    argv = (sys.executable, "-P", "-m", "beads_workers", "chaos", "--json", "--kills", "{size}")
+CHAOS = (sys.executable, "-P", "-m", "beads_workers", "chaos", "--json", "--progress")
+
+
+def chaos(name: str, kills: int, seed: int, each: float, *more: str, bd: str = "") -> Part:
+    """Kills with real processes, ``each`` so many seconds of a core."""
     source = ("--source", "bd") if bd else ()
-    return Part(name, "kills", kills, (*argv, "--seed", str(seed), *source, *more), bd)
+    argv = (*CHAOS, "--kills", "{size}", "--seed", str(seed), *source, *more)
+    return Part(name, "kills", kills, argv, kills * each, bd)
 
 
-def script(name: str, what: str, option: str) -> Part:
+def script(name: str, what: str, option: str, seconds: float) -> Part:
     """A script of this checkout."""
-    return Part(name, what, 1_000_000, (str(ROOT / "scripts" / name), option, "{size}", "--json"))
+    argv = (str(ROOT / "scripts" / name), option, "{size}", "--json", "--progress")
+    return Part(name, what, 1_000_000, argv, seconds, fills=True)
 
 
-# The longest first: what is short fills the gaps at the end.
-PARTS: tuple[Part, ...] = (
-    *(chaos("bd 1.3.0", 50, seed, bd=NEW) for seed in (101, 102, 103)),
-    *(chaos("embedded", 250, seed) for seed in range(1, 7)),
-    script("simulate", "simulated faults", "--faults"),
-    script("fuzz", "fuzzed inputs per parser", "--inputs"),
-    *(chaos("bd 0.44.0", 50, seed, bd=OLD) for seed in (201, 202)),
-    chaos("40 running tasks", 50, 301, "--only", "orchestrator", "-n", "40"),
+ON_NEW = [chaos("bd 1.3.0", 50, seed, 4.6, bd=NEW) for seed in (101, 102, 103)]
+ON_OLD = [chaos("bd 0.44.0", 50, seed, 0.9, bd=OLD) for seed in (201, 202)]
+EMBEDDED = [chaos("embedded", 250, seed, 0.55) for seed in range(1, 7)]
+FORTY = chaos("40 running tasks", 50, 301, 5.0, "--only", "orchestrator", "-n", "40")
+
+# The long ones first, and what waits for ``bd`` beside what does not.
+PARTS: Sequence[Part] = (
+    *(part for pair in zip(ON_NEW, EMBEDDED[:3], strict=True) for part in pair),
+    FORTY,
+    *EMBEDDED[3:],
+    *ON_OLD,
+    script("fuzz", "fuzzed inputs per parser", "--inputs", 1050),
+    script("simulate", "simulated faults", "--faults", 870),
 )

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.proof.parts import Part
+
+if TYPE_CHECKING:
+    from tests.proof.running import Running
+
+TELLING_SHARE = 0.03
+"""Before so much is done, nobody knows how long the rest takes."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,8 @@ class Figure:
     set_aside: int = 0
 
 
-def figure_of(part: Part, told: dict[str, Any], status: int, seconds: float) -> Figure:
-    """From what the proof printed, and how it exited."""
+def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds: float) -> Figure:
+    """From what the proof printed, and how it exited; less than ``size`` proves nothing."""
     said = told.get("chaos", told)
     parsers = said.get("parsers", ())
     found = [
@@ -37,12 +44,15 @@ def figure_of(part: Part, told: dict[str, Any], status: int, seconds: float) -> 
     ]
     found += [f"{each['parser']}: {each['failure']}" for each in parsers if each["failure"]]
     found += [str(violation)[:200] for violation in said.get("violations", ())]
-    if status and not found:
-        found = [f"exit {status}"]
-    counts = {name: said.get(name, 0) for name in ("starts", "issues", "closed", "set_aside")}
+    names = ("starts", "issues", "closed", "set_aside") if "kills" in said else ()
+    counts = {name: said[name] for name in names}
     amount = said.get("kills", said.get("faults", 0))
     if parsers:
         amount = min(each["inputs"] for each in parsers)
+    if amount < size:
+        found.append(f"only {amount:,} of {size:,} {part.what}")
+    if status and not found:
+        found = [f"exit {status}"]
     return Figure(part.name, part.what, amount, seconds, tuple(found), **counts)
 
 
@@ -65,7 +75,9 @@ def row(pieces: Sequence[Figure]) -> str:
         total(p.closed for p in pieces),
         total(p.set_aside for p in pieces),
     )
-    broken = "; ".join(text for piece in pieces for text in piece.broken) or "nothing"
+    found = Counter(text for piece in pieces for text in piece.broken)
+    times = (f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in found.items())
+    broken = "; ".join(times) or "nothing"
     size = f"{sum(piece.amount for piece in pieces):,} {pieces[0].what}"
     return f"| {pieces[0].name} | {size} | {' | '.join(counts)} | {broken} |"
 
@@ -75,6 +87,31 @@ def total(values: Iterable[int]) -> str:
     return f"{found:,}" if (found := sum(values)) else ""
 
 
+def progress(
+    parts: Sequence[Part],
+    waiting: Sequence[Part],
+    running: Sequence[Running],
+    seconds: float,
+    limit_seconds: float,
+) -> str:
+    """How far each is and all are, and how long the rest takes if it goes on like this."""
+    left = sum(part.seconds for part in waiting)
+    told = []
+    for each in running:
+        done, whole = each.done()
+        left += each.part.seconds * (1 - min(1.0, done / whole))
+        broken = " BROKEN" if "BROKEN" in each.said() else ""
+        told.append(f"{each.part.name} {done:,}/{whole:,}{broken}")
+    share = 1 - left / sum(part.seconds for part in parts)
+    rest = f"about {seconds * (1 / share - 1) / 60:.0f} min left" if share > TELLING_SHARE else ""
+    ended = f"{len(parts) - len(waiting) - len(running)} of {len(parts)} ended"
+    time_left = f"{max(0.0, limit_seconds - seconds) / 60:.0f} min to the limit"
+    return " | ".join(filter(None, (f"{share:.0%}", ", ".join(told), ended, rest, time_left)))
+
+
 def machine() -> str:
-    """What it was measured on."""
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, Linux {platform.release()}"
+    """What it is measured on, and what else goes on there at the moment."""
+    return (
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, Linux {platform.release()},"
+        f" load {os.getloadavg()[0]:.1f} before"
+    )

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.seeds import Figures, cores, run_many, run_seed, shrink
 from tests.simulation.world import Options, Outcome
 
 SHOWN_LINES = 80
+DRAW_SECONDS = 0.5
+LINE_SECONDS = 10.0
+"""Between two lines of ``--progress`` where they cannot be written over each other."""
 SHRUNK_MAX = 3
 """Broken seeds that are made smaller; the others are only named."""
 
@@ -36,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mutant", choices=sorted(MUTANTS), default="", help="a planted bug")
     parser.add_argument("--jobs", type=int, default=cores(), help="worlds at a time")
     parser.add_argument("--json", action="store_true", help="the figures as one object")
+    parser.add_argument("--progress", action="store_true", help="on stderr, also into a pipe")
     parser.add_argument("--verbose", action="store_true", help="with --seed: what happened")
     return parser
 
@@ -54,25 +61,45 @@ def _many(options: Options, asked: argparse.Namespace) -> int:
     figures, began = Figures(), time.monotonic()
     seeds = asked.seeds or (100 if asked.faults is None else sys.maxsize)
 
+    stopped = _ended_by(signal.SIGTERM)
+
     def goes_on(seed: int) -> bool:
         enough = asked.faults is not None and figures.injected >= asked.faults
-        return seed < options.seed + seeds and not enough
+        return seed < options.seed + seeds and not enough and not stopped()
 
+    draws = sys.stderr.isatty()
     shown_at = began
     for outcome in run_many(options, asked.mutant, goes_on, max(1, asked.jobs)):
         figures.add(outcome)
         now = time.monotonic()
-        if sys.stderr.isatty() and now - shown_at > 0.5:
+        if draws and now - shown_at > DRAW_SECONDS:
             shown_at = now
-            print(f"\r{_progress(figures, now - began)} ", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
+            print(
+                f"\r{_progress(figures, asked, now - began)} ", end="", file=sys.stderr, flush=True
+            )
+        elif asked.progress and now - shown_at > LINE_SECONDS:
+            shown_at = now
+            print(_progress(figures, asked, now - began), file=sys.stderr, flush=True)
+    if draws:
         print("\r\x1b[K", end="", file=sys.stderr)
     return _end(figures, asked, options, time.monotonic() - began)
 
 
-def _progress(figures: Figures, seconds: float) -> str:
+def _ended_by(number: signal.Signals) -> Callable[[], bool]:
+    """Whether that signal has come: then what was found so far is told, and no more is tried."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    signal.signal(number, note)
+    return lambda: bool(came)
+
+
+def _progress(figures: Figures, asked: argparse.Namespace, seconds: float) -> str:
     broken = f", {len(figures.broken)} BROKEN" if figures.broken else ""
-    return f"{figures.seeds:,} seeds, {figures.injected:,} faults, {seconds:.0f} s{broken}"
+    of = f" of {asked.faults:,}" if asked.faults else ""
+    return f"{figures.injected:,}{of} faults, {figures.seeds:,} seeds, {seconds:.0f} s{broken}"
 
 
 def _end(figures: Figures, asked: argparse.Namespace, options: Options, seconds: float) -> int:
