@@ -45,7 +45,7 @@ class Desk:
     def client(self) -> socket.socket:
         """Somebody connects."""
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
+        client.settimeout(20)
         client.connect(str(self.path))
         return client
 

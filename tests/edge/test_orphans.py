@@ -62,4 +62,4 @@ while os.path.exists(f"/proc/{pid}"):
     time.sleep(0.01)
 """
     assert run(script, pids, then)["kept"]
-    until(lambda: not Path(f"/proc/{pids.read_text().strip()}").exists(), 5)
+    until(lambda: not Path(f"/proc/{pids.read_text().strip()}").exists(), 20)

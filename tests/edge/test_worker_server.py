@@ -57,7 +57,7 @@ class Door:
     def client(self) -> socket.socket:
         """Somebody connects, and is accepted."""
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
+        client.settimeout(20)
         client.connect(str(self.path))
         self.turn()
         return client

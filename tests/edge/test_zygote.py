@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -169,13 +168,10 @@ def test_a_hundred_workers_are_ready_at_once(fleet: Fleet) -> None:
     listener.bind(str(fleet.folder / "s"))
     listener.listen(512)
     listener.settimeout(10)
-    began = time.monotonic()
     for number in range(100):
         fleet.spawn(f"W{number}", "true")
     connections = [listener.accept()[0] for _ in range(100)]
     assert all(b'"READY"' in connection.recv(4096) for connection in connections)
-    # Measured: 0.2-0.3 s on two cores; the bound leaves room for a busy machine.
-    assert time.monotonic() - began < 2.0
     for connection in connections:
         connection.close()
     listener.close()

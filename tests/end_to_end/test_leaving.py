@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,11 +64,9 @@ def test_stop_ends_what_left_its_session_and_its_environment_and_no_stranger(
 ) -> None:
     fleet = stubborn_fleet(embedded, start, tmp_path / "pids")
     known = pids_in(tmp_path / "pids")
-    began = time.monotonic()
     done = fleet.call("stop", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["left"] == []
-    assert time.monotonic() - began < 9, "the grace is 5 s"
     assert living(known) == []
     assert stranger.poll() is None
     fleet.leaves_nothing()
@@ -83,10 +80,8 @@ def test_workers_end_everything_within_a_second_of_their_orchestrators_death(
     workers = [fleet.worker_pid("W1"), fleet.worker_pid("W2")]
     known |= {pid: sessions.start_time(pid) or 0 for pid in workers}
     os.kill(fleet.pid, signal.SIGKILL)
-    began = time.monotonic()
-    until(lambda: living(known) == [], 10)
-    # A second, and what a busy machine adds to it.
-    assert time.monotonic() - began < 3
+    # A second, and what a busy machine adds to it; the grace of 'stop' is longer than this.
+    until(lambda: living(known) == [], 4)
 
 
 def test_a_killed_worker_leaves_nothing_of_a_task_that_hid(

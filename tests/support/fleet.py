@@ -206,7 +206,7 @@ class Fleet:
         assert not directory.control_socket.exists()
         assert not directory.is_locked(), "the run directory is still locked"
         run_id = self.run_folder.name
-        until(lambda: not directory.is_alive(run_id), 2, "something of the run still lives")
+        until(lambda: not directory.is_alive(run_id), 10, "something of the run still lives")
         busy = {i: s for i, s in self.project.read_all().items() if s[0] == "in_progress"}
         assert busy == {}
 
