@@ -1,8 +1,9 @@
-"""How fast it is, each figure as a ratio of two things measured in one run.
+"""How fast it is, each figure as a ratio of two things measured in one run, or against a limit.
 
-    scripts/bench [NAME...] [--json] [--rounds N] [--quick]
+    scripts/bench [NAME...] [--json | --markdown] [--rounds N] [--quick]
 
-One module per benchmark (``bd``, ``tasks``, ``dispatch``, ``junk``...), each with
-``measure(rounds, quick, folder) -> list[Figure]``. ``docs/PERFORMANCE.md`` has the figures and what
-they mean. Nothing here asserts a time: machines differ, and a slow one is not broken.
+One module per benchmark (``bd``, ``tasks``, ``dispatch``, ``growth``...), each with
+``measure(rounds, quick, folder) -> list[Figure]``; what they share is in ``tools``.
+``docs/PERFORMANCE.md`` has the figures and what they mean. Nothing here asserts a time: machines
+differ, and a slow one is not broken.
 """

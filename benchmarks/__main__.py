@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import bd, cli, dashboard, dispatch, junk, tasks
+from benchmarks import bd, cli, dashboard, dispatch, growth, junk, start, tasks
 from benchmarks.tools.figures import Figure, say
 from benchmarks.tools.fleets import Broken
 from benchmarks.tools.printing import markdown, table
@@ -21,6 +21,8 @@ Benchmark = Callable[[int, bool, Path], list[Figure]]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "cli": cli.measure,
+    "start": start.measure,
+    "growth": growth.measure,
     "dispatch": dispatch.measure,
     "junk": junk.measure,
     "dashboard": dashboard.measure,

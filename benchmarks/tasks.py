@@ -12,24 +12,27 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from benchmarks.tools import peers
+from benchmarks.tools.fetching import Missing
 from benchmarks.tools.figures import Figure, Goal, Measure, in_turns, say
 from benchmarks.tools.fleets import Broken, embedded
+from benchmarks.tools.peers import Parallel, Peer, Xargs, environment
+from benchmarks.tools.queues import Pueue, Spooler
 
 WORKERS = 8
 FEW, MANY = 1000, 5000
 GOALS = {FEW: 0.6, MANY: 0.8}
 """At least so many times the rate of xargs."""
 PARALLEL_GOAL = 3.0
+OTHERS: tuple[type[Peer], ...] = (Parallel, Pueue, Spooler)
 
 
 def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
     """Tasks a second; each peer in the same rounds."""
     share = 10 if quick else 1
-    environment = peers.environment(folder)
+    few_variables = environment(folder)
 
     def ours(issues: int) -> float:
-        project = embedded(folder / "ours", issues, environment)
+        project = embedded(folder / "ours", issues, few_variables)
         seconds = project.timed_start("-n", str(WORKERS), "--until-empty", "--", "true")
         if project.closed() != issues:
             raise Broken(f"closed {project.closed()} of {issues}")
@@ -40,12 +43,12 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
     measures: dict[str, Measure] = {}
     for issues in (few, many):
         measures[f"ours {issues}"] = lambda issues=issues: ours(issues)  # type: ignore[misc]
-        measures[f"xargs {issues}"] = _rate(peers.Xargs(folder, WORKERS), issues)
+        measures[f"xargs {issues}"] = _rate(Xargs(folder, WORKERS), issues)
     others: dict[str, str] = {}
-    for kind in peers.QUEUES:
+    for kind in OTHERS:
         try:
             peer = kind(folder, WORKERS)
-        except peers.Missing as missing:
+        except Missing as missing:
             say(f"tasks: not compared with {kind.name}: {missing}")
             continue
         others[kind.name] = f"{kind.name} {kind.tasks // share}"
@@ -58,7 +61,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
         name = f"tasks: {issues} x true, {WORKERS} workers / xargs -P{WORKERS}"
         figures.append(Figure(name, "tasks/s", mine, theirs, goal, Goal.AT_LEAST, paired=True))
     for name, row in others.items():
-        goal_here = PARALLEL_GOAL if name == peers.Parallel.name else None
+        goal_here = PARALLEL_GOAL if name == Parallel.name else None
         title = f"tasks: {few} x true, {WORKERS} workers / {name}"
         mine, theirs = rows[f"ours {few}"], rows[row]
         figures.append(
@@ -67,5 +70,5 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
     return figures
 
 
-def _rate(peer: peers.Peer, tasks: int) -> Measure:
+def _rate(peer: Peer, tasks: int) -> Measure:
     return lambda: tasks / peer.seconds(tasks)

@@ -72,14 +72,20 @@ def embedded(folder: Path, issues: int, environment: dict[str, str] | None = Non
     """A project on the embedded tracker with that many open issues, imported in one go."""
     project = Project(folder, environment)
     project.run("init")
+    if issues:
+        fill(project, 1, issues)
+    return project
+
+
+def fill(project: Project, first: int, issues: int) -> None:
+    """So many more open issues, numbered from ``first``."""
     rows = [
         {"id": f"bench-{number}", "title": f"number {number}", "status": "open", "priority": 2}
-        for number in range(1, issues + 1)
+        for number in range(first, first + issues)
     ]
-    file = folder / "import.jsonl"
+    file = project.folder / "import.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     project.run("import", str(file))
-    return project
 
 
 def run(

@@ -1,24 +1,15 @@
-"""What people use instead of us for many small jobs, each at its best setting.
-
-What is not on the machine is fetched by the registries' own clients into the cache of
-``scripts/``, never into the checkout, and needs no root: Debian's packages are unpacked, not
-installed.
-"""
+"""What people use instead of us for many small jobs, each at its best setting."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from benchmarks.tools.fleets import PATIENCE_SECONDS, Broken, run
-
-
-class Missing(Exception):
-    """A peer that this machine has not, and that could not be fetched; ``str()`` says why."""
+from benchmarks.tools.fetching import debian
+from benchmarks.tools.fleets import PATIENCE_SECONDS
 
 
 class Peer(Protocol):
@@ -66,36 +57,9 @@ class Parallel:
         return _fed(self._argv, self._folder, tasks)
 
 
-QUEUES: tuple[type[Peer], ...] = (Parallel,)
-
-
 def environment(folder: Path) -> dict[str, str]:
     """Few variables, for everybody: GNU parallel is the slower the more there are."""
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "SHELL": "/bin/sh", "LC_ALL": "C"}
-
-
-def cache() -> Path:
-    """Where fetched peers are kept."""
-    kept = os.environ.get("BW_CACHE") or Path.home() / ".cache" / "beads-workers"
-    return Path(kept) / "peers"
-
-
-def debian(program: str, package: str) -> str:
-    """A program that is installed, or from Debian's package of it; raises ``Missing``."""
-    if found := shutil.which(program):
-        return found
-    target = cache() / package
-    unpacked = target / "usr" / "bin" / program
-    if not unpacked.exists():
-        target.mkdir(parents=True, exist_ok=True)
-        try:
-            run(["apt-get", "download", "--quiet", package], target, dict(os.environ))
-            (file,) = target.glob("*.deb")
-            run(["dpkg-deb", "--extract", str(file), "."], target, dict(os.environ))
-        except (Broken, OSError, ValueError) as error:
-            shutil.rmtree(target)
-            raise Missing(f"sudo apt-get install {package} ({error})") from error
-    return str(unpacked)
 
 
 def _fed(argv: list[str], folder: Path, tasks: int) -> float:
