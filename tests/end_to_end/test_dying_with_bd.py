@@ -94,6 +94,30 @@ def test_a_group_claim_that_dies_with_the_orchestrator_strands_nothing(
 
 
 @pytest.mark.timeout(180)
+def test_a_claim_that_outlives_the_orchestrator_is_waited_for_and_given_back(
+    bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran, tmp_path: Path
+) -> None:
+    ids = bd_project.create_many([{} for _ in range(4)])
+    go = tmp_path / "go"
+    sleeps = f'until [ -e "{go}" ]; do sleep 0.1; done'
+    mortal.at(CLAIMING, f'{KILL_ORCHESTRATOR}; {sleeps}; "$BD" "$@" >/dev/null')
+    arguments = ("-n", "4", "--until-empty", "--", *ran.command())
+    first: Fleet = start(bd_project, *arguments, environment=ran.environment)
+    first.wait()
+    second: Fleet = start(bd_project, *arguments, environment=ran.environment).started()
+    second.wait_for("checkpoint_ended")
+    assert {state for state, _ in bd_project.read_all().values()} == {"open"}
+    go.touch()
+    assert second.wait(100) == 0, second.said()
+    # The late claim was really made, and the next start gave all four back.
+    assert {r["issue_id"] for r in second.journal("settled") if r["action"] == "release"} == set(
+        ids
+    )
+    ran.each_once(ids)
+    second.leaves_nothing()
+
+
+@pytest.mark.timeout(180)
 def test_a_group_claim_that_dies_alone_strands_nothing_in_the_same_run(
     bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran
 ) -> None:

@@ -54,6 +54,7 @@ class Accounts:
             while entries and entries[-1][0] > kept:
                 entries.pop()
         self.issues.clear()
+        self.carried = {}
         for entries in self.told.values():
             for _, entry in entries:
                 self._apply(entry.record, check=False)
@@ -69,6 +70,8 @@ class Accounts:
                 if check and account.done:
                     self.world.breach(1, f"{issue_id} is begun again after its success")
             case rec.RunStarted():
+                # A power cut may leave more in half a checkpoint than in the journal it is from.
+                self.issues |= self.carried
                 self.carried = {}
             case rec.Carried(issue_id=issue_id):
                 self.carried[issue_id] = Account(
@@ -96,7 +99,7 @@ class Accounts:
             before, now = self._of(issue_id), self.carried.get(issue_id, Account())
             if check and before != now:
                 self.world.breach(5, f"{issue_id}: {before} is carried over as {now}")
-        self.issues = dict(self.carried)
+        self.issues, self.carried = self.carried, {}
 
     def _finished(self, finished: rec.Finished, *, check: bool) -> None:
         account = self._of(finished.issue_id)

@@ -157,6 +157,11 @@ class Checks:
         if offset > node.journal.synced:
             raise Violation(3, f"the tracker is told {settlement} before it is on disk")
 
+    def call_begins(self, node: Node, pid: int) -> None:
+        """A process of the tracker begins with what it was asked."""
+        if (node.run_id, "call", str(pid)) not in self._facts:
+            raise Violation(3, f"bd {pid} acts, and no journal knows of it")
+
     def journals_read_back(self) -> None:
         """Whatever was written and survived can be read."""
         for folder in self._world.disk.folders.values():
@@ -245,6 +250,8 @@ def _justified(record: rec.Record) -> list[tuple[str, str]]:
             return [(Action.HAND_OVER.value, issue_id)]
         case rec.RetryAsked(issue_id=issue_id):
             return [(Action.REOPEN.value, issue_id)]
+        case rec.CallStarted(pid=pid):
+            return [("call", str(pid))]
         case rec.Finished(issue_id=issue_id, verdict="finish"):
             return [(Action.CLOSE.value, issue_id)]
         case rec.Finished(issue_id=issue_id, verdict="set_aside"):

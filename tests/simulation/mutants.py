@@ -16,6 +16,7 @@ class Mutant:
     blind_swap: bool = False
     error_is_empty: bool = False
     acts_first: bool = False
+    calls_first: bool = False
     never_syncs: bool = False
     forgets_attempts: bool = False
     leaves_tasks: bool = False
@@ -51,6 +52,7 @@ MUTANTS = {
     "no-holder-check": Mutant((1,), orchestrator=NoHolderCheck),
     "no-sync": Mutant((3,), never_syncs=True),
     "act-before-journal": Mutant((3,), acts_first=True),
+    "call-before-journal": Mutant((3,), calls_first=True),
     "error-is-empty": Mutant((4,), error_is_empty=True),
     "attempts-forgotten": Mutant((5,), forgets_attempts=True),
     "leaked-task": Mutant((1, 6), leaves_tasks=True),

@@ -8,6 +8,7 @@ a caller's death ends no call, and between a read and a write anybody may change
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beads_workers.core.jobs import IssueId, Job, Listed
@@ -113,10 +114,12 @@ class Source:
                 raise SourceError("the database was busy")
             return
         child = world.processes.start("bd")
-        child_ended = Promise()
+        child_ended, go = Promise(), Promise()
 
         def run() -> Thread:
+            yield go
             yield fate.late
+            world.check.call_begins(node, child.pid)
             for step, delay in enumerate(work()):
                 if step == fate.steps:
                     break
@@ -125,8 +128,17 @@ class Source:
             child.die()
 
         child.start(run())
+        if world.mutant.calls_first:
+            go.keep()
+        # At its gate it ends with whoever was to open it.
+        node.process.at_death.append(lambda: None if go.kept else child.die())
+        if world.armed is None and world.faults.hits_any(0.01):
+            world.arm(0, power=False)
+            fate = replace(fate, late=world.random.uniform(1.0, 60.0))
         world.point("after a call was started")
         yield from node.journal_call_started(child.pid)
+        world.point("after a call was journalled")
+        go.keep()
         answer = Promise()
         child_ended.then(lambda: answer.keep("ended"))
         node.process.later(CALL_SECONDS + 2.0 * ids, lambda: answer.keep("late"))

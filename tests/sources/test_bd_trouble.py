@@ -114,7 +114,8 @@ def test_a_late_bd_is_waited_for_and_what_it_won_is_given_back(
     (key,) = project.create_many([{}])
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    source = project.source(US, program=str(wrapped.program), call_seconds=1.0)
+    # A listing comes before the claim, and takes a second where much else runs.
+    source = project.source(US, program=str(wrapped.program), call_seconds=5.0)
     source.describe()
     # The claim is done, but its answer does not come before somebody opens the gate.
     wrapped.break_("--claim", f'"$BD" "$@"; read x <"{gate}"; exit 0')

@@ -2,7 +2,7 @@
 
 A ``bd`` that is killed in the middle of a group has done part of it, and one whose caller dies
 finishes all of it. So a call that outlives its limit is left to end by itself, and until it has
-nothing else is called (docs/PROTOCOL.md, "Calling bd").
+nothing else is called (docs/PROTOCOL.md, "The tracker in trouble").
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
 from beads_workers.core.source import Calls, SourceError
+from beads_workers.sources.bd.gate import Held, could_not_begin
 
 CALL_SECONDS = 60.0
 """Far above any measured call: what takes longer is stuck on a lock or on the network."""
@@ -30,7 +32,7 @@ MESSAGE_CHARS_MAX = 300
 
 
 class CallLog(Protocol):
-    """Told of every process, so that a later run can wait for what a dead one left running."""
+    """Told of every process before it acts: a later run waits for what a dead one left running."""
 
     def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
         """``start_time``: clock ticks since boot, field 22 of ``/proc/PID/stat``; 0: unknown."""
@@ -102,7 +104,11 @@ class BdCalls:
                     "it is left to finish; see what holds it: a lock, the disk, the network",
                 )
             self._told_end(process)
-            return _answer(arguments[0], process.returncode, stdout, stderr, seconds)
+            answer = _answer(arguments[0], process.returncode, stdout, stderr, seconds)
+        if could_not_begin(answer.status, answer.stderr):
+            said = answer.stderr.decode("utf-8", "replace")
+            raise SourceError(f"{plain(self.program)} {plain(said)}", "check bd --version")
+        return answer
 
     def _find_tracker(self) -> None:
         # Where it was and is not any more, bd would go on upwards and find somebody else's.
@@ -133,26 +139,20 @@ class BdCalls:
         self, argv: list[str], text: str, stdout: IO[bytes], stderr: IO[bytes], actor: str
     ) -> subprocess.Popen[bytes]:
         # Files instead of pipes: nobody has to read them for bd to end, not even after our death.
-        with tempfile.TemporaryFile() if text else open(os.devnull, "rb") as stdin:
-            if text:
+        with tempfile.TemporaryFile() if text else nullcontext() as stdin:
+            if stdin is not None:
                 stdin.write(text.encode("utf-8", "replace"))
-                stdin.seek(0)
+                stdin.flush()
             try:
-                process = subprocess.Popen(
-                    argv,
-                    cwd=self.folder,
-                    env=self._environment(actor),
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    close_fds=True,
-                    process_group=0,
-                )
+                held = Held(argv, self.folder, self._environment(actor), stdin, stdout, stderr)
             except (OSError, ValueError) as error:
                 raise _not_started(self.program, error) from error
-        if self.log is not None:
-            self.log.started(process.pid, start_time(process.pid), argv)
-        return process
+            with held:
+                # On file before it acts: a claim that no later start knows of would strand issues.
+                if self.log is not None:
+                    self.log.started(held.process.pid, start_time(held.process.pid), argv)
+                held.let_go()
+        return held.process
 
     def _environment(self, actor: str) -> dict[str, str]:
         own = dict(os.environ if self.environment is None else self.environment)
