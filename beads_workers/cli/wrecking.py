@@ -42,6 +42,9 @@ def chaos(
     workers: Annotated[
         int | None, typer.Option("-n", "--workers", min=1, max=200, help="Default 8; 6 with bd.")
     ] = None,
+    bd_calls: Annotated[
+        str | None, typer.Option(help="With bd: grouped (default), or worker: each calls it.")
+    ] = None,
     only: Annotated[
         str | None,
         typer.Option(
@@ -70,6 +73,9 @@ def chaos(
     victims = ("orchestrator", "worker", "task", "zygote", *(["bd"] if source == "bd" else []))
     if only is not None and only not in victims:
         raise CommandError(f"--only {only}: no such victim", ", ".join(victims), EXIT_USAGE)
+    if bd_calls not in (None, "grouped", "worker") or (bd_calls and source != "bd"):
+        hint = "grouped and worker are known, both with --source bd"
+        raise CommandError(f"--bd-calls {bd_calls}: not here", hint, EXIT_USAGE)
     for number in LEAVE_AT:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
@@ -81,7 +87,9 @@ def chaos(
         try:
             count = workers or WORKERS[source]
             quiet = as_json and not progress
-            asked = _Asked(seed, kills, source, count, only, keep, as_json, quiet)
+            asked = _Asked(
+                seed, kills, source, count, bd_calls == "worker", only, keep, as_json, quiet
+            )
             code = _run(place, hunt, asked)
         finally:
             hunt.end_all()
@@ -104,10 +112,21 @@ class _Asked:
     kills: int
     source: str
     workers: int
+    literal: bool
+    """Each worker claims and closes by itself."""
     only: str | None
     keep: bool
     as_json: bool
     quiet: bool
+
+    def again(self) -> str:
+        """The command that does the same."""
+        argv = ["beads-workers", "chaos", f"--seed {self.seed}", f"--kills {self.kills}"]
+        argv += [f"--source {self.source}"] if self.source != "sqlite" else []
+        argv += [f"-n {self.workers}"] if self.workers != WORKERS[self.source] else []
+        argv += ["--bd-calls worker"] if self.literal else []
+        argv += [f"--only {self.only}"] if self.only else []
+        return " ".join(argv)
 
 
 def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
@@ -121,22 +140,33 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
     pace = plan.pace(asked.source, only, asked.workers)
     progress = telling.Progress(asked.kills, quiet=asked.quiet)
     place.fill()
-    progress.say(telling.opening(place, asked.seed, asked.kills, asked.workers))
+    progress.say(
+        telling.opening(place, asked.seed, asked.kills, asked.workers, literal=asked.literal)
+    )
     os.chdir(place.project)
     havoc = Havoc(
         place,
         hunt,
-        lambda: fleet_settings(place, asked.source, asked.workers),
+        lambda: fleet_settings(place, asked.source, asked.workers, literal=asked.literal),
         plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
         progress.show,
     )
     tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, pace))
     progress.end()
     log = read_log(place.folder / "tasks.jsonl")
-    promises = prove(place, hunt, tally, havoc.account, log)
+    promises = prove(place, hunt, tally, havoc.account, log, literal=asked.literal)
     seconds = time.monotonic() - began
     story = telling.Story(
-        place, asked.seed, tally, promises, havoc.account, log, seconds, asked.keep
+        place,
+        asked.seed,
+        tally,
+        promises,
+        havoc.account,
+        log,
+        seconds,
+        asked.again(),
+        literal=asked.literal,
+        keep=asked.keep,
     )
     if asked.as_json:
         print(json.dumps(story.as_object()))

@@ -60,6 +60,27 @@ def test_kills_on_real_bd_break_no_promise(tmp_path: Path, version: str, kills: 
     assert told["closed"] + told["set_aside"] == told["issues"] > 0
 
 
+@pytest.mark.timeout(300)
+def test_kills_beside_workers_that_call_bd_themselves_break_no_promise(tmp_path: Path) -> None:
+    arguments = ("--source", "bd", "--bd-calls", "worker", "--kills", "4", "--seed", "5")
+    code, told, said = chaos(tmp_path, *arguments, environment=bd_environment(OLD))
+    assert (code, broken(told)) == (0, []), said
+    assert (told["kills"], told["bd_calls"]) == (4, "worker")
+    assert told["closed"] + told["set_aside"] == told["issues"] > 0
+
+
+def test_workers_that_call_the_embedded_tracker_are_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PROGRAM, "chaos", "--bd-calls", "worker"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --bd-calls worker: not here\nhint: ")
+
+
 def test_an_orchestrator_killed_with_forty_running_tasks_loses_none_of_them(
     tmp_path: Path,
 ) -> None:

@@ -63,17 +63,19 @@ def script(name: str, what: str, option: str, seconds: float) -> Part:
     return Part(name, what, 1_000_000, argv, seconds, fills=True)
 
 
-ON_NEW = [chaos("bd 1.3.0", 50, seed, 4.6, bd=NEW) for seed in (101, 102, 103)]
-ON_OLD = [chaos("bd 0.44.0", 50, seed, 0.9, bd=OLD) for seed in (201, 202)]
-EMBEDDED = [chaos("embedded", 250, seed, 0.55) for seed in range(1, 7)]
-FORTY = chaos("40 running tasks", 50, 301, 5.0, "--only", "orchestrator", "-n", "40")
+LITERAL = ("--bd-calls", "worker")
+ON_NEW = [chaos("bd 1.3.0", 50, seed, 3.2, bd=NEW) for seed in (101, 102, 103)]
+ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
+EMBEDDED = [chaos("embedded", 250, seed, 0.38) for seed in range(1, 7)]
 
-# The long ones first, and what waits for ``bd`` beside what does not.
+# What waits for ``bd`` stands beside what does not; the short ones come last.
 PARTS: Sequence[Part] = (
     *(part for pair in zip(ON_NEW, EMBEDDED[:3], strict=True) for part in pair),
-    FORTY,
+    chaos("bd 1.3.0, called by workers", 50, 401, 4.2, *LITERAL, bd=NEW),
     *EMBEDDED[3:],
+    chaos("bd 0.44.0, called by workers", 50, 402, 1.2, *LITERAL, bd=OLD),
+    chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
-    script("fuzz", "fuzzed inputs per parser", "--inputs", 1050),
+    script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
     script("simulate", "simulated faults", "--faults", 870),
 )

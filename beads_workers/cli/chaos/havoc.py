@@ -32,6 +32,8 @@ PATIENCE_SECONDS = 3.0
 AT_WORK_SECONDS = 15.0
 """So long a blow waits for workers at work; at the end of a round there may be too few left."""
 LOOK_SECONDS = 0.02
+LOOK_SHARE = 5
+"""So many times as long as a look took, it waits for the next one."""
 IDLE_STARTS_MAX = 5
 """Starts in a row that ended by themselves, unhit, with work left over: there is no progress."""
 RUN_SECONDS_MAX = 300.0
@@ -168,7 +170,9 @@ class Havoc:
         everybody = self._hunt.everybody(orchestrator)
         running = at_work(everybody)
         if running < blow.at_work and now < self._waits_since + AT_WORK_SECONDS:
-            self._due = now + max(blow.wait_seconds, LOOK_SECONDS)
+            # On a machine with thousands of processes a look alone takes long.
+            looked_seconds = time.monotonic() - now
+            self._due = now + max(blow.wait_seconds, LOOK_SECONDS, LOOK_SHARE * looked_seconds)
             return
         hit = self._victims(blow, everybody, patient=now < self._due + PATIENCE_SECONDS)
         if hit and self._strike_at(blow, hit):
@@ -215,8 +219,11 @@ class Havoc:
         self._thaws.clear()
 
 
-def fleet_settings(place: Place, source: str, workers: int) -> FleetSettings:
-    """As ``start --until-empty`` has them there; the environment has no say."""
+def fleet_settings(place: Place, source: str, workers: int, *, literal: bool) -> FleetSettings:
+    """As ``start --until-empty`` has them there; the environment has no say.
+
+    ``literal``: each worker claims and closes by itself (``--bd-calls worker``).
+    """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.options import Options
     from beads_workers.cli.preparing import prepare
@@ -224,6 +231,7 @@ def fleet_settings(place: Place, source: str, workers: int) -> FleetSettings:
     said = Options(
         workers=workers,
         source=source,
+        bd_calls="worker" if literal else None,
         until_empty=True,
         max_attempts=MAX_ATTEMPTS,
         retry_delay=RETRY_DELAY_SECONDS,

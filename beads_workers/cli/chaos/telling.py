@@ -18,11 +18,11 @@ PIPE_SECONDS = 10.0
 """In a pipe, a plain line so often."""
 
 
-def opening(place: Place, seed: int, kills: int, workers: int) -> str:
+def opening(place: Place, seed: int, kills: int, workers: int, *, literal: bool) -> str:
     """What is about to happen."""
     return (
-        f"chaos: {kills} kills, seed {seed}, {workers} workers on {place.tracker.name},"
-        f" in {place.folder}"
+        f"chaos: {kills} kills, seed {seed}, {workers} workers on {place.tracker.name}"
+        f"{', each calling it by itself' if literal else ''}, in {place.folder}"
     )
 
 
@@ -86,6 +86,10 @@ class Story:
     account: Account
     log: Log
     seconds: float
+    again: str
+    """The command that does the same."""
+    literal: bool = False
+    """Each worker claimed and closed by itself."""
     keep: bool = False
     """The user wants the folder kept."""
 
@@ -105,7 +109,8 @@ class Story:
         yield (
             f"{tally.issues} issues, {self.log.attempts} attempts: {counts['closed']} closed,"
             f" {counts['set_aside']} set aside with their reason;"
-            f" {counts['found_closed']} closes were found done by a later start."
+            f" {counts['found_closed']} closes were found done"
+            f"{', by workers' if self.literal else ' by a later start'}."
         )
         yield from what_was_checked(
             self.promises, "the tracker, the journals of all runs, the tasks' own log and /proc"
@@ -113,7 +118,7 @@ class Story:
         if self.broken or self.keep:
             yield f"The folder is kept: {self.place.folder}"
         if self.broken:
-            yield f"Once more: beads-workers chaos --seed {self.seed} --kills {tally.kills.total()}"
+            yield f"Once more: {self.again}"
 
     def as_object(self) -> dict[str, Any]:
         """The same for a program."""
@@ -122,6 +127,7 @@ class Story:
             "chaos": {
                 "seed": self.seed,
                 "tracker": self.place.tracker.name,
+                "bd_calls": "worker" if self.literal else "grouped",
                 "folder": str(self.place.folder),
                 "seconds": round(self.seconds, 1),
                 "kills": self.tally.kills.total(),
@@ -139,7 +145,8 @@ class Story:
     def _counts(self) -> dict[str, int]:
         lives = self.account.lives.values()
         return {
-            "closed": sum(life.done for life in lives),
+            # What a worker closed in its orchestrator's last moment was found, and never finished.
+            "closed": sum(life.done or life.found_closed > 0 for life in lives),
             "set_aside": sum(not life.done and life.verdict == "set_aside" for life in lives),
             "found_closed": sum(life.found_closed for life in lives),
             "charged": sum(life.charged for life in lives),
