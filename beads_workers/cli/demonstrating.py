@@ -102,7 +102,7 @@ def _conclude(place: Place, watched: Watched, killed: Killed | None, *, as_json:
     from beads_workers.cli.demo import closing as closing_words
     from beads_workers.cli.demo.account import Account, promises
     from beads_workers.edge import sessions
-    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.journal_files import read_journal
 
     account, ended = Account(), watched.ended
     run = place.state.run(ended["run_id"]) if ended else None

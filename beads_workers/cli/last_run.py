@@ -33,9 +33,9 @@ def _from_journal(run: Path) -> dict[str, Any] | None:
     # Imported here: they cost half as much again as the rest of ``status``.
     from beads_workers.core.board import Board
     from beads_workers.core.status import last_words
-    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.journal_files import read_end
 
     board = Board()
-    for entry in read_journal(run / "journal.jsonl"):
+    for entry in read_end(run / "journal.jsonl"):
         board.apply(entry)
     return None if board.run is None else last_words(board, run.name)

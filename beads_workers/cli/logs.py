@@ -116,7 +116,7 @@ def _raw(entry: Entry) -> str | None:
 
 
 def _events(journal: Path, after: float, shown: Shown) -> Iterator[str]:
-    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.journal_files import read_journal
 
     for entry in read_journal(journal):
         if entry.at >= after and (text := shown(entry)) is not None:
@@ -128,7 +128,7 @@ def _attempts(
 ) -> list[Attempt]:
     """Of the newest run that has any."""
     from beads_workers.core.records import Finished, Started
-    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.journal_files import read_journal
     from beads_workers.executors.files import log_file, output_file
 
     for run_id in reversed(run_ids):
@@ -177,10 +177,12 @@ def _show(texts: Iterator[str], count: int | None) -> None:
 
 
 def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: Shown) -> None:
-    from beads_workers.core.journal_lines import decode
+    from beads_workers.core.journal_lines import decode, is_repeated
+    from beads_workers.edge.journal_files import following, segments
 
-    for raw in _grow(directory, run_id, journal):
-        entry = decode(raw)
+    newest = segments(journal)[-1:] or [journal]
+    for raw in _grow(directory, run_id, newest[0], following):
+        entry = None if is_repeated(raw) else decode(raw)
         if entry is not None and (text := shown(entry)) is not None:
             print(text, flush=True)
 
@@ -190,20 +192,30 @@ def _follow_output(directory: RunDirectory, run_id: str, log: Path) -> None:
         print(_text(raw), flush=True)
 
 
-def _grow(directory: RunDirectory, run_id: str, file: Path) -> Iterator[bytes]:
-    """Lines that are added, until the run is over."""
-    with file.open("rb") as opened:
-        opened.seek(0, 2)
-        rest = b""
-        while True:
-            alive = directory.is_alive(run_id)
-            if opened.tell() > os.fstat(opened.fileno()).st_size:
-                # The middle of a log that grew too long was taken out, and what we have shown.
-                opened.seek(0, os.SEEK_END)
-                rest = b""
-            while data := opened.read(1 << 16):
-                *whole, rest = (rest + data).split(b"\n")
-                yield from whole
-            if not alive:
-                return
+def _grow(
+    directory: RunDirectory,
+    run_id: str,
+    file: Path,
+    following: Callable[[Path], Path | None] = lambda _: None,
+) -> Iterator[bytes]:
+    """Lines that are added, until the run is over. ``following``: the file after one, if any."""
+    opened = file.open("rb")
+    opened.seek(0, os.SEEK_END)
+    rest = b""
+    while True:
+        alive = directory.is_alive(run_id)
+        then = following(file)  # Before the last look: nothing is added to a file behind its end.
+        if opened.tell() > os.fstat(opened.fileno()).st_size:
+            # The middle of a log that grew too long was taken out, and what we have shown.
+            opened.seek(0, os.SEEK_END)
+            rest = b""
+        while data := opened.read(1 << 16):
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
+        if then is not None:
+            opened.close()
+            file, opened, rest = then, then.open("rb"), b""
+        elif not alive:
+            return
+        else:
             time.sleep(LOOK_SECONDS)

@@ -59,6 +59,7 @@ class Options:
     notify: str | None = None
     keep_runs: int | None = None
     log_max: int | None = None
+    journal_max: int | None = None
     shared: bool | None = None
 
 
@@ -241,6 +242,7 @@ KEYS: Mapping[str, Key] = {
     "notify": Key(_text),
     "keep_runs": Key(_integer(1, 1_000_000), limits.KEEP_RUNS),
     "log_max": Key(_bytes(limits.LOG_BYTES_MIN), limits.LOG_BYTES_MAX),
+    "journal_max": Key(_bytes(limits.JOURNAL_BYTES_MIN), limits.JOURNAL_BYTES_MAX),
     "shared": Key(_boolean, False),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""

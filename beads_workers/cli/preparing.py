@@ -90,6 +90,7 @@ def settings_of(
         folder=str(Path.cwd()),
         notify=_notify(options.notify),
         keep_runs=_known(options.keep_runs),
+        journal_bytes_max=_known(options.journal_max),
         shared=bool(options.shared),
     )
 

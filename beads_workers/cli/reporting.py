@@ -60,7 +60,7 @@ def report(
 def read_history(directory: RunDirectory, run_id: str) -> History:
     """The account of a run, also of one that still runs; raises ``CommandError`` without one."""
     from beads_workers.core.history_fold import fold
-    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.journal_files import read_journal
 
     info = directory.read_info()
     # Locked before the journal is read: whoever lives then may still write, but not the reverse.

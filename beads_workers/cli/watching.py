@@ -83,7 +83,7 @@ def replay(
     state_dir: StateDir = None,
 ) -> None:
     """Show a run again from its journal, as it was shown when it ran."""
-    from beads_workers.edge.journal import read_journal
+    from beads_workers.edge.journal_files import read_journal
 
     folder = find_run(find_state_directory(state_dir), run)
     entries = read_journal(folder / "journal.jsonl")

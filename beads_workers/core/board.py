@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.activity import Activity, Ended
+from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.journal_lines import Entry
 
 
@@ -138,6 +139,10 @@ class Board:
                     self.retrying[issue_id] = entry.elapsed
                 elif issue_id in self.retrying:
                     self.retrying[issue_id] = entry.elapsed
+            case Resumed() as resumed:
+                self.claims = resumed.claims
+                self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))
+                self.totals = {name: getattr(entry.record, name) for name in self.totals}
             case rec.HolderLost() as lost:
                 self.running[lost.issue_id] = lost.worker_id
                 self.lost[lost.issue_id] = lost

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from beads_workers.core.checkpoint_records import Resumed
+
 RUNNING = "running"
 CUT_OFF = "cut_off"
 OUTCOMES = (
@@ -166,6 +168,9 @@ class History:
     notes: tuple[Note, ...]
     tracker_calls: int
     tracker_seconds: float
+    dropped: Resumed | None = None
+    """What was counted before ``dropped_seconds``: the journal was too long, and tells the rest."""
+    dropped_seconds: float = 0.0
 
     def with_fate(self, *fates: Fate) -> tuple[IssueHistory, ...]:
         """Issues that this run had in its hands and that came to one of these ends."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
 from beads_workers.core.board import worker_order
+from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.history import (
     CUT_OFF,
     RUNNING,
@@ -73,6 +74,7 @@ class _Account:
     pause: Span | None = None
     pauses: list[Span] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    dropped: tuple[Resumed | None, float] = (None, 0.0)
     spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
 
     def apply(self, entry: Entry) -> None:
@@ -109,6 +111,8 @@ class _Account:
                 self._changed(state, reason, now)
             case rec.RunEnded() as ended:
                 self.ended = ended
+            case Resumed() as dropped:
+                self.dropped = dropped, now
             case rec.SourceTrouble() as failure:
                 old = self.trouble or Span(now, None, failure.error, failure.hint)
                 self.trouble = replace(old, count=max(old.count, failure.failures))
@@ -272,6 +276,8 @@ class _Account:
             notes=tuple(self.notes),
             tracker_calls=self.spent.calls,
             tracker_seconds=self.spent.seconds,
+            dropped=self.dropped[0],
+            dropped_seconds=self.dropped[1],
         )
 
 

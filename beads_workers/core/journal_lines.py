@@ -12,10 +12,16 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from beads_workers.core import records as rec
+from beads_workers.core.checkpoint_records import Owing, Resumed
 from beads_workers.core.flat import BAD_VALUE, finite, readers_of
 from beads_workers.core.records import Record
 
 JOURNAL_VERSION = 1
+
+LINE_START = b'{"v":'
+"""How every line begins; never within one, where a quote is escaped and objects have no ``v``."""
+
+_REPEATED = LINE_START + b'%d,"c":1,' % JOURNAL_VERSION
 
 KINDS: dict[str, type[Record]] = {
     "run_started": rec.RunStarted,
@@ -48,6 +54,8 @@ KINDS: dict[str, type[Record]] = {
     "noted": rec.Noted,
     "recovered": rec.Recovered,
     "run_ended": rec.RunEnded,
+    "resumed": Resumed,
+    "owing": Owing,
 }
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -83,6 +91,17 @@ def encode(entry: Entry) -> bytes:
         if default is MISSING or value != default:
             line[name] = value
     return _ENCODER.encode(line).encode("ascii") + b"\n"
+
+
+def encode_repeated(entry: Entry) -> bytes:
+    """A line of a checkpoint within a run: for whoever has not read what stands before it."""
+    line = encode(entry)
+    return _REPEATED + line[line.index(b",") + 1 :]
+
+
+def is_repeated(line: bytes) -> bool:
+    """Whether ``encode_repeated`` wrote it."""
+    return line.startswith(_REPEATED)
 
 
 def decode(line: bytes) -> Entry | None:

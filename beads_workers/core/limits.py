@@ -178,6 +178,11 @@ KEEP_RUNS = 20
 RUNS_BYTES_MAX = 1 << 30
 """Of older runs only what fits: a fleet that is left alone for months must not fill the disk."""
 
+JOURNAL_BYTES_MAX = 64 << 20
+"""Of one run: some 50,000 attempts, read within seconds. What is older is counted, and dropped."""
+JOURNAL_BYTES_MIN = 1 << 20
+"""Below this a checkpoint could be most of it."""
+
 LOG_BYTES_MAX = 64 << 20
 """Of one attempt: more than anybody reads, and a hundred endless ones do not fill a disk."""
 LOG_BYTES_MIN = 256 << 10

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
+from beads_workers.core.checkpoint_records import Owing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.policy import set_aside_note
@@ -35,6 +36,10 @@ class Remains:
     whole: bool = False
     ended: rec.RunEnded | None = None
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry of this run's journal."""
+        _apply(self, entry)
 
     def debts(self) -> list[DeadRun]:
         """What is to be settled with the tracker, one per actor, this run's own last."""
@@ -75,7 +80,7 @@ def remains(entries: Iterable[Entry]) -> Remains:
     """Fold one journal; what the run before it left is added by ``take_over``."""
     left = Remains()
     for entry in entries:
-        _apply(left, entry)
+        left.apply(entry)
     return left
 
 
@@ -116,6 +121,8 @@ def _apply(left: Remains, entry: Entry) -> None:
             left.last_call = None
         case rec.RunEnded() as ended:
             left.ended = ended
+        case Owing() as owing:
+            _owing(left, owing)
         case _:
             pass
 
@@ -144,6 +151,13 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         error=finished.error,
         delay_seconds=finished.delay_seconds,
     )
+
+
+def _owing(left: Remains, owing: Owing) -> None:
+    if owing.note:
+        left.set_aside[owing.issue_id] = owing.note
+    if owing.pid:
+        left.holders[owing.issue_id] = (owing.pid, owing.start_time)
 
 
 def _forgiven(left: Remains, issue_id: str, charged: int) -> None:

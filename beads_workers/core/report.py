@@ -49,10 +49,20 @@ def report(history: History) -> dict[str, Any]:
             "worker_spans": [asdict(span) for span in history.workers],
             "troubles": [asdict(span) for span in history.troubles],
             "pauses": [asdict(span) for span in history.pauses],
+            "dropped": dropped(history),
             "notes": [asdict(note) for note in history.notes],
         }
     )
     return told
+
+
+def dropped(history: History) -> dict[str, Any] | None:
+    """What is only counted of a run whose journal has lost its beginning."""
+    if history.dropped is None:
+        return None
+    counts = asdict(history.dropped)
+    del counts["segment"]
+    return {"seconds": history.dropped_seconds, **counts}
 
 
 def done(history: History) -> list[Attempt]:

@@ -100,8 +100,8 @@ class FleetSettings:
     after ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more
     would get in each other's way, unless they were asked for in so many words. ``notify``: a
     ``sh -c`` line that the user typed, or ``desktop``. ``keep_runs``: older runs are
-    removed at the start. ``shared``: other orchestrators, with state directories of their own,
-    work on the same tracker.
+    removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
+    other orchestrators, with state directories of their own, work on the same tracker.
     """
 
     workers: int
@@ -126,6 +126,7 @@ class FleetSettings:
     workers_max: int | None = None
     notify: str | None = None
     keep_runs: int = limits.KEEP_RUNS
+    journal_bytes_max: int = limits.JOURNAL_BYTES_MAX
     shared: bool = False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from beads_workers.core import records as rec
+from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.text import counted, printable
 
@@ -48,6 +49,8 @@ def _text(record: rec.Record) -> str | None:
 
 def _about_run(record: rec.Record) -> str | None:
     match record:
+        case Resumed():
+            return f"     {record.text}"
         case rec.SourceRecovered():
             return "     tracker: answers again"
         case rec.Hindrance(_, text, todo):

@@ -26,6 +26,7 @@ from beads_workers.dashboard.words import (
     FATE_WORDS,
     OUTCOME_WORDS,
     clock,
+    dropped,
     duration,
     moment,
 )
@@ -121,6 +122,7 @@ def _header(history: History) -> Element:
             f" {counted(history.workers_asked, 'worker')} · {moment(began)} to {until}",
             class_="dim",
         ),
+        *([el("p", text, class_="how bad")] if (text := dropped(history)) else []),
     )
 
 

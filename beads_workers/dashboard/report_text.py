@@ -18,6 +18,7 @@ from beads_workers.dashboard.figures import sparkline
 from beads_workers.dashboard.words import (
     FATE_WORDS,
     OUTCOME_WORDS,
+    dropped,
     duration,
     moment,
 )
@@ -88,6 +89,8 @@ def _head(history: History) -> Iterator[Text]:
     )
     until = "now" if history.state == "running" else moment(history.began_at + history.seconds)
     yield Text(f"{moment(history.began_at)} to {until}: {duration(history.seconds)}")
+    if text := dropped(history):
+        yield Text(text, "yellow")
 
 
 def _figures(history: History, width: int) -> Iterator[Text]:

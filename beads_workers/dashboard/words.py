@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from beads_workers.core.history import Fate
+from beads_workers.core.history import Fate, History
 
 OUTCOME_WORDS = {
     "success": "done",
@@ -49,6 +49,14 @@ def duration(seconds: float) -> str:
 def _two(whole: int, large: int, name: str, small: int, rest_name: str) -> str:
     count, rest = divmod(whole, large)
     return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
+
+
+def dropped(history: History) -> str:
+    """One sentence about a beginning that is no longer in the journal; empty where it is there."""
+    if history.dropped is None:
+        return ""
+    first = duration(history.dropped_seconds)
+    return f"of the first {first} only this is known: {history.dropped.counts}"
 
 
 def moment(at: float) -> str:

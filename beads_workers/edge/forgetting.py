@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, encode
 from beads_workers.core.records import RetryAsked
-from beads_workers.edge.journal import read_journal
+from beads_workers.edge.journal_files import read_end, segments
 from beads_workers.edge.run_directory import AlreadyRunning, RunDirectory
 
 
@@ -37,13 +37,14 @@ def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
 def _append(directory: RunDirectory, run_id: str, issue_ids: list[IssueId]) -> None:
     path = directory.run(run_id) / "journal.jsonl"
     last = None
-    for last in read_journal(path):  # noqa: B007 - the last one is wanted
+    for last in read_end(path):  # noqa: B007 - the last one is wanted
         pass
     if last is None:
         return
     # At the run's last moment: a person's wish long after it does not make the run longer.
     lines = [encode(Entry(RetryAsked(each), time.time(), last.elapsed)) for each in issue_ids]
-    with path.open("r+b") as file:
+    # The last one is read by whoever recovers.
+    with segments(path)[-1].open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         if file.read() != b"\n":
             file.write(b"\n")  # A torn last line must not swallow the first of these.

@@ -3,6 +3,7 @@
 Source: docs/PROTOCOL.md, "The journal". ``append`` only gathers; ``flush`` writes what has
 gathered with one system call, before anything that depends on it is done; ``sync`` makes it
 survive a power cut, and runs in the lane's thread because it costs a tenth of a millisecond.
+``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves.
 """
 
 from __future__ import annotations
@@ -11,17 +12,34 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.records import Record
-
-LINE_START = b'{"v":'
-"""How every line begins; never within one, where a quote is escaped and objects have no ``v``."""
+from beads_workers.core import limits
+from beads_workers.core.board import Board
+from beads_workers.core.checkpoint import Checkpoint, resumed
+from beads_workers.core.journal_lines import Entry, encode, encode_repeated
+from beads_workers.core.records import CallEnded, CallStarted, Record
+from beads_workers.edge.journal_files import segment_path, segments
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How long one run's journal may get, and its segments; older ones are removed."""
+
+    bytes_max: int = limits.JOURNAL_BYTES_MAX
+
+    @property
+    def segment_bytes(self) -> int:
+        """So that what is removed at once is a small part."""
+        return self.bytes_max // 8
+
+
+DEFAULT = Size()
 
 
 class Journal:
@@ -32,20 +50,38 @@ class Journal:
         path: Path,
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[int, bytes | memoryview], int] = os.write,
+        size: Size = DEFAULT,
+        fdatasync: Callable[[int], None] = os.fdatasync,
     ) -> None:
-        self.path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """``path``: of the first segment. Raises ``OSError``."""
+        self.path = self._current = path
+        self._fd = os.open(path, _APPEND, 0o600)
+        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._clock = clock
         self._os_write = write
+        self._fdatasync = fdatasync
+        self._limit = size
         self._began = clock()
         self._gathered: list[bytes] = []
         # Guards the file's end: the loop and the lane both write, and a line must stay whole.
         self._lock = threading.Lock()
         self._leaving = b""
         self._left = 0
+        self._untold = 0
+        """So many bytes at the beginning of ``_leaving`` are a checkpoint: no news for anybody."""
         self._torn = False
         self._written = 0
-        self._synced = 0
+        self._synced = -1
+        self._checkpoint = Checkpoint()
+        self._call: Entry | None = None
+        self._number = 1
+        self._next_at = size.segment_bytes
+        """When so much is written, of all segments, another one is due."""
+        self._removal_due = False
+        self._retired: list[int] = []
+        """Segments before this one that may not be on disk yet."""
+        self.unsafe = False
+        """What was written cannot be brought to disk, for lack of room: the lane waits for that."""
 
     def elapsed(self) -> float:
         """Seconds since the run began."""
@@ -60,6 +96,7 @@ class Journal:
         # As it is read back: whoever watches sees the same numbers as whoever replays.
         entry = Entry(record, round(time.time(), 3), round(self.elapsed(), 6))
         self._gathered.append(encode(entry))
+        self._checkpoint.apply(entry)
         return entry
 
     def flush(self) -> bytes:
@@ -73,41 +110,146 @@ class Journal:
             self._leaving += b"".join(self._gathered)
             self._gathered.clear()
             self._write_on()
-            data, self._leaving, self._left = self._leaving, b"", 0
+            data = self._leaving[self._untold :]
+            self._leaving, self._left, self._untold = b"", 0, 0
         return data
+
+    def is_long(self) -> bool:
+        """Whether ``begin_segment`` is due; it may be called after a ``flush`` only."""
+        return self._written >= self._next_at or self.unsafe
+
+    def begin_segment(self, board: Board) -> None:
+        """Go on in a new file, which says first what of the old ones still holds.
+
+        ``board``: of all that was appended. Without a descriptor, or room, it is tried again later.
+        """
+        path = segment_path(self.path, self._number + 1)
+        self._next_at = self._written + self._limit.segment_bytes // 8
+        with self._lock:
+            if self._torn or self._leaving:
+                return
+            try:
+                fd = os.open(path, _APPEND | os.O_EXCL, 0o600)
+            except OSError:
+                return
+            self._retired.append(self._fd)
+            self._fd, self._current, self._number = fd, path, self._number + 1
+            counts = resumed(board, self._number)
+            entries = self._checkpoint.entries(counts, self._call, time.time(), self.elapsed())
+            self._leaving = b"".join(map(encode_repeated, entries))
+            self._untold = len(self._leaving)
+            self._removal_due = True
+            # A long checkpoint must not be most of what is written.
+            due = max(self._limit.segment_bytes, 4 * self._untold)
+            self._next_at = self._written + due
+            try:
+                self._write_on()
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
 
     def write_now(self, record: Record) -> None:
         """Append one record at once, from any thread; waits for as long as the disk is full."""
-        line = encode(Entry(record, time.time(), self.elapsed()))
+        entry = Entry(record, time.time(), self.elapsed())
+        line = encode(entry)
         while True:
             with self._lock:
                 try:
                     self._write_on()  # A line that is half on disk must be ended first.
                     self._write(line)
+                    self._note_call(entry)
                     return
                 except OSError as error:
                     if error.errno not in DISK_FULL:
-                        raise
+                        raise lost(error) from None
             time.sleep(DISK_RETRY_SECONDS)
 
     def sync(self) -> None:
-        """Everything flushed so far is on disk when this returns. Called by the lane."""
-        written = self._written
-        if written != self._synced:
-            os.fdatasync(self._fd)
-            self._synced = written
+        """Everything flushed so far is on disk when this returns. Called by the lane.
+
+        Raises ``OSError``.
+        """
+        with self._lock:
+            fd, retired, written = self._fd, list(self._retired), self._written
+            whole = self._left >= self._untold
+        if written == self._synced:
+            return
+        if retired or self._synced < 0:
+            os.fsync(self._folder)
+        for old in retired:
+            self._sync_retired(old, whole=whole)
+        self._fdatasync(fd)
+        self._synced = written
+        for old in retired:
+            self._retired.remove(old)
+            os.close(old)
+        if whole and self._removal_due:
+            self._removal_due = False
+            self._remove_old()
+
+    def sync_patiently(self) -> None:
+        """``sync``, once there is room; ``unsafe`` meanwhile. Raises ``OSError`` for other reasons.
+
+        What a file system could not bring to disk it may forget, and call the next try a success:
+        so that waits for a new segment, whose checkpoint says all that matters once more.
+        """
+        failed = 0
+        while True:
+            if self._number != failed:
+                try:
+                    self.sync()
+                except OSError as error:
+                    if error.errno not in DISK_FULL:
+                        raise lost(error) from None
+                    failed, self.unsafe = self._number, True
+                else:
+                    self.unsafe = False
+                    return
+            time.sleep(DISK_RETRY_SECONDS)
 
     def is_gone(self) -> bool:
         """Whether the file was deleted, or its folder: then the run has lost its memory."""
         try:
-            return self.path.stat().st_ino != os.fstat(self._fd).st_ino
+            return self._current.stat().st_ino != os.fstat(self._fd).st_ino
         except OSError:
             return True
 
     def close(self) -> None:
-        """Sync and close."""
-        self.sync()
+        """Sync, as far as there is room for that, and close."""
+        try:
+            self.sync()
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
         os.close(self._fd)
+        os.close(self._folder)
+
+    def _sync_retired(self, fd: int, *, whole: bool) -> None:
+        try:
+            self._fdatasync(fd)
+        except OSError as error:
+            # What it tells and what matters is in a whole checkpoint behind it, synced next.
+            if not (whole and error.errno in DISK_FULL):
+                raise
+
+    def _remove_old(self) -> None:
+        # Only now: until its checkpoint is on disk, what is before a segment may still be needed.
+        sizes = {path: _size(path) for path in segments(self.path)}
+        total = sum(sizes.values())
+        for path, size in sizes.items():
+            if total <= self._limit.bytes_max or path == self._current:
+                break
+            total -= size
+            try:
+                path.unlink()
+            except OSError:
+                pass  # Gone already, or the disk is read-only.
+
+    def _note_call(self, entry: Entry) -> None:
+        if isinstance(entry.record, CallStarted):
+            self._call = entry
+        elif isinstance(entry.record, CallEnded):
+            self._call = None
 
     def _write_on(self) -> None:
         while self._left < len(self._leaving):
@@ -133,22 +275,17 @@ class Journal:
             self._torn = False
 
 
-def read_journal(path: Path) -> Iterator[Entry]:
-    """Every readable entry of a journal; a torn or foreign line is passed over.
+def lost(error: OSError) -> OSError:
+    """What ends a run: nothing may be done that is not on file, and this will not change."""
+    text = f"the journal cannot be kept ({error.strerror}): the run ends here, its workers with it"
+    return OSError(error.errno, f"{text}, and the next start settles what it held")
 
-    A disk that filled up or a power cut may leave half a line, or zeros, before a whole one.
-    """
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+def _size(path: Path) -> int:
     try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        for line in file:
-            if line.endswith(b"\n") and (entry := decode(line) or _behind_damage(line)):
-                yield entry
-
-
-def _behind_damage(line: bytes) -> Entry | None:
-    """The whole entry that a damaged line may end with."""
-    at = line.rfind(LINE_START)
-    return decode(line[at:]) if at > 0 else None
+        return path.stat().st_size
+    except OSError:
+        return 0

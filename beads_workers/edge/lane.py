@@ -63,7 +63,7 @@ class LaneThread:
     def _carry_out(self, turn: Turn) -> TurnEnded:
         began = time.monotonic()
         # Whatever this turn writes to the tracker follows from records before it.
-        self._journal.sync()
+        self._journal.sync_patiently()
         ended = self._take(turn, self._settle(turn))
         calls = self._source.calls
         return replace(

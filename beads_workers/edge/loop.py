@@ -28,13 +28,13 @@ from beads_workers.core.commands import (
     WatchHolder,
     Write,
 )
-from beads_workers.core.events import Event, FatalError, HolderGone, StopAsked
+from beads_workers.core.events import Eased, Event, FatalError, Hindered, HolderGone, StopAsked
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.status import status
 from beads_workers.edge.conditions import Conditions
 from beads_workers.edge.control_server import ControlServer
-from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal
+from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, lost
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
@@ -101,6 +101,7 @@ class Loop:
         self._exit_code: int | None = None
         self._memory_lost = False
         self._disk_full = False
+        self._unsafe = False
         self._unwatched: list[int] = []
         self.owed: tuple[str, ...] = ()
         self.settled = False
@@ -192,12 +193,14 @@ class Loop:
             self.control.publish(self._journal.flush())
         except OSError as error:
             if error.errno not in DISK_FULL:
-                raise
+                raise lost(error) from None
             if not self._disk_full:
                 print(f"the journal cannot be written: {error}", file=sys.stderr, flush=True)
             self._disk_full = True
             return False
         self._disk_full = False
+        if self._journal.is_long():
+            self._journal.begin_segment(self._frames.board)
         return True
 
     def _carry_out(self, command: Command) -> None:
@@ -237,6 +240,7 @@ class Loop:
         if now >= self.conditions.deadline():
             self._check_memory()
             self.conditions.look(now)
+            self._look_at_journal()
             unwatched, self._unwatched = self._unwatched, []
             for pid in unwatched:
                 self._watch_holder(pid)
@@ -247,6 +251,15 @@ class Loop:
         if not self._memory_lost and self._journal.is_gone():
             self._memory_lost = True
             self.tell(FatalError("the state directory was deleted under the running fleet"))
+
+    def _look_at_journal(self) -> None:
+        what = "the journal"
+        if self._journal.unsafe and not self._unsafe:
+            text = f"{what} cannot be brought to disk: no room; the tracker is told nothing"
+            self.tell(Hindered(what, text, f"df -h {self._journal.path.parent}", stops=True))
+        elif self._unsafe and not self._journal.unsafe:
+            self.tell(Eased(what))
+        self._unsafe = self._journal.unsafe
 
     def _watch_holder(self, pid: int) -> None:
         try:

@@ -36,7 +36,7 @@ from beads_workers.edge import sessions
 from beads_workers.edge.conditions import Conditions, Place
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.handshake import read_settings, say, say_failed, vars_of
-from beads_workers.edge.journal import Journal
+from beads_workers.edge.journal import Journal, Size
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.loop import Loop, Mailbox
 from beads_workers.edge.notifying import Notifier
@@ -106,7 +106,8 @@ class Fleet:
         soft = raise_file_limit()
         # Forked now: there is no thread yet, and nothing that a worker should not share.
         nursery = Nursery(lambda: start_zygote(keep_fds=(alive,), nofile_soft=soft))
-        self._journal = Journal(self._folder / "journal.jsonl")
+        size = Size(self._settings.journal_bytes_max)
+        self._journal = Journal(self._folder / "journal.jsonl", size=size)
         self._source = open_source(self._settings, self._actor, JournalCalls(self._journal))
         try:
             description = self._source.describe()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.records import CheckpointEnded
-from beads_workers.edge.journal import read_journal
+from beads_workers.edge.journal_files import read_end
 from beads_workers.edge.run_directory import RunDirectory, host_name
 
 REMOVED = "removed"
@@ -82,7 +82,7 @@ def _remembering(directory: RunDirectory, run_ids: list[str]) -> Iterator[str]:
     """The last run whose checkpoint is whole, and those after it: nobody else knows it all."""
     for run_id in reversed(run_ids):
         yield run_id
-        entries = read_journal(directory.run(run_id) / "journal.jsonl")
+        entries = read_end(directory.run(run_id) / "journal.jsonl")
         if any(isinstance(entry.record, CheckpointEnded) for entry in entries):
             return
 

@@ -5,7 +5,7 @@
       lock           held (flock) while an orchestrator lives: proof of life
       run.json       who that is: pid, start time, sockets, run id
       control.sock   the control socket
-      runs/<run id>/ journal.jsonl, logs/, issues/, alive, settled when nothing is owed, and
+      runs/<run id>/ journal*.jsonl, logs/, issues/, alive, settled when nothing is owed, and
                      ended.json, how it ended: a copy of what the journal says
 
 Source: docs/PROTOCOL.md, "The run directory". Locks prove life, never pids: a pid can be
@@ -31,7 +31,7 @@ from typing import Any
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
 from beads_workers.core.recovery import Remains, host_of, remains
-from beads_workers.edge.journal import read_journal
+from beads_workers.edge.journal_files import read_end
 from beads_workers.edge.locks import is_locked, try_lock
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
@@ -186,7 +186,7 @@ class RunDirectory:
     def host(self, run_id: str) -> str:
         """The machine of a run; empty where its journal does not say."""
         # Only calls of the tracker stand before a run's first record.
-        for entry in islice(read_journal(self.run(run_id) / "journal.jsonl"), 100):
+        for entry in islice(read_end(self.run(run_id) / "journal.jsonl"), 100):
             if isinstance(entry.record, RunStarted):
                 return host_of(entry.record.actor)
         return ""
@@ -202,7 +202,7 @@ class RunDirectory:
         for run_id in reversed(self.run_ids()):
             if whole and self.is_settled(run_id):
                 continue
-            left = remains(read_journal(self.run(run_id) / "journal.jsonl"))
+            left = remains(read_end(self.run(run_id) / "journal.jsonl"))
             if host_of(left.actor) not in ("", host_name()):
                 continue  # Only that machine can tell what of it still lives.
             if left.run_id:  # Else it died before it had written anything.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits
+from beads_workers.core import checkpoint_records, limits
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import KINDS, Entry, decode, encode
 from beads_workers.core.records import Record
@@ -45,7 +45,8 @@ def test_every_kind_comes_back_as_it_went(kind: type[Record], make: Any) -> None
 
 
 def test_no_kind_of_record_is_left_out() -> None:
-    made = {k for k in vars(rec).values() if isinstance(k, type) and issubclass(k, Record)}
+    found = [*vars(rec).values(), *vars(checkpoint_records).values()]
+    made = {k for k in found if isinstance(k, type) and issubclass(k, Record)}
     assert made - {Record} == set(KINDS.values())
 
 

@@ -10,7 +10,8 @@ import pytest
 from beads_workers.core import records as rec
 from beads_workers.core.jobs import IssueId
 from beads_workers.edge.forgetting import forget
-from beads_workers.edge.journal import Journal, read_journal
+from beads_workers.edge.journal import Journal
+from beads_workers.edge.journal_files import read_journal
 from beads_workers.edge.run_directory import RunDirectory
 
 FAILURES = [

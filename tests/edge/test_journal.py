@@ -11,7 +11,8 @@ import pytest
 
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry, encode
-from beads_workers.edge.journal import Journal, read_journal
+from beads_workers.edge.journal import Journal
+from beads_workers.edge.journal_files import read_journal
 
 
 def test_nothing_is_in_the_file_before_the_flush_and_all_of_it_afterwards(tmp_path: Path) -> None:

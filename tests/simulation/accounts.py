@@ -40,8 +40,9 @@ class Accounts:
         self._apply(entry.record, check=True)
 
     def count(self, run_id: str) -> int:
-        """How many records of a run are in its file."""
-        return len(self.told.get(run_id, ()))
+        """How many records of a run are in its files."""
+        folder = self.world.disk.folders[run_id]
+        return sum(folder.holds(offset) for offset, _ in self.told.get(run_id, ()))
 
     def is_owed_a_close(self, issue_id: str) -> bool:
         """Whether its success is journalled, and nothing that came of it."""
@@ -50,9 +51,10 @@ class Accounts:
     def power_cut(self) -> None:
         """Forget what the disk has lost."""
         for run_id, entries in self.told.items():
-            kept = len(self.world.disk.folders[run_id].journal.content)
-            while entries and entries[-1][0] > kept:
-                entries.pop()
+            folder = self.world.disk.folders[run_id]
+            # What is before a whole checkpoint is told by that, whatever was lost of it.
+            known = folder.end()[0].base
+            entries[:] = [e for e in entries if e[0] <= known or folder.holds(e[0])]
         self.issues.clear()
         self.carried = {}
         for entries in self.told.values():

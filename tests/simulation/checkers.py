@@ -166,7 +166,7 @@ class Checks:
         """Whatever was written and survived can be read."""
         for folder in self._world.disk.folders.values():
             told = self.accounts.count(folder.run_id)
-            if told > (found := sum(1 for _ in read_journal(folder.journal))):
+            if told > (found := sum(1 for _ in read_journal(folder.kept()))):
                 raise Violation(3, f"{folder.run_id}: {told} records written, {found} read back")
 
     # --- 4: a failure to ask is never an answer -----------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from beads_workers.core.journal_lines import Entry, decode
+from beads_workers.core.journal_lines import Entry, decode, is_repeated
+from beads_workers.core.records import CheckpointEnded
 from beads_workers.core.recovery import Remains, remains
 
 
@@ -17,15 +18,48 @@ class File:
 
     content: bytearray = field(default_factory=bytearray)
     synced: int = 0
+    base: int = 0
+    """How much was written to the segments before it."""
+    removed: bool = False
 
 
 @dataclass(slots=True)
 class Folder:
-    """One run's folder: its journal, and the mark that the tracker is owed nothing."""
+    """One run's folder: its journal's segments, and the mark that the tracker is owed nothing."""
 
     run_id: str
-    journal: File = field(default_factory=File)
+    segments: list[File] = field(default_factory=lambda: [File()])
     settled: bool = False
+
+    @property
+    def journal(self) -> File:
+        """The segment that is written."""
+        return self.segments[-1]
+
+    def add_segment(self) -> None:
+        """Go on in a new file."""
+        before = self.journal
+        self.segments.append(File(base=before.base + len(before.content)))
+
+    def remove_old(self) -> None:
+        """All segments but the last."""
+        for file in self.segments[:-1]:
+            file.removed = True
+
+    def kept(self) -> list[File]:
+        """The segments that are there, oldest first."""
+        return [file for file in self.segments if not file.removed]
+
+    def end(self) -> list[File]:
+        """``edge.journal_files.read_end``: from the last checkpoint that is whole."""
+        kept = self.kept()
+        while len(kept) > 1 and any(_is_whole(file) for file in kept[1:]):
+            kept.pop(0)
+        return kept
+
+    def holds(self, offset: int) -> bool:
+        """Whether what was written up to there (of all segments) is in a file."""
+        return any(f.base < offset <= f.base + len(f.content) for f in self.kept())
 
 
 class Disk:
@@ -49,8 +83,7 @@ class Disk:
     def cut_power(self) -> int:
         """Keep what was synced and a part of the rest; returns how many files were torn."""
         torn = 0
-        for folder in self.folders.values():
-            file = folder.journal
+        for file in (file for folder in self.folders.values() for file in folder.segments):
             lost = len(file.content) - file.synced
             if lost:
                 kept = file.synced + self._random.randint(0, lost)
@@ -74,7 +107,7 @@ class Disk:
         for run_id in reversed(self.folders):
             if whole and self.folders[run_id].settled:
                 continue
-            left = remains(read_journal(self.folders[run_id].journal))
+            left = remains(read_journal(self.folders[run_id].end()))
             if left.run_id:
                 known.append(left)
                 whole = whole or left.whole
@@ -85,8 +118,15 @@ class Disk:
         return [r for r in reversed(known) if not self.folders[r.run_id].settled], last
 
 
-def read_journal(file: File) -> Iterator[Entry]:
-    """``edge.journal.read_journal``: a torn or foreign line is passed over."""
-    for line in bytes(file.content).splitlines(keepends=True):
-        if line.endswith(b"\n") and (entry := decode(line)) is not None:
-            yield entry
+def read_journal(files: Sequence[File]) -> Iterator[Entry]:
+    """``edge.journal_files.read_journal``: a torn, foreign or repeated line is passed over."""
+    for number, file in enumerate(files):
+        for line in bytes(file.content).splitlines(keepends=True):
+            if not line.endswith(b"\n") or (number and is_repeated(line)):
+                continue
+            if (entry := decode(line)) is not None:
+                yield entry
+
+
+def _is_whole(file: File) -> bool:
+    return any(isinstance(entry.record, CheckpointEnded) for entry in read_journal([file]))

@@ -8,15 +8,19 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beads_workers.core.journal_lines import Entry, encode
-from beads_workers.core.records import Record
+from beads_workers.core.checkpoint import Checkpoint
+from beads_workers.core.checkpoint_records import Resumed
+from beads_workers.core.journal_lines import Entry, encode, encode_repeated
+from beads_workers.core.records import CallEnded, CallStarted, Record
 from tests.simulation.agenda import Thread
-from tests.simulation.disk import Folder
+from tests.simulation.disk import File, Folder
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 DISK_RETRY_SECONDS = 0.5
+SEGMENT_BYTES = 3000
+"""So little that a segment begins while much is under way."""
 
 
 class Journal:
@@ -25,7 +29,7 @@ class Journal:
     def __init__(self, world: World, folder: Folder, written: Callable[[Entry, int], None]) -> None:
         self._world = world
         self._disk = world.disk
-        self._file = folder.journal
+        self._folder = folder
         self._told = written
         self._began = world.agenda.now
         self._gathered: list[tuple[bytes, Entry]] = []
@@ -35,6 +39,12 @@ class Journal:
         self._unsaid: list[tuple[int, Entry]] = []
         self._written = 0
         self._synced = 0
+        self._untold = 0
+        self._checkpoint = Checkpoint()
+        self._call: Entry | None = None
+        self._next_at = SEGMENT_BYTES
+        self._retired: list[File] = []
+        self._removal_due = False
 
     def append(self, record: Record) -> Entry:
         """Gather a record."""
@@ -42,6 +52,7 @@ class Journal:
         elapsed = round(world.agenda.now - self._began, 6)
         entry = Entry(record, round(world.wall(), 3), elapsed)
         self._gathered.append((encode(entry), entry))
+        self._checkpoint.apply(entry)
         return entry
 
     def flush(self) -> None:
@@ -54,8 +65,32 @@ class Journal:
             self._unsaid.append((len(self._leaving), entry))
         self._gathered.clear()
         self._write_on()
-        self._leaving, self._left = b"", 0
+        self._leaving, self._left, self._untold = b"", 0, 0
         self._world.point("after a write")
+        if self._written >= self._next_at:
+            self._begin_segment()
+
+    def _begin_segment(self) -> None:
+        if self._torn:
+            return
+        world = self._world
+        self._retired.append(self._folder.journal)
+        self._folder.add_segment()
+        self._removal_due = True
+        world.point("before the checkpoint of a segment")
+        elapsed = world.agenda.now - self._began
+        counts = Resumed(len(self._folder.segments))
+        entries = self._checkpoint.entries(counts, self._call, world.wall(), elapsed)
+        self._leaving = b"".join(map(encode_repeated, entries))
+        self._untold = len(self._leaving)
+        self._next_at = self._written + max(SEGMENT_BYTES, 4 * self._untold)
+        if world.mutant.drops_early:
+            self._folder.remove_old()
+        try:
+            self._write_on()
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+        world.point("after the checkpoint of a segment")
 
     def write_now(self, record: Record) -> Thread:
         """Append one record at once; waits for as long as the disk is full."""
@@ -66,7 +101,9 @@ class Journal:
             try:
                 self._write_on()
                 self._write(line)
-                self._told(entry, len(self._file.content))
+                self._told(entry, self._end())
+                if isinstance(record, CallStarted | CallEnded):
+                    self._call = entry if isinstance(record, CallStarted) else None
                 return
             except OSError as error:
                 assert error.errno == errno.ENOSPC
@@ -74,35 +111,51 @@ class Journal:
 
     def sync(self) -> Thread:
         """Everything flushed so far is on disk when this returns."""
-        written, length = self._written, len(self._file.content)
+        file, retired, written = self._folder.journal, list(self._retired), self._written
+        length, whole = len(file.content), self._left >= self._untold
         if self._world.mutant.never_syncs:
             return
         if written != self._synced:
             self._world.point("before a sync")
             yield 0.0002
-            self._file.synced = max(self._file.synced, length)
+            for old in retired:
+                old.synced = len(old.content)
+                self._retired.remove(old)
+                self._world.point("between two syncs")
+            file.synced = max(file.synced, length)
             self._synced = written
             self._world.point("after a sync")
+            if whole and self._removal_due:
+                self._removal_due = False
+                self._folder.remove_old()
+                self._world.point("after a removal")
 
     @property
     def synced(self) -> int:
         """The offset up to which a power cut takes nothing away."""
-        return self._file.synced
+        for file in self._folder.segments:
+            if file.synced < len(file.content):
+                return file.base + file.synced
+        return self._end()
+
+    def _end(self) -> int:
+        file = self._folder.journal
+        return file.base + len(file.content)
 
     def _write_on(self) -> None:
         while self._left < len(self._leaving):
             self._end_torn_line()
-            sent = self._disk.write(self._file, self._leaving[self._left :])
+            sent = self._disk.write(self._folder.journal, self._leaving[self._left :])
             self._left += sent
             self._written += sent
             rest = len(self._leaving) - self._left
             while self._unsaid and self._unsaid[0][0] <= self._left:
                 end, entry = self._unsaid.pop(0)
-                self._told(entry, len(self._file.content) + rest + end - len(self._leaving))
+                self._told(entry, self._end() + rest + end - len(self._leaving))
 
     def _write(self, line: bytes) -> None:
         self._end_torn_line()
-        sent = self._disk.write(self._file, line)
+        sent = self._disk.write(self._folder.journal, line)
         self._written += sent
         if sent < len(line):
             self._torn = True
@@ -110,5 +163,5 @@ class Journal:
 
     def _end_torn_line(self) -> None:
         if self._torn:
-            self._written += self._disk.write(self._file, b"\n")
+            self._written += self._disk.write(self._folder.journal, b"\n")
             self._torn = False

@@ -18,6 +18,7 @@ class Mutant:
     acts_first: bool = False
     calls_first: bool = False
     never_syncs: bool = False
+    drops_early: bool = False
     forgets_attempts: bool = False
     leaves_tasks: bool = False
     settles_unasked: bool = False
@@ -51,6 +52,7 @@ MUTANTS = {
     "no-compare-and-swap": Mutant((1,), blind_swap=True),
     "no-holder-check": Mutant((1,), orchestrator=NoHolderCheck),
     "no-sync": Mutant((3,), never_syncs=True),
+    "old-segments-dropped-early": Mutant((1, 2, 3, 5), drops_early=True),
     "act-before-journal": Mutant((3,), acts_first=True),
     "call-before-journal": Mutant((3,), calls_first=True),
     "error-is-empty": Mutant((4,), error_is_empty=True),

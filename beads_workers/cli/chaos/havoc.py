@@ -22,7 +22,7 @@ from beads_workers.cli.chaos.prey import Hunt, Prey, at_work
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNFINISHED
 from beads_workers.cli.launching import Launch
 from beads_workers.core.settings import FleetSettings
-from beads_workers.edge.journal import read_journal
+from beads_workers.edge.journal_files import read_journal
 
 MAX_ATTEMPTS = 3
 RETRY_DELAY_SECONDS = 0.2

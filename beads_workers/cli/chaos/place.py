@@ -18,7 +18,7 @@ from beads_workers.cli.chaos.plan import PREFIX
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.throwaway import Throwaway, add_issues, make_tracker, statuses
 from beads_workers.core.records import RunStarted
-from beads_workers.edge.journal import read_journal
+from beads_workers.edge.journal_files import read_journal
 from beads_workers.edge.listener import clear_dead
 from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.edge.run_directory import RunDirectory

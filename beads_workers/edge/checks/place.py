@@ -22,6 +22,7 @@ from beads_workers.core.recovery import Remains
 from beads_workers.core.text import counted
 from beads_workers.edge import sessions
 from beads_workers.edge.checks.machine import nearest
+from beads_workers.edge.journal_files import segments
 from beads_workers.edge.listener import dead_sockets
 from beads_workers.edge.run_directory import SOCKET_PATH_MAX, RunDirectory
 
@@ -118,12 +119,14 @@ LAST_BYTES = 1 << 16
 
 
 def _last_record(journal: Path) -> float | None:
-    try:
-        with journal.open("rb") as file:
-            file.seek(max(0, journal.stat().st_size - LAST_BYTES))
-            lines = file.read().splitlines()
-    except OSError:
-        return None
+    lines = []
+    for segment in segments(journal)[-1:]:
+        try:
+            with segment.open("rb") as file:
+                file.seek(max(0, segment.stat().st_size - LAST_BYTES))
+                lines = file.read().splitlines()
+        except OSError:
+            return None
     for line in reversed(lines):
         if (entry := decode(line)) is not None:
             return entry.at

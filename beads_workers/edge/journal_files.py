@@ -1,0 +1,88 @@
+"""A run's journal as it lies on disk: segments, each of which begins with a checkpoint.
+
+``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
+segment that begins within a run repeats what still holds (``core.checkpoint``): it is all that
+a recovery needs, and whoever has read the one before passes over what is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+
+from beads_workers.core.journal_lines import LINE_START, Entry, decode, is_repeated
+from beads_workers.core.records import CheckpointEnded
+
+
+def segment_path(journal: Path, number: int) -> Path:
+    """The path of a segment. ``journal``: that of the first one."""
+    return journal if number == 1 else journal.with_name(f"journal.{number}.jsonl")
+
+
+def segments(journal: Path) -> list[Path]:
+    """The segments that are there, oldest first. ``journal``: the path of the first one."""
+    found = {journal} if journal.exists() else set()
+    found.update(path for path in journal.parent.glob("journal.*.jsonl") if _number(path) > 1)
+    return sorted(found, key=_number)
+
+
+def following(segment: Path) -> Path | None:
+    """The oldest segment behind this one; None while it is the last."""
+    found = segments(segment.with_name("journal.jsonl"))
+    return next((path for path in found if _number(path) > _number(segment)), None)
+
+
+def _number(segment: Path) -> int:
+    number = segment.name.split(".")[1]
+    # A foreign file beside them is none of ours.
+    return int(number) if re.fullmatch(r"[1-9][0-9]{0,8}", number) else int(number == "jsonl")
+
+
+def read_journal(journal: Path) -> Iterator[Entry]:
+    """Every readable entry that is kept of a run; a torn or foreign line is passed over.
+
+    ``journal``: the path of the first segment, whether it is still there or not. A disk that
+    filled up or a power cut may leave half a line, or zeros, before a whole one.
+    """
+    yield from _read(segments(journal))
+
+
+def read_end(journal: Path) -> Iterator[Entry]:
+    """From the last checkpoint that is whole: as good as all of it for whoever recovers."""
+    found = segments(journal)
+    # A power cut may have taken from a segment what was not synced: the one before has it.
+    broken = list(takewhile(lambda path: not _is_whole(path), reversed(found)))
+    first = max(0, len(found) - len(broken) - 1)
+    yield from _read(found[first:])
+
+
+def _read(paths: Sequence[Path]) -> Iterator[Entry]:
+    told = False
+    for path in paths:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            continue  # Removed meanwhile: the next one says what is to be known of it.
+        with file:
+            for line in file:
+                if (entry := _entry(line, repeated=not told)) is not None:
+                    yield entry
+        told = True
+
+
+def _entry(line: bytes, *, repeated: bool) -> Entry | None:
+    if not line.endswith(b"\n"):
+        return None
+    if is_repeated(line) and not repeated:
+        return None
+    if (entry := decode(line)) is not None:
+        return entry
+    # The whole entry that a damaged line may end with.
+    at = line.rfind(LINE_START)
+    return _entry(line[at:], repeated=repeated) if at > 0 else None
+
+
+def _is_whole(path: Path) -> bool:
+    return any(isinstance(entry.record, CheckpointEnded) for entry in _read([path]))

@@ -1,0 +1,111 @@
+"""The checkpoint of a further segment says all that a recovery needs: docs/PROTOCOL.md, "The
+journal"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import invariant
+
+from beads_workers.core import records as rec
+from beads_workers.core.board import Board
+from beads_workers.core.checkpoint import Checkpoint, resumed
+from beads_workers.core.checkpoint_records import Resumed
+from beads_workers.core.history import Fate
+from beads_workers.core.history_fold import fold
+from beads_workers.core.journal_lines import Entry, decode, encode_repeated, is_repeated
+from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.status import status
+from tests.core.test_stateful import World
+from tests.support.journals import BEGAN_AT, night, of
+
+
+def after(entries: Iterable[Entry], call: Entry | None = None) -> list[Entry]:
+    """The checkpoint behind these entries, as it is read back."""
+    checkpoint, board, last = Checkpoint(), Board(), Entry(rec.CheckpointEnded(), 0.0, 0.0)
+    for last in entries:
+        checkpoint.apply(last)
+        board.apply(last)
+    lines = checkpoint.entries(resumed(board, 2), call, last.at, last.elapsed)
+    read = [decode(encode_repeated(entry)) for entry in lines]
+    assert None not in read
+    return [entry for entry in read if entry is not None]
+
+
+def owed(left: Remains) -> tuple[Any, ...]:
+    """All that the next start goes by."""
+    pages = sorted(left.checkpoint(), key=lambda page: page.issue_id)
+    debts = [
+        (d.actor, sorted(d.done_not_closed), d.handed_over, sorted(d.set_aside))
+        for d in left.debts()
+    ]
+    return pages, debts, left.holders, left.last_call, left.run_id, left.actor, left.socket
+
+
+class CheckpointedWorld(World):
+    """The world of ``test_stateful``, with a look at what a new segment would say at each step."""
+
+    @invariant()
+    def a_new_segment_alone_tells_what_all_of_the_journal_tells(self) -> None:
+        left = remains(self.play.entries)
+        again = remains(after(self.play.entries))
+        assert owed(again) == owed(left)
+        assert again.whole
+
+
+TestCheckpointed = CheckpointedWorld.TestCase
+TestCheckpointed.settings = settings(World.TestCase.settings, max_examples=15)
+
+
+@pytest.mark.parametrize("cut", range(0, 160, 9))
+def test_whoever_reads_from_a_new_segment_on_sees_what_others_see(cut: int) -> None:
+    entries = night(30, 4).entries
+    entries.sort(key=lambda entry: entry.elapsed)
+    whole, part = Board(), Board()
+    for entry in entries[:cut]:
+        whole.apply(entry)
+    for entry in after(entries[:cut]):
+        part.apply(entry)
+    for entry in entries[cut:]:
+        whole.apply(entry)
+        part.apply(entry)
+    seen, again = (status(board, 9999.0) for board in (whole, part))
+    for kept in ("totals", "needs", "state", "uptime_seconds", "run_id", "source_state"):
+        assert again[kept] == seen[kept]
+
+
+def test_a_call_that_runs_is_waited_for_by_a_recovery_that_reads_the_last_segment() -> None:
+    call = Entry(rec.CallStarted(7, 8, ("bd",)), 1.0, 1.0)
+    assert remains(after(of([]), call)).last_call == (7, 8)
+
+
+def test_a_repeated_line_is_told_from_any_other_and_read_like_it() -> None:
+    entry = Entry(rec.Claimed("a", '{"v":1,"c":1,', 2), 1.0, 2.0)
+    line = encode_repeated(entry)
+    assert is_repeated(line) and decode(line) == entry
+
+
+def test_a_report_counts_what_it_can_no_longer_tell_and_keeps_what_still_ran() -> None:
+    entries = of(
+        [
+            (0.0, rec.Carried("b", charged=1)),
+            (0.0, rec.Carried("c", charged=1, not_before=BEGAN_AT + 60.0, delay_seconds=60.0)),
+            (1.0, rec.WorkerStarted("W1", 7)),
+            (2.0, rec.Claimed("a", "first")),
+            (2.0, rec.Started("a", "W1", 1, "r1", "first")),
+            (5.0, rec.Finished("a", "W1", 1, "r1", "success", "finish")),
+            (6.0, rec.SettledRecord("a", "close", "applied")),
+            (7.0, rec.Claimed("b", "second")),
+            (7.0, rec.Started("b", "W1", 1, "r2", "second")),
+        ]
+    )
+    end = Entry(rec.Finished("b", "W1", 1, "r2", "success", "finish"), BEGAN_AT + 17.0, 17.0)
+    history = fold([*after(entries), end])
+    assert history is not None
+    assert history.dropped == Resumed(2, claims=2, done=1) and history.dropped_seconds == 7.0
+    assert [(a.issue_id, a.began, a.ended) for a in history.attempts] == [("b", 7.0, 17.0)]
+    assert [i.issue_id for i in history.with_fate(Fate.NOT_CLOSED)] == ["b"]
+    assert history.began_at == BEGAN_AT
