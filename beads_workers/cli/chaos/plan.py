@@ -57,7 +57,7 @@ class Pace:
     at_work: int = 0
 
 
-PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.0, 16, (0.05, 0.8))}
+PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.0, 16, (0.2, 2.0))}
 
 
 def pace(source: str, only: Target | None, workers: int) -> Pace:
