@@ -1,4 +1,4 @@
-"""What orchestrator and workers do to their own process at its start: output, open files."""
+"""What orchestrator and workers do to their own process at its start: output, files, signals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 OPEN_FILES_MAX = 65_536
+
+ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What a worker takes as a wish that it should leave."""
 
 
 def redirect_output(folder: Path, log_directory: str | None) -> None:
@@ -62,3 +65,11 @@ def wake_on(signals: Iterable[int]) -> socket.socket:
     for number in signals:
         signal.signal(number, lambda *_: None)
     return ours
+
+
+def heard(wake: socket.socket) -> bytes:
+    """The numbers of signals that have come since the last call; none is fine."""
+    try:
+        return wake.recv(64)
+    except BlockingIOError:
+        return b""

@@ -101,7 +101,9 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
         error_text = f"cannot write {error.filename}: {error.strerror}"
         raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
     try:
-        with _in_its_place(step) as added:
+        if step.place_file is None:
+            return _watched(_spawn(step, output.fd, inherited), output)
+        with _in_its_place(step.place_file) as added:
             return _watched(_spawn(step, output.fd, {**inherited, **added}), output)
     except _NoPlace as error:
         output.end()
@@ -129,25 +131,22 @@ class _NoPlace(Exception):
 
 
 @contextlib.contextmanager
-def _in_its_place(step: Step) -> Iterator[Mapping[bytes, bytes]]:
+def _in_its_place(place_file: str) -> Iterator[Mapping[bytes, bytes]]:
     """Be in the step's folder meanwhile; gives what its preparation adds to the environment.
 
     ``posix_spawn`` knows no folder of its own, and this process has one thread.
     """
-    if step.place_file is None:
-        yield {}
-        return
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
-            with open(step.place_file, "rb") as file:
+            with open(place_file, "rb") as file:
                 place = json.loads(file.read())
             os.chdir(place["folder"])
             added = _encoded(place["environment"])
         except OSError as error:
             raise _NoPlace(f"cannot use {error.filename}: {error.strerror}") from None
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise _NoPlace(f"{step.place_file} is damaged") from None
+            raise _NoPlace(f"{place_file} is damaged") from None
         yield added
     finally:
         os.fchdir(here)
@@ -214,10 +213,15 @@ def _prompt_file(prompt: str) -> int:
 
 def _write_private(path: str, text: str) -> None:
     # Overwritten and cut rather than emptied first: some file systems write an emptied file out.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(_encode(text))
-        file.truncate()
+    data = _encode(text)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        written = 0
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        os.ftruncate(descriptor, written)
+    finally:
+        os.close(descriptor)
 
 
 def _encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:

@@ -42,7 +42,7 @@ from beads_workers.core.worker_events import (
 )
 from beads_workers.edge import orphans
 from beads_workers.edge.git_places import GIT_PLACES
-from beads_workers.edge.own_process import keep_from_tasks, wake_on
+from beads_workers.edge.own_process import ASK_TO_END, heard, keep_from_tasks, wake_on
 from beads_workers.edge.payloads import with_payload
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
@@ -53,8 +53,6 @@ CONNECT_SECONDS = 5.0
 
 FLUSH_SECONDS = 2.0
 """How long a last message may take to leave; a reader that is this slow is not there."""
-
-_ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_worker(
@@ -89,7 +87,8 @@ def run_worker(
 class _Process:
     settings: WorkerSettings
     half: WorkerHalf
-    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    # Of its three descriptors one comes and goes with each step: ``poll`` needs no call for that.
+    selector: selectors.BaseSelector = field(default_factory=selectors.PollSelector)
     events: deque[Event] = field(default_factory=deque)
     connection: socket.socket | None = None
     reader: LineReader = field(default_factory=LineReader)
@@ -102,7 +101,7 @@ class _Process:
     """When to look at what the running step has printed (monotonic)."""
 
     def run(self) -> int:
-        wake = wake_on((*_ASK_TO_END, signal.SIGCHLD))
+        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
         self.selector.register(wake, selectors.EVENT_READ)
         self._carry_out(self.half.start())
         self._drain()
@@ -110,10 +109,11 @@ class _Process:
         while self.status is None:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
-            if self.step is not None and self.step.pidfd in ready:
+            if over := self.step is not None and self.step.pidfd in ready:
                 self._bury()
-            if wake.fileno() in ready:
-                self._signalled(wake.recv(64))
+            if over or wake.fileno() in ready:
+                # The end of a step comes with a SIGCHLD: that is worth no turn of its own.
+                self._signalled(heard(wake))
             if self.connection is not None and self.connection.fileno() in ready:
                 self._receive(self.connection)
             self._look_at_output(time.monotonic())
@@ -186,7 +186,7 @@ class _Process:
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGCHLD in numbers:
             orphans.reap(() if self.step is None else (self.step.pid,))
-        if any(number in numbers for number in _ASK_TO_END):
+        if any(number in numbers for number in ASK_TO_END):
             self._tell(Interrupted())
 
     def _bury(self) -> None:

@@ -88,7 +88,13 @@ def issue_json(task: Task) -> str:
             "issue_type": task.issue_type,
             "labels": list(task.labels),
         }
-    return json.dumps(issue, indent=2) + "\n"
+    # One field a line: ``indent`` would be written by Python code, at a tenth of the speed.
+    fields = ",\n".join(f"  {_dumps(str(name))}: {_dumps(value)}" for name, value in issue.items())
+    return f"{{\n{fields}\n}}\n"
+
+
+_dumps = json.JSONEncoder().encode
+"""Made once: ``json.dumps`` finds out about its options at every call."""
 
 
 def preparation(task: Task, settings: WorkerSettings) -> str:
