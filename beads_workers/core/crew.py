@@ -42,12 +42,13 @@ class Crew:
         self.members: dict[str, Member] = {}
         self.by_pid: dict[int, Member] = {}
         self.closing = False
+        self._unwanted = 0
         self.crashed_out = False
         """The last one to be given up had crashed too often."""
 
     def wanted(self) -> int:
         """How many there should be."""
-        return sum(not m.unwanted for m in self.members.values())
+        return len(self.members) - self._unwanted
 
     def alive(self) -> list[Member]:
         """Those with a process, or with one on its way."""
@@ -122,6 +123,7 @@ class Crew:
     def dismiss(self, worker_id: str) -> None:
         """It is not to be started again; one that waits to be is let go at once."""
         member = self.members[worker_id]
+        self._unwanted += not member.unwanted
         member.unwanted = True
         if member.pid is None and not member.requested:
             self._drop(member, "")
@@ -140,6 +142,7 @@ class Crew:
     def _drop(self, member: Member, reason: str) -> None:
         self._desk.timers.cancel(StartAgain(member.worker_id))
         del self.members[member.worker_id]
+        self._unwanted -= member.unwanted
         self.crashed_out = bool(reason)
         self._desk.write(WorkerGone(member.worker_id, reason))
         if reason:

@@ -66,11 +66,12 @@ class Intake:
         off = (RunState.RECOVERING, RunState.ENDED)
         if lane.busy or lane.resting or self._parts.state in off:
             return
-        settlements = lane.payable() if lane.owed else ()
-        renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         want = self._want()
         take = want if want > 0 or self._listing_due() else None
-        if take is None and not renew and (not settlements or self._may_linger()):
+        lingers = take is None and self._may_linger()
+        settlements = () if lingers else lane.payable()
+        renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
+        if take is None and not renew and not settlements:
             return
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
@@ -83,7 +84,7 @@ class Intake:
     def _may_linger(self) -> bool:
         # While workers find their next job here, a turn for one or two closes is a waste.
         flowing = self._parts.state is RunState.RUNNING and self._tasks.count(JobState.CLAIMED) > 0
-        return flowing and self._lane.may_linger()
+        return flowing and bool(self._lane.owed) and self._lane.may_linger()
 
     def answered(self, turn: TurnEnded) -> None:
         """Take in what a turn brought: claims go to the backlog."""
@@ -149,7 +150,8 @@ class Intake:
         if seconds < limits.LONG_ATTEMPT_SECONDS:
             # Half of it must last for two turns: the one under way, and the one that refills.
             expected = 4 * expected + 0.9
-        return min(limits.CLAIM_AHEAD_MAX, int(expected))
+        most = max(limits.CLAIM_AHEAD_MAX, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
+        return min(most, int(expected))
 
     def _issues_left(self) -> int | None:
         limit = self._parts.settings.issues_max

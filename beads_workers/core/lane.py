@@ -61,6 +61,9 @@ class Lane:
         self._desk = desk
         self.owed: dict[IssueId, Owed] = {}
         self.busy = False
+        self._handing: set[IssueId] = set()
+        self._failing = False
+        self._turn_ended_at = 0.0
         self.turn_seconds = 0.0
         self.trouble: Trouble | None = None
         self._resting = False
@@ -79,6 +82,10 @@ class Lane:
     def owe(self, settlement: Settlement) -> None:
         """This is to be written; a later one for the same issue takes its place."""
         self.owed[settlement.issue_id] = Owed(settlement, self._desk.now)
+        if settlement.action is Action.HAND_OVER:
+            self._handing.add(settlement.issue_id)
+        else:
+            self._handing.discard(settlement.issue_id)
 
     def may_linger(self) -> bool:
         """Whether what is owed can gather for another moment; if so, a timer ends that.
@@ -86,9 +93,14 @@ class Lane:
         Nobody waits for a close while there is other work; a hand-over has a worker waiting.
         """
         first = next(iter(self.owed.values()))
-        due = first.at + limits.LINGER_SECONDS
-        handing = any(o.settlement.action is Action.HAND_OVER for o in self.owed.values())
-        if handing or len(self.owed) >= limits.CLAIM_AHEAD_MAX or self._desk.now >= due:
+        # What came in during a long turn waits for a moment, too: the jobs that the turn has
+        # brought may be done in no time, and share the next call.
+        linger = self.turn_seconds * limits.LINGER_SHARE
+        due = max(
+            first.at + limits.LINGER_SECONDS,
+            self._turn_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
+        )
+        if self._handing or len(self.owed) >= limits.LINGER_ISSUES_MAX or self._desk.now >= due:
             return False
         self._desk.timers.set_earlier(LINGER, due)
         return True
@@ -99,7 +111,10 @@ class Lane:
         From its first failure to the last one: time in which nobody asked, because we were
         stopped ourselves, proves nothing.
         """
+        if not self._failing:
+            return None  # Asked after every event.
         since = min((o.since for o in self.owed.values() if o.since is not None), default=None)
+        self._failing = since is not None
         return None if since is None else self._failed_at - since
 
     def payable(self) -> tuple[Settlement, ...]:
@@ -135,6 +150,7 @@ class Lane:
     def ended(self, turn: TurnEnded) -> list[Settled]:
         """Take in the answer; returns it without what was overtaken by a later settlement."""
         self.busy = False
+        self._turn_ended_at = self._desk.now
         # A moving average over about four turns: groups grow and shrink with the tracker.
         self.turn_seconds = self.turn_seconds or turn.seconds
         self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
@@ -174,7 +190,7 @@ class Lane:
         self.troubled(error, hint, delay)
 
     def _mark_failing(self) -> None:
-        self._failed_at = self._desk.now
+        self._failed_at, self._failing = self._desk.now, True
         for owed in self.owed.values():
             if owed.since is None:
                 owed.since = self._desk.now
@@ -188,12 +204,13 @@ class Lane:
             self._again(owed, settled.error)
         else:
             del self.owed[issue_id]
+            self._handing.discard(issue_id)
         return True
 
     def _again(self, owed: Owed, error: str) -> None:
         issue_id = owed.settlement.issue_id
         owed.tries += 1
-        self._failed_at = self._desk.now
+        self._failed_at, self._failing = self._desk.now, True
         owed.since = self._desk.now if owed.since is None else owed.since
         delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(owed.tries - 1, 10)
         delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))

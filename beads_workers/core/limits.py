@@ -73,10 +73,16 @@ WAIT_SECONDS_RESYNC = 1
 
 # --- claims and listings --------------------------------------------------------------------
 CLAIM_AHEAD_MAX = 32
-"""Jobs claimed beyond the free slots: enough for one group, little to give back at a stop."""
+CLAIM_AHEAD_PER_SLOT = 2
+"""Jobs claimed beyond the free slots, at most the larger of 32 and 2 per slot: enough for a group,
+and for workers that end together, twice; little to give back at a stop."""
 
 LINGER_SECONDS = 0.03
-"""While other work is at hand, settlements gather so long for one turn of the lane."""
+LINGER_SHARE = 0.1
+LINGER_SECONDS_MAX = 1.0
+LINGER_ISSUES_MAX = 100
+"""While other work is at hand, settlements gather so long for one turn of the lane, or a tenth of a
+turn where that is longer; a hundred are a group that needs to grow no further."""
 
 LONG_ATTEMPT_SECONDS = 10.0
 """Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
@@ -203,6 +209,7 @@ assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS
 assert WAIT_SECONDS_MIN <= WAIT_SECONDS_BUSY <= WAIT_SECONDS_IDLE <= WAIT_SECONDS_MAX
 assert LISTED_MIN > CLAIM_AHEAD_MAX
+assert LISTED_PER_SLOT > CLAIM_AHEAD_PER_SLOT
 assert TIMEOUT_MARGIN_SECONDS + LEASE_LOOK_SECONDS + LEASE_RETRY_SECONDS <= LEASE_MARGIN_SECONDS
 assert TERM_GRACE_SECONDS + LEASE_MARGIN_SECONDS < LEASE_SURE_SECONDS
 assert SHARED_GRACE_SECONDS_MAX + LEASE_MARGIN_SECONDS <= 300.0 * LEASE_MARGIN_SHARE_MAX

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, assert_never
 
 from beads_workers.core import limits
@@ -212,10 +213,8 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
 
 def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:
     """One line with its end. ``timestamp`` in seconds since the epoch; ``v1``: no additions."""
-    head = {"type": _TYPES[type(message)], "worker_id": worker_id}
-    base = _ENCODER.encode(head)[:-1]
     # json.dumps would write 12.5 for 12.500: the text asks for milliseconds.
-    line = f'{base},"timestamp":{timestamp:.6f}'
+    line = f'{_HEADS[type(message)]}{quoted(worker_id)},"timestamp":{timestamp:.6f}'
     fields = _fields(message, v1)
     if fields:
         line += "," + _ENCODER.encode(fields)[1:]
@@ -236,6 +235,8 @@ _TYPES: dict[type[Message], str] = {
     Shutdown: "SHUTDOWN",
     Cancel: "CANCEL",
 }
+
+_HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items()}
 
 
 def _fields(message: Message, v1: bool) -> dict[str, Any]:

@@ -12,12 +12,23 @@ T = TypeVar("T", bound=Enum)
 R = TypeVar("R", bound=Enum)
 
 
+class Key(Enum):
+    """Base of states and stimuli: every message looks some up, a dozen times.
+
+    A member is equal to itself only, so its identity will do for a hash; ``Enum`` would hash its
+    name, in Python code.
+    """
+
+    __hash__ = object.__hash__
+
+
 @dataclass(frozen=True, slots=True)
 class Move(Generic[S, R]):
-    """Where a stimulus leads, and what is done on the way."""
+    """Where a stimulus leads, and what is done on the way; ``bug``: nothing, it cannot be."""
 
     to: S
     reaction: R
+    bug: bool = False
 
 
 Table = Mapping[tuple[S, T], Move[S, R]]
@@ -30,7 +41,7 @@ class ImpossibleMove(AssertionError):
 def step(table: Table[S, T, R], state: S, stimulus: T) -> Move[S, R]:
     """Look up a move; raises ``ImpossibleMove`` for what the table rules out."""
     move = table[state, stimulus]
-    if move.reaction.name == "BUG":
+    if move.bug:
         raise ImpossibleMove(f"{stimulus} in {state}")
     return move
 
@@ -40,7 +51,7 @@ def total(
 ) -> Table[S, T, R]:
     """Every pair that is not listed is a bug of ours, said explicitly."""
     return {
-        (state, stimulus): table.get((state, stimulus), Move(state, bug))
+        (state, stimulus): table.get((state, stimulus), Move(state, bug, bug=True))
         for state in states
         for stimulus in stimuli
     }

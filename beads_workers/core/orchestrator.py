@@ -78,11 +78,16 @@ class Orchestrator:
             self._desk.timers.set(RUN_OUT, now + seconds)
         return self._desk.hand_in()
 
-    def handle(self, event: ev.Event, now: float, boot: float | None = None) -> list[Command]:
-        """Something happened; returns what is to be done about it."""
+    def handle(
+        self, event: ev.Event, now: float, boot: float | None = None, *, more: bool = False
+    ) -> list[Command]:
+        """Something happened; returns what is to be done about it.
+
+        ``more``: another event follows at once, and what comes of all of them waits for the last.
+        """
         self._desk.at(now, boot)
         self._dispatch(event)
-        return self._conclude()
+        return self._desk.hand_in() if more else self._conclude()
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""
@@ -99,9 +104,11 @@ class Orchestrator:
         for issue_id in self._parts.leases.run_out():
             self._claim_lost(issue_id, "its lease could not be renewed")
         self._intake.consider()
+        before = self._parts.state
         self._ending.consider()
-        # The end of a run owes its give-backs at once.
-        self._intake.consider()
+        if self._parts.state is not before:
+            # The end of a run owes its give-backs at once.
+            self._intake.consider()
         return self._desk.hand_in()
 
     def _dispatch(self, event: ev.Event) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from beads_workers.core.moves import Move, R, S, T, Table, total
+from beads_workers.core.moves import Key, Move, R, S, T, Table, total
 
 # --- a connection, seen from the orchestrator ---------------------------------------------------
 
 
-class ConnState(Enum):
+class ConnState(Key):
     """The values are the explanations in ``docs/STATES.md``."""
 
     NEW = "connected, nothing valid said yet"
@@ -30,7 +30,7 @@ class ConnState(Enum):
     LEAVING = "has no task and was told to shut down"
 
 
-class ConnStimulus(Enum):
+class ConnStimulus(Key):
     """What a worker says, and what we tell it."""
 
     SAID_READY = "READY arrives"
@@ -90,7 +90,7 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
 # --- a job --------------------------------------------------------------------------------------
 
 
-class JobState(Enum):
+class JobState(Key):
     """The core's four states, with the steps between them that can be interrupted."""
 
     ENQUEUED = "enqueued: in the tracker, nobody's"
@@ -106,7 +106,7 @@ class JobState(Enum):
     FOREIGN = "somebody else's: left alone"
 
 
-class JobStimulus(Enum):
+class JobStimulus(Key):
     """What happens to a job."""
 
     CLAIMED = "the source claimed it"
@@ -170,7 +170,7 @@ def _job_table() -> Table[JobState, JobStimulus, JobReaction]:
 # --- the orchestrator ---------------------------------------------------------------------------
 
 
-class RunState(Enum):
+class RunState(Key):
     """The life of one run."""
 
     RECOVERING = "settling what an earlier run left; workers wait"
@@ -182,7 +182,7 @@ class RunState(Enum):
     ENDED = "over"
 
 
-class RunStimulus(Enum):
+class RunStimulus(Key):
     """What changes a run."""
 
     RECOVERED = "the earlier run is settled"

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from enum import Enum
 
-from beads_workers.core.moves import Move, Table
+from beads_workers.core.moves import Key, Move, Table
 
 
-class WorkerState(Enum):
+class WorkerState(Key):
     """The values are the explanations in ``docs/STATES.md``."""
 
     CONNECTING = "a connection is being tried"
@@ -32,7 +32,7 @@ class WorkerState(Enum):
     GONE = "told to exit"
 
 
-class WorkerStimulus(Enum):
+class WorkerStimulus(Key):
     """What can happen to a worker, already sorted by what matters about it."""
 
     CONNECTED = "the connection stands"

@@ -141,7 +141,8 @@ class Loop:
         while True:
             while self._events:
                 event = self._events.popleft()
-                self._perform(self._core.handle(event, time.monotonic(), boot_seconds()))
+                now, boot, more = time.monotonic(), boot_seconds(), bool(self._events)
+                self._perform(self._core.handle(event, now, boot, more=more))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline = self._core.deadline()
             if deadline is not None and (now := time.monotonic()) >= deadline:

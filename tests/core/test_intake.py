@@ -6,18 +6,19 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
+from beads_workers.core.commands import Turn
 from beads_workers.core.message_types import Wait
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
-from tests.core.playbook import Play, done, failed, lost, ready, said, task_of
+from tests.core.playbook import Play, done, failed, lost, of, ready, said, task_of
 
 
-def rhythm(attempt_seconds: float, turn_seconds: float) -> Play:
-    """Four workers whose attempts take so long, with a tracker that takes so long."""
-    play = Play(workers=4)
-    for number in range(1, 5):
+def rhythm(attempt_seconds: float, turn_seconds: float, workers: int = 4) -> Play:
+    """Workers whose attempts take so long, with a tracker that takes so long."""
+    play = Play(workers=workers)
+    for number in range(1, workers + 1):
         play.own(number)
-    play.answer("a1", "a2", "a3", "a4", seconds=turn_seconds)
+    play.answer(*(f"a{number}" for number in range(1, workers + 1)), seconds=turn_seconds)
     play.quiet()
     play.wait(attempt_seconds)
     play.do(done(1, "a1"), ready(1))
@@ -30,6 +31,33 @@ def test_minute_long_tasks_claim_nothing_ahead() -> None:
 
 def test_no_ops_claim_groups_but_never_more_than_thirty_two_ahead() -> None:
     assert rhythm(0.01, 10.0).asked() == 1 + limits.CLAIM_AHEAD_MAX
+
+
+def test_no_ops_of_a_large_fleet_claim_two_for_each_worker_ahead() -> None:
+    assert rhythm(0.01, 10.0, workers=40).asked() == 1 + 2 * 40
+
+
+def test_what_ended_during_a_long_turn_waits_a_moment_for_what_it_has_brought() -> None:
+    play = rhythm(0.01, 10.0)
+    play.do(done(2, "a2"))
+    play.answer(*(f"b{number}" for number in range(1, 34)), seconds=10.0)
+    assert play.turn is None
+    play.do(done(1, "b1"), ready(1))
+    play.wait(limits.LINGER_SECONDS_MAX)
+    assert play.turn is not None
+    assert {s.issue_id for s in play.turn.settlements} == {"a2", "b1"}
+
+
+def test_events_that_come_together_begin_one_turn_for_all_of_them() -> None:
+    play = Play(workers=2)
+    for number in (1, 2):
+        play.own(number)
+    play.answer("a", "b")
+    play.quiet()
+    first = play.core.handle(done(1, "a"), play.now, more=True)
+    assert not of(first, Turn)
+    (turn,) = of(play.core.handle(done(2, "b"), play.now), Turn)
+    assert {s.issue_id for s in turn.settlements} == {"a", "b"}
 
 
 def test_what_ends_during_two_turns_of_the_lane_is_claimed_ahead() -> None:

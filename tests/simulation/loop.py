@@ -67,7 +67,8 @@ class Loop:
                 event = self._events.popleft()
                 if self._world.verbose:
                     self._world.log(f"{self._node.run_id} >> {event}")
-                self._perform(self._core.handle(event, self._world.agenda.now))
+                now, more = self._world.agenda.now, bool(self._events)
+                self._perform(self._core.handle(event, now, more=more))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline, now = self._core.deadline(), self._world.agenda.now
             if deadline is not None and now >= deadline:

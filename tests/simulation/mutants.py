@@ -29,9 +29,9 @@ class Mutant:
 class NoHolderCheck(Orchestrator):
     """Hands an issue on as soon as its worker's connection is lost."""
 
-    def handle(self, event: Event, now: float) -> list:  # type: ignore[type-arg]
+    def handle(self, event: Event, now: float, *args, **named) -> list:  # type: ignore
         """As ever, but what is loose is settled at once."""
-        commands = super().handle(event, now)
+        commands = super().handle(event, now, *args, **named)
         if self._parts.tasks.loose():
             for held in self._parts.tasks.loose():
                 self._floor.conclude_loose(held)
