@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -35,11 +35,12 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="beads-workers-proof-") as folder:
         proving = Proving(Path(folder), parts, said.share, said.jobs, said.minutes * 60)
         for number in LEAVE_AT:
-            signal.signal(number, proving.stop)
-        proving.run()
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, proving.stop)
+        proving.run(lambda: _write(said.out, before, proving, "under way"))
         figures = proving.figures
     minutes = proving.seconds / 60
-    said.out.write_text(_as_json(before, proving) + "\n")
+    _write(said.out, before, proving, proving.why.removeprefix(", ") or "complete")
     whole = "" if said.share == 1 else f", 1/{said.share} of the full size"
     print(f"{before}; {minutes:.1f} minutes{whole}{proving.why}\n\n{table(figures)}")
     if proving.stopped_by:
@@ -95,13 +96,17 @@ class Proving:
         """A signal's handler: everything ends at the next look."""
         self.stopped_by = self.stopped_by or number
 
-    def run(self) -> None:
-        """Until all have ended, it is told to stop, or the time is over."""
+    def run(self, concluded: Callable[[], None] = lambda: None) -> None:
+        """Until all have ended, it is told to stop, or the time is over.
+
+        ``concluded`` is called whenever there are more ``figures``.
+        """
         try:
             while (self._waiting or self._running) and not self._is_over():
                 self._begin()
                 time.sleep(LOOK_SECONDS)
-                self._conclude()
+                if self._conclude():
+                    concluded()
                 self._tell()
             left = [part.name for part in self._waiting]
             self._waiting.clear()
@@ -132,13 +137,15 @@ class Proving:
                 self._running.append(begin(part, self._share, file))
                 say(f"{part.name} ({part.size(self._share):,} {part.what}) begins")
 
-    def _conclude(self) -> None:
-        for each in [each for each in self._running if each.ended()]:
+    def _conclude(self) -> bool:
+        ended = [each for each in self._running if each.ended()]
+        for each in ended:
             self._running.remove(each)
             figure = each.figure()
             self.figures.append(figure)
             found = "; ".join(figure.broken) or "nothing broken"
             say(f"{figure.name} ended after {figure.seconds:.0f} s: {found}")
+        return bool(ended)
 
     def _tell(self) -> None:
         if time.monotonic() >= self._says_at:
@@ -147,11 +154,11 @@ class Proving:
             say(progress(self._parts, self._waiting, self._running, self.seconds, limit))
 
 
-def _as_json(before: str, proving: Proving) -> str:
+def _write(file: Path, before: str, proving: Proving, ended: str) -> None:
+    """After each that ends: what kills us in the last minute shall not cost the whole hour."""
     figures = [figure.__dict__ for figure in proving.figures]
-    ended = proving.why.removeprefix(", ") or "complete"
     shown = {"machine": before, "seconds": round(proving.seconds), "ended": ended}
-    return json.dumps(shown | {"figures": figures}, indent=1)
+    file.write_text(json.dumps(shown | {"figures": figures}, indent=1) + "\n")
 
 
 def say(text: str) -> None:
