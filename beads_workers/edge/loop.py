@@ -14,7 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from beads_workers.core.commands import (
     Answer,
@@ -36,10 +36,12 @@ from beads_workers.edge.conditions import Conditions
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, lost
 from beads_workers.edge.lane import LaneThread
-from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.sources.clock import boot_seconds
+
+if TYPE_CHECKING:
+    from beads_workers.edge.notifying import Notifier
 
 
 class Mailbox:

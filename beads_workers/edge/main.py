@@ -39,7 +39,6 @@ from beads_workers.edge.handshake import read_settings, say, say_failed, vars_of
 from beads_workers.edge.journal import Journal, Size
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.loop import Loop, Mailbox
-from beads_workers.edge.notifying import Notifier
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import open_source
 from beads_workers.edge.own_process import raise_file_limit, redirect_output
@@ -170,7 +169,7 @@ class Fleet:
             loop.conditions = Conditions(self._places(), loop.tell)
             loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
             if self._settings.notify:
-                loop.notifier = self._notifier(self._settings.notify, selector, board, loop)
+                self._notify(self._settings.notify, selector, board, loop)
             code = loop.run()
             recovery.abandon()
         finally:
@@ -225,15 +224,16 @@ class Fleet:
             loop.notifier.finish()
         return code
 
-    def _notifier(
+    def _notify(
         self, command: str, selector: selectors.BaseSelector, board: Board, loop: Loop
-    ) -> Notifier:
+    ) -> None:
+        from beads_workers.edge.notifying import Notifier  # A tenth of a start, and few need it.
+
         def warn(text: str) -> None:
             loop.tell(Warned(text))
 
-        notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
-        notifier.attach(selector)
-        return notifier
+        loop.notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
+        loop.notifier.attach(selector)
 
     def _info(self, description: str) -> RunInfo:
         pid = os.getpid()

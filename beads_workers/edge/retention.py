@@ -8,7 +8,6 @@ A file that somebody is reading can be read to its end: the kernel keeps it unti
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,6 +58,9 @@ def remove(folders: list[Path]) -> None:
         except OSError:
             continue  # Another one removes it just now, or the disk is read-only.
     for away in {folder.parent.parent / REMOVED for folder in folders}:
+        # Imported here: it loads what unpacks archives, and most starts remove nothing.
+        import shutil
+
         shutil.rmtree(away, ignore_errors=True)
 
 

@@ -15,11 +15,9 @@ somebody else's by now.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import re
-import secrets
 import socket
 import time
 from collections.abc import Mapping
@@ -89,6 +87,9 @@ class RunDirectory:
         path = self.root / "control.sock"
         if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
             return path
+        # Imported here: such paths are rare, and every start would pay for it.
+        import hashlib
+
         name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
         return runtime_directory() / f"control-{name}.sock"
 
@@ -221,7 +222,7 @@ def _next_run_id(last: str) -> str:
     known = re.fullmatch(r"(\d{8}-\d{6})\.(\d{3})-[0-9a-f]+", last)
     if known and known[1] >= stamp:
         stamp, count = known[1], int(known[2]) + 1
-    return f"{stamp}.{count:03d}-{secrets.token_hex(3)}"
+    return f"{stamp}.{count:03d}-{os.urandom(3).hex()}"
 
 
 def lock_tracker(folder: Path, *, shared: bool = False) -> int:

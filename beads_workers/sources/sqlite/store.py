@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -43,6 +42,8 @@ class Store:
 
     def new_id(self) -> str:
         """An id that is free: the prefix and three letters or digits, more as they fill up."""
+        import secrets  # Only who adds an issue needs it: a fleet starts without.
+
         prefix = self._column("SELECT value FROM settings WHERE name = 'prefix'")[0]
         for tried in range(1000):
             length = 3 + tried // _ID_TRIES
