@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,44 +47,38 @@ def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds:
     names = ("starts", "issues", "closed", "set_aside") if "kills" in said else ()
     counts = {name: said[name] for name in names}
     amount = said.get("kills", said.get("faults", 0))
+    what = part.what
     if parsers:
         amount = min(each["inputs"] for each in parsers)
+        what += f", each of {len(parsers)}"
     if amount < size:
         found.append(f"only {amount:,} of {size:,} {part.what}")
     if status and not found:
         found = [f"exit {status}"]
-    return Figure(part.name, part.what, amount, seconds, tuple(found), **counts)
+    return Figure(part.name, what, amount, seconds, tuple(found), **counts)
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Markdown; what ran in several pieces is one row."""
+    """Markdown; what ran in several pieces is one row, whichever of them ended first."""
     lines = [
         "| proof | size | orchestrators started | issues | closed once | set aside | broken |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in dict.fromkeys(figure.name for figure in figures):
+    for name in sorted({figure.name for figure in figures}):
         lines.append(row([figure for figure in figures if figure.name == name]))
     return "\n".join(lines)
 
 
 def row(pieces: Sequence[Figure]) -> str:
     """One line of the table."""
-    counts = (
-        total(p.starts for p in pieces),
-        total(p.issues for p in pieces),
-        total(p.closed for p in pieces),
-        total(p.set_aside for p in pieces),
-    )
+    each_of = [(p.starts, p.issues, p.closed, p.set_aside) for p in pieces]
+    sums = [sum(column) for column in zip(*each_of, strict=True)]
+    counts = [f"{each:,}" if sums[0] else "" for each in sums]
     found = Counter(text for piece in pieces for text in piece.broken)
     times = (f"{text}{f' ({n} times)' if n > 1 else ''}" for text, n in found.items())
     broken = "; ".join(times) or "nothing"
     size = f"{sum(piece.amount for piece in pieces):,} {pieces[0].what}"
     return f"| {pieces[0].name} | {size} | {' | '.join(counts)} | {broken} |"
-
-
-def total(values: Iterable[int]) -> str:
-    """Empty where it means nothing."""
-    return f"{found:,}" if (found := sum(values)) else ""
 
 
 def progress(

@@ -86,7 +86,7 @@ def test_out_of_time_ends_what_runs_and_names_what_never_began(tmp_path: Path) -
 def test_pieces_of_one_name_are_one_row() -> None:
     lost = Figure("a", "kills", 6, 1.0, ("lost",))
     pieces = [Figure("a", "kills", 5, 1.0, starts=3), lost, lost]
-    assert table(pieces).splitlines()[2:] == ["| a | 17 kills | 3 |  |  |  | lost (2 times) |"]
+    assert table(pieces).splitlines()[2:] == ["| a | 17 kills | 3 | 0 | 0 | 0 | lost (2 times) |"]
 
 
 @pytest.mark.timeout(120)
