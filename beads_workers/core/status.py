@@ -112,6 +112,7 @@ def _outcome(ended: Ended) -> dict[str, Any]:
         "verdict": finished.verdict,
         "error": finished.error[:ERROR_CHARS_MAX],
         "seconds": finished.duration_ms / 1000,
+        "charged": finished.charged >= finished.attempt,
         "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
     }
 

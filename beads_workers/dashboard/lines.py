@@ -85,10 +85,17 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
-    # Without a delay it was not the issue's fault (a spawn storm): only the fleet's state holds it.
-    wait = finished.delay_seconds
-    again = f"again in {wait:.0f} s" if wait else "given back, not charged"
-    return f"{head} failed   {issue} in {took}: {error} ({again})"
+    wait = f"{finished.delay_seconds:.0f} s" if finished.delay_seconds else ""
+    then = next_try(wait, charged=finished.charged >= finished.attempt)
+    return f"{head} failed   {issue} in {took}: {error} ({then})"
+
+
+def next_try(wait: str, *, charged: bool) -> str:
+    """What comes after a failure. ``wait``: how long until the next try, empty for none."""
+    if wait:
+        return f"again in {wait}"
+    # What is not charged was not its fault (a spawn storm): only the fleet's state holds it.
+    return "again at once" if charged else "given back, not charged"
 
 
 def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:

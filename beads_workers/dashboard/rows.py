@@ -13,6 +13,7 @@ from rich.text import Text
 
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.dashboard.figures import duration, whole_seconds
+from beads_workers.dashboard.lines import next_try
 
 Fields = Mapping[str, Any]
 
@@ -107,7 +108,9 @@ def _became(outcome: Fields) -> str:
         return "given back"
     if outcome["verdict"] == "set_aside":
         return f"set aside after {counted(outcome['attempt'], 'try', 'tries')}"
-    return f"{outcome['outcome']}, again in {duration(outcome['retry_in_seconds'])}"
+    wait = outcome["retry_in_seconds"]
+    then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
+    return f"{outcome['outcome']}, {then}"
 
 
 def _id_width(width: int) -> int:

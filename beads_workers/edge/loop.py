@@ -104,6 +104,7 @@ class Loop:
         self._memory_lost = False
         self._disk_full = False
         self._unsafe = False
+        self._unshown: list[dict[str, Any]] = []
         self._unwatched: list[int] = []
         self.owed: tuple[str, ...] = ()
         self.settled = False
@@ -157,8 +158,11 @@ class Loop:
                 self._carry_out(command)
         self.workers.flush()
         self.control.flush(time.monotonic())
-        self._show(self._frames.due(self._journal.elapsed()))
-        if self.notifier is not None and not self._disk_full:
+        if self._disk_full:
+            return
+        if (snapshot := self._frames.due(self._journal.elapsed())) is not None:
+            self.control.show(snapshot)
+        if self.notifier is not None:
             self.notifier.pump()
 
     def _wait(self) -> None:
@@ -184,7 +188,8 @@ class Loop:
         for command in commands:
             if isinstance(command, Write):
                 entry = self._journal.append(command.record)
-                self._show(self._frames.add(entry))
+                if (snapshot := self._frames.add(entry)) is not None:
+                    self._unshown.append(snapshot)
                 if self.notifier is not None:
                     self.notifier.add(entry)
             else:
@@ -200,8 +205,10 @@ class Loop:
             if not self._disk_full:
                 print(f"the journal cannot be written: {error}", file=sys.stderr, flush=True)
             self._disk_full = True
+            del self._unshown[:-1]  # Whoever watches is shown the last one, once it is on file.
             return False
         self._disk_full = False
+        self._show()
         if self._journal.is_long():
             self._journal.begin_segment(self._frames.board)
         return True
@@ -232,8 +239,9 @@ class Loop:
             case _:
                 assert_never(command)
 
-    def _show(self, snapshot: dict[str, Any] | None) -> None:
-        if snapshot is not None:
+    def _show(self) -> None:
+        unshown, self._unshown = self._unshown, []
+        for snapshot in unshown:
             self.control.show(snapshot)
 
     def _tend(self, now: float) -> None:

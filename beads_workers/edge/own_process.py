@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 OPEN_FILES_MAX = 65_536
@@ -54,6 +54,46 @@ def keep_from_tasks() -> None:
                 os.set_inheritable(int(name), False)
             except OSError:
                 pass  # the listing's own descriptor
+
+
+class Spares:
+    """Descriptors that are kept for what must never fail for lack of one."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._held: list[int] = []
+        self._take()
+
+    def do(self, act: Callable[[], object]) -> None:
+        """Do it; where that raises ``OSError``, once more with so many descriptors to spare."""
+        try:
+            act()
+        except OSError:
+            self._give()
+            try:
+                act()
+            finally:
+                self._take()
+
+    def _give(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+
+    def _take(self) -> None:
+        while len(self._held) < self._count:
+            try:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                return  # None is left just now: taken back after the next time.
+
+
+def say(worker_id: str, text: str) -> None:
+    """Write a line of a worker to stderr, which is the run's log."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    try:
+        os.write(2, f"{worker_id}: {shown}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass  # nobody listens any more
 
 
 def wake_on(signals: Iterable[int]) -> socket.socket:

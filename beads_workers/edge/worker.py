@@ -42,7 +42,7 @@ from beads_workers.core.worker_events import (
 )
 from beads_workers.edge import orphans
 from beads_workers.edge.git_places import GIT_PLACES
-from beads_workers.edge.own_process import ASK_TO_END, heard, keep_from_tasks, wake_on
+from beads_workers.edge.own_process import ASK_TO_END, Spares, heard, keep_from_tasks, say, wake_on
 from beads_workers.edge.payloads import with_payload
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
@@ -53,6 +53,9 @@ CONNECT_SECONDS = 5.0
 
 FLUSH_SECONDS = 2.0
 """How long a last message may take to leave; a reader that is this slow is not there."""
+
+SPARES = 3
+"""A process is looked at and ended with so many descriptors at once, at most."""
 
 
 def run_worker(
@@ -69,7 +72,7 @@ def run_worker(
             os.makedirs(f"{settings.run_directory}/{name}", 0o700, exist_ok=True)  # noqa: PTH103
         os.chdir(settings.project)
     except OSError as error:
-        _log(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
     keep_from_tasks()
     orphans.adopt()
@@ -97,6 +100,7 @@ class _Process:
     status: int | None = None
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
     bad_lines: int = 0
+    spares: Spares = field(default_factory=lambda: Spares(SPARES))
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
 
@@ -122,7 +126,7 @@ class _Process:
                 self._drain()
                 self._flush()
         self._say_goodbye()
-        orphans.end(())
+        self.spares.do(lambda: orphans.end(()))
         return self.status
 
     def _patience(self) -> float | None:
@@ -163,7 +167,7 @@ class _Process:
                 case Exit(status):
                     self.status = status
                 case Log(text):
-                    _log(self.settings.worker_id, text)
+                    say(self.settings.worker_id, text)
                 case _:
                     assert_never(command)
 
@@ -185,7 +189,8 @@ class _Process:
 
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGCHLD in numbers:
-            orphans.reap(() if self.step is None else (self.step.pid,))
+            keep = () if self.step is None else (self.step.pid,)
+            self.spares.do(lambda: orphans.reap(keep))
         if any(number in numbers for number in ASK_TO_END):
             self._tell(Interrupted())
 
@@ -196,8 +201,8 @@ class _Process:
         ended = step.finish()
         if step.ended_by_us:
             # The next holder of the issue must not meet a tool that the agent had detached.
-            orphans.end(())
-            sweep(self.settings.run_id, self.settings.worker_id)
+            self.spares.do(lambda: orphans.end(()))
+            self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
         self._tell(ended)
 
     # --- the connection -----------------------------------------------------------------------
@@ -257,7 +262,7 @@ class _Process:
         self.bad_lines += 1
         if self.bad_lines <= limits.BAD_LINES_MAX:
             shown = raw[: limits.LOGGED_BYTES_MAX]
-            _log(self.settings.worker_id, f"ignored {trouble}: {shown!r}")
+            say(self.settings.worker_id, f"ignored {trouble}: {shown!r}")
         return None
 
     def _send(self, message: FromWorker) -> None:
@@ -290,11 +295,3 @@ class _Process:
         except OSError:
             pass
         self.connection.close()
-
-
-def _log(worker_id: str, text: str) -> None:
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    try:
-        os.write(2, f"{worker_id}: {shown}\n".encode("utf-8", "replace"))
-    except OSError:
-        pass  # nobody listens any more

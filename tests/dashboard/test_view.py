@@ -56,6 +56,17 @@ def test_eighty_by_twentyfour_shows_the_fleet_at_a_glance() -> None:
         assert expected in shown
 
 
+@pytest.mark.parametrize(
+    ("charged", "delay", "said"),
+    [(1, 10.0, "error, again in 10 s"), (1, 0.0, "error, again at once"), (0, 0.0, "not charged")],
+)
+def test_a_failure_says_what_comes_next(charged: int, delay: float, said: str) -> None:
+    failed = ended(
+        "app-8", outcome="error", verdict="requeue", charged=charged, delay_seconds=delay
+    )
+    assert any(said in line for line in lines(after(*fleet(1), failed)))
+
+
 def test_clocks_go_on_with_the_age_of_the_snapshot_until_the_run_is_over() -> None:
     running, over = after(*fleet(1, busy=1)), after(*fleet(1), rec.RunEnded(0))
     assert "up 10 s" in lines(running)[0] and "up 1:00" in lines(running, age=50)[0]
