@@ -112,14 +112,21 @@ class Checkpoint:
         yield from (Entry(page, at, elapsed) for page in pages)
         for issue_id in sorted(self._left.handed_over):
             yield Entry(rec.HandingOver(issue_id, ""), at, elapsed)
-        for issue_id in dict.fromkeys((*self._left.set_aside, *self._left.holders)):
-            pid, start_time = self._left.holders.get(issue_id, (0, 0))
-            note = self._left.set_aside.get(issue_id, "")
-            yield Entry(Owing(issue_id, note, pid, start_time), at, elapsed)
+        for owing in self._owing():
+            yield Entry(owing, at, elapsed)
         if call is not None:
             yield call
         yield Entry(resumed, at, elapsed)
         yield Entry(rec.CheckpointEnded(), at, elapsed)
+
+    def _owing(self) -> Iterator[Owing]:
+        left = self._left
+        told = (*left.set_aside, *left.holders, *sorted(left.reopened), *sorted(left.heard))
+        for issue_id in dict.fromkeys(told):
+            pid, start_time = left.holders.get(issue_id, (0, 0))
+            note = left.set_aside.get(issue_id, "")
+            reopened, heard = issue_id in left.reopened, issue_id in left.heard
+            yield Owing(issue_id, note, pid, start_time, reopened, heard)
 
     def _pages(self) -> Iterator[rec.Carried]:
         for page in self._left.checkpoint():

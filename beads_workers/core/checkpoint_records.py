@@ -42,9 +42,12 @@ class Resumed(Record):
 class Owing(Record):
     """What an issue still needs: the tracker is to be told ``note``, for it is set aside; and the
     worker that was not ours and had it to the end (``pid``, ``start_time``) must be gone.
+    ``reopened``: the tracker may block it still. ``heard``: nothing is owed by earlier runs.
     """
 
     issue_id: str
     note: str = ""
     pid: int = 0
     start_time: int = 0
+    reopened: bool = False
+    heard: bool = False

@@ -234,7 +234,8 @@ class Ending:
         lane = self._parts.lane
         owed = tuple(self._parts.tasks.held.keys() | lane.owed.keys())
         # A turn that is under way, or that failed, may hold claims nobody has heard of.
-        settled = not owed and not lane.busy and not lane.troubled_now
+        unknown = lane.busy or lane.troubled_now or lane.claims_unknown
+        settled = not owed and not unknown
         self._desk.ask(End(code, owed, settled))
 
     def _something_failed(self) -> bool:

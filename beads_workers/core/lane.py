@@ -66,6 +66,8 @@ class Lane:
         self._turn_ended_at = 0.0
         self.turn_seconds = 0.0
         self.trouble: Trouble | None = None
+        self.claims_unknown = False
+        """A take was not answered, and none since: it may hold issues that nobody knows of."""
         self._resting = False
         self._failed_at = 0.0
 
@@ -155,6 +157,7 @@ class Lane:
         self.turn_seconds = self.turn_seconds or turn.seconds
         self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
         self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
+        self.claims_unknown = bool(turn.take_error) or (self.claims_unknown and turn.taken is None)
         error = turn.settle_error or turn.take_error
         if error:
             self._trouble(error, turn.hint)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
-from beads_workers.core.checkpoint_records import Owing
+from beads_workers.core.checkpoint_records import Owing, Resumed
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.policy import set_aside_note
@@ -30,11 +30,18 @@ class Remains:
     handed_over: set[str] = field(default_factory=set)
     set_aside: dict[str, str] = field(default_factory=dict)
     """Issue id -> the note of its last failure, until the tracker has it."""
+    reopened: set[str] = field(default_factory=set)
+    """Set aside once, and taken back since, by a person or after a spawn storm: no longer blocked
+    as soon as the tracker has heard of it."""
     holders: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Issue id -> pid and start time of a worker that was not ours, and had it to the end."""
     last_call: tuple[int, int] | None = None
+    heard: set[str] = field(default_factory=set)
+    """Issues of which this run heard before it took any: what earlier runs owed for them is paid.
+    """
     whole: bool = False
     ended: rec.RunEnded | None = None
+    _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
@@ -50,7 +57,19 @@ class Remains:
         debts = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
         handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
         set_aside = tuple((IssueId(i), note) for i, note in self.set_aside.items())
-        return [*debts, DeadRun(self.actor, tuple(own), handed_over, set_aside)]
+        reopened = tuple(IssueId(i) for i in sorted(self.reopened))
+        return [*debts, DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened)]
+
+    def is_paid(self, issue_ids: Iterable[str]) -> None:
+        """A later run has heard from the tracker what became of these: nothing is owed for them.
+
+        A person may have changed them since, and a debt that is paid twice would undo that.
+        """
+        for issue_id in issue_ids:
+            self.done_not_closed.pop(issue_id, None)
+            self.set_aside.pop(issue_id, None)
+            self.handed_over.discard(issue_id)
+            self.reopened.discard(issue_id)
 
     def take_over(self, before: Remains) -> None:
         """Add what the run before knew of issues, unless our own checkpoint says it all.
@@ -95,6 +114,8 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.CheckpointEnded():
             left.whole = True
         case rec.Claimed(issue_id=issue_id):
+            left._has_taken = True
+            left.reopened.discard(issue_id)
             known = left.pages.get(issue_id)
             if known is not None and known.set_aside:
                 del left.pages[issue_id]
@@ -113,14 +134,16 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.Forgiven(issue_id, charged):
             _forgiven(left, issue_id, charged)
         case rec.RetryAsked(issue_id=issue_id):
+            _forgiven(left, issue_id, 0)
             left.pages.pop(issue_id, None)
-            left.set_aside.pop(issue_id, None)
         case rec.CallStarted(pid=pid, start_time=start_time):
             left.last_call = (pid, start_time)
         case rec.CallEnded():
             left.last_call = None
         case rec.RunEnded() as ended:
             left.ended = ended
+        case Resumed(claims=claims):
+            left._has_taken = left._has_taken or claims > 0
         case Owing() as owing:
             _owing(left, owing)
         case _:
@@ -135,6 +158,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         left.done_not_closed[issue_id] = left.actor
         return
     set_aside = finished.verdict == "set_aside"
+    left.reopened.discard(issue_id)
     if set_aside:
         left.set_aside[issue_id] = set_aside_note(finished.charged, finished.error)
     if not (set_aside or finished.charged or finished.free_in_a_row or finished.delay_seconds):
@@ -158,23 +182,34 @@ def _owing(left: Remains, owing: Owing) -> None:
         left.set_aside[owing.issue_id] = owing.note
     if owing.pid:
         left.holders[owing.issue_id] = (owing.pid, owing.start_time)
+    if owing.reopened:
+        left.reopened.add(owing.issue_id)
+    if owing.heard:
+        left.heard.add(owing.issue_id)
 
 
 def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
     left.set_aside.pop(issue_id, None)
     page = left.pages.pop(issue_id, None)
+    if page is not None and page.set_aside:
+        left.reopened.add(issue_id)
     if page is not None and (charged or page.free_in_a_row):
         left.pages[issue_id] = replace(page, charged=charged, set_aside=False, not_before=0.0)
 
 
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
+    if not left._has_taken:
+        left.heard.add(issue_id)
     closed = settled.action == Action.CLOSE.value and settled.result == Result.APPLIED.value
     if settled.result in (Result.FOUND_CLOSED.value, Result.NOT_OURS.value) or closed:
         left.pages.pop(issue_id, None)
         left.done_not_closed.pop(issue_id, None)
         left.handed_over.discard(issue_id)
         left.set_aside.pop(issue_id, None)
+        left.reopened.discard(issue_id)
+    elif settled.action == Action.REOPEN.value and settled.result != Result.FAILED.value:
+        left.reopened.discard(issue_id)
     elif settled.action == Action.RELEASE.value or settled.action == Action.SET_ASIDE.value:
         left.handed_over.discard(issue_id)
         if settled.result != Result.FAILED.value:

@@ -131,12 +131,14 @@ class DeadRun:
     """What the journal of an earlier, dead run says is still owed to the tracker.
 
     ``set_aside``: issues that have had their last attempt, each with the note that says so.
+    ``reopened``: those to which that does not apply any more; the tracker may still block them.
     """
 
     actor: str
     done_not_closed: tuple[IssueId, ...] = ()
     handed_over: tuple[IssueId, ...] = ()
     set_aside: tuple[tuple[IssueId, str], ...] = ()
+    reopened: tuple[IssueId, ...] = ()
 
     def back(self, issue_id: IssueId) -> Settlement:
         """What is owed for an issue that it still holds, and that is not done."""

@@ -29,7 +29,7 @@ from typing import Any
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
 from beads_workers.core.recovery import Remains, host_of, remains
-from beads_workers.edge.journal_files import read_end
+from beads_workers.edge.journal_files import read_end, segments
 from beads_workers.edge.locks import is_locked, try_lock
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
@@ -199,14 +199,20 @@ class RunDirectory:
         only where the tracker may still be owed something.
         """
         known: list[Remains] = []
+        heard: set[str] = set()
         whole = False
         for run_id in reversed(self.run_ids()):
             if whole and self.is_settled(run_id):
                 continue
-            left = remains(read_end(self.run(run_id) / "journal.jsonl"))
+            journal = self.run(run_id) / "journal.jsonl"
+            left = remains(read_end(journal))
             if host_of(left.actor) not in ("", host_name()):
                 continue  # Only that machine can tell what of it still lives.
             if left.run_id:  # Else it died before it had written anything.
+                for segment in segments(journal):
+                    _keep(segment)
+                left.is_paid(heard)
+                heard |= left.heard
                 known.append(left)
                 whole = whole or left.whole
         last = Remains()
@@ -214,6 +220,23 @@ class RunDirectory:
             left.take_over(last)
             last = left
         return [left for left in reversed(known) if not self.is_settled(left.run_id)], last
+
+
+def _keep(segment: Path) -> None:
+    """Whatever was read and is acted on survives a power cut; its own run may have died too soon.
+
+    A disk that cannot promise that must not keep a fleet from starting.
+    """
+    try:
+        fd = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fdatasync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def _next_run_id(last: str) -> str:

@@ -70,7 +70,7 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
 
 
 def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """What a dead run owes: its closes, then everything else that it held or handed over.
+    """What a dead run owes: its closes, what else it held or handed over, and what it took back.
 
     ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
     """
@@ -81,7 +81,12 @@ def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
         Settlement(Action.CLOSE, key, read_first=True, handed_over=key in handed_over)
         for key in done
     ]
-    return [*closes, *(dead.back(key) for key in back if key not in done)]
+    reopened = [key for key in dead.reopened if key not in done and key not in back]
+    return [
+        *closes,
+        *(dead.back(key) for key in back if key not in done),
+        *(Settlement(Action.REOPEN, key) for key in reopened),
+    ]
 
 
 def is_held_by(assignee: str, actor: str) -> bool:

@@ -198,6 +198,23 @@ def test_recovery_sets_aside_what_had_its_last_attempt(
         assert tracker.read(reopened) == ("open", NOBODY), "a person has opened it since"
 
 
+def test_recovery_reopens_what_was_taken_back_and_nothing_else(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    blocked, free, closed = (tracker.create(name) for name in ("blocked", "free", "closed"))
+    tracker.put(blocked, "blocked", NOBODY)
+    tracker.put(closed, "closed", NOBODY)
+    dead = DeadRun(US, reopened=(blocked, free, closed))
+    answers = source_of(THEM).recover(dead)
+    assert {a.settlement.action for a in answers} == {Action.REOPEN}
+    assert tracker.read(blocked) == tracker.read(free) == ("open", NOBODY)
+    assert tracker.read(closed)[0] == "closed"
+    source_of(US).take(1, [free])
+    assert tracker.read(blocked) == ("in_progress", US)
+    source_of(THEM).recover(DeadRun("beads-workers/host/run-0", reopened=(blocked,)))
+    assert tracker.read(blocked) == ("in_progress", US), "somebody is at work on it"
+
+
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
     closed, begun = tracker.create("closed"), tracker.create("begun")
     dead = source_of(US)

@@ -39,10 +39,19 @@ def owed(left: Remains) -> tuple[Any, ...]:
     """All that the next start goes by."""
     pages = sorted(left.checkpoint(), key=lambda page: page.issue_id)
     debts = [
-        (d.actor, sorted(d.done_not_closed), d.handed_over, sorted(d.set_aside))
+        (d.actor, sorted(d.done_not_closed), d.handed_over, sorted(d.set_aside), d.reopened)
         for d in left.debts()
     ]
-    return pages, debts, left.holders, left.last_call, left.run_id, left.actor, left.socket
+    return (
+        pages,
+        debts,
+        left.heard,
+        left.holders,
+        left.last_call,
+        left.run_id,
+        left.actor,
+        left.socket,
+    )
 
 
 class CheckpointedWorld(World):

@@ -39,6 +39,21 @@ def test_asked_to_hurry_it_does_not_wait_for_a_tracker_that_fails() -> None:
     assert end.owed == ("a",) and not end.settled
 
 
+def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
+    play = Play()
+    play.working("a")
+    play.join(2)
+    play.answer(take_error="the answer was lost")
+    assert play.core._parts.lane.claims_unknown
+    play.do(ev.StopAsked())
+    play.do(lost(1))
+    # The release is answered: the tracker is well, and what that claim has won is as unknown.
+    commands: list[Command] = []
+    while play.ended is None:
+        commands = play.answer() if play.turn is not None else play.do(lost(2))
+    assert of(commands, End)[0].owed == () and not of(commands, End)[0].settled
+
+
 def test_a_run_that_owes_nothing_is_settled() -> None:
     play = Play(until_empty=True)
     play.join(1)

@@ -104,6 +104,20 @@ def test_what_was_set_aside_stays_so_until_a_person_asks() -> None:
     assert remains(reread(play.entries)).pages == {}
 
 
+def test_what_was_taken_back_is_owed_a_reopening_until_the_tracker_has_heard_of_it() -> None:
+    aside = rec.Finished("a", "W1", 1, "r", "error", "set_aside", charged=1)
+    blocked = rec.SettledRecord("a", "set_aside", "applied", "")
+    reopened = rec.SettledRecord("a", "reopen", "applied", "")
+    for taken_back in (rec.Forgiven("a", 0), rec.RetryAsked("a")):
+        told = (STARTED, aside, blocked, taken_back)
+        assert remains(entries(*told)).debts() == [DeadRun("actor/run-1", reopened=(A,))]
+        for later in (reopened, rec.Claimed("a", "a", 2)):
+            assert remains(entries(*told, later)).debts() == [DeadRun("actor/run-1")]
+    # What only cooled down was never blocked.
+    cooling = rec.Finished("a", "W1", 1, "r", "error", "requeue", charged=1, delay_seconds=9.0)
+    assert remains(entries(STARTED, cooling, rec.RetryAsked("a"))).debts()[0].reopened == ()
+
+
 def test_what_had_its_last_attempt_is_owed_that_until_the_tracker_has_it() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")

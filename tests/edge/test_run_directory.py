@@ -110,6 +110,15 @@ def test_two_runs_that_died_owe_their_own_and_the_last_knows_all(directory: RunD
     assert last.done_not_closed == {"a": "actor/1"}
 
 
+def test_what_a_later_run_has_heard_of_is_not_owed_again(directory: RunDirectory) -> None:
+    run_with(directory, "1", SUCCESS)
+    closed = rec.SettledRecord("a", "close", "applied", "")
+    run_with(directory, "2", rec.CheckpointEnded(), closed)
+    unsettled, last = directory.left_over()
+    assert [left.done_not_closed for left in unsettled] == [{}, {}]
+    assert last.done_not_closed == {}
+
+
 def test_a_settled_run_owes_nothing_but_its_memory_goes_on(directory: RunDirectory) -> None:
     run_with(directory, "1", FAILURE)
     directory.mark_settled("1")

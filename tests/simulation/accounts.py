@@ -48,6 +48,10 @@ class Accounts:
         """Whether its success is journalled, and nothing that came of it."""
         return self._of(issue_id).done
 
+    def is_set_aside(self, issue_id: str) -> bool:
+        """Whether it is out of attempts, by the last word on it."""
+        return self._of(issue_id).set_aside
+
     def power_cut(self) -> None:
         """Forget what the disk has lost."""
         for run_id, entries in self.told.items():

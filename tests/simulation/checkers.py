@@ -9,7 +9,7 @@ from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.message_types import Task, ToWorker
 from beads_workers.core.source import Action, Settlement
-from beads_workers.sources.settling import CLOSED, IN_PROGRESS, Holding
+from beads_workers.sources.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process
 from tests.simulation.disk import read_journal
@@ -32,7 +32,8 @@ class Violation(AssertionError):
 class Seen:
     """What the world knows of one issue. ``at_work``: pids of our tasks on it.
 
-    ``disturbed``: a person took it by force from those who were at work on it.
+    ``disturbed``: a person took it by force from those who were at work on it. ``set_aside``: it is
+    blocked, by us.
     """
 
     at_work: set[int] = field(default_factory=set)
@@ -40,6 +41,7 @@ class Seen:
     disturbed: bool = False
     successes: int = 0
     taken: bool = False
+    set_aside: bool = False
 
 
 class Checks:
@@ -113,6 +115,7 @@ class Checks:
             raise Violation(1, f"{issue_id} is a stranger's, and {by} wrote {after}")
         if ours and after.status == IN_PROGRESS:
             seen.taken = True
+        seen.set_aside = ours and after.status == BLOCKED
         if ours and after.status == CLOSED:
             # What a literal worker closed and a person opened again looks like a close that is
             # still owed, for as long as the tracker was not asked about it.
@@ -230,6 +233,8 @@ class Checks:
             stuck = held == Holding(IN_PROGRESS, "") or held.assignee.startswith(ACTOR)
             if stuck and held.status != CLOSED and self.of(issue.id).taken:
                 raise Violation(2, f"{issue.id} is left behind: {held}")
+            if self.of(issue.id).set_aside and not self.accounts.is_set_aside(issue.id):
+                raise Violation(2, f"{issue.id} is blocked, and no journal says why")
         for process in self._world.processes.of("worker", "task"):
             if process.token:
                 raise Violation(6, f"{process.kind} {process.pid} outlived everything")
@@ -248,7 +253,7 @@ def _justified(record: rec.Record) -> list[tuple[str, str]]:
             return [(Action.RELEASE.value, issue_id)]
         case rec.HandingOver(issue_id=issue_id):
             return [(Action.HAND_OVER.value, issue_id)]
-        case rec.RetryAsked(issue_id=issue_id):
+        case rec.RetryAsked(issue_id=issue_id) | rec.Forgiven(issue_id=issue_id):
             return [(Action.REOPEN.value, issue_id)]
         case rec.CallStarted(pid=pid):
             return [("call", str(pid))]

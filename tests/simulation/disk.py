@@ -103,12 +103,17 @@ class Disk:
     def left_over(self) -> tuple[list[Remains], Remains]:
         """``RunDirectory.left_over``, line by line."""
         known: list[Remains] = []
+        heard: set[str] = set()
         whole = False
         for run_id in reversed(self.folders):
             if whole and self.folders[run_id].settled:
                 continue
             left = remains(read_journal(self.folders[run_id].end()))
             if left.run_id:
+                for file in self.folders[run_id].kept():
+                    file.synced = len(file.content)
+                left.is_paid(heard)
+                heard |= left.heard
                 known.append(left)
                 whole = whole or left.whole
         last = Remains()

@@ -40,6 +40,7 @@ class Mishaps:
             (3, "", lambda: self._arm(True)),
             (3, "clock: jumps", self._jump),
             (3, "disk: full", self._fill_disk),
+            (2, "command: fails at once", self._break_command),
             (8, "connection: cut from outside", self._cut),
             (3, "connection: silent", self._silent),
             (8, "foreign worker: joins", self._foreign),
@@ -176,6 +177,10 @@ class Mishaps:
         self._world.agenda.after(self._random.expovariate(1 / 10.0), self._free_disk)
         return True
 
+    def _break_command(self) -> bool:
+        self._world.broken_until = self._world.agenda.now + self._random.expovariate(1 / 20.0)
+        return True
+
     def _free_disk(self) -> None:
         self._world.disk.room = None
 
@@ -186,14 +191,17 @@ class Mishaps:
         if node is None or not node.process.alive or not node.run_id:
             return False
         choice, ticket = self._random.randrange(9), Ticket(1)
-        some = (IssueId(f"i{self._random.randrange(len(self._world.tracker.issues))}"),)
+        issues = self._world.tracker.issues
+        blocked = [i for i, issue in issues.items() if issue.holding == Holding(BLOCKED, "")]
+        some = (IssueId(f"i{self._random.randrange(len(issues))}"),)
+        aside = (IssueId(self._random.choice(blocked)),) if blocked else some
         asked: dict[int, ev.Event] = {
             0: ev.PauseAsked(ticket),
             1: ev.ResumeAsked(ticket),
             2: ev.ScaleAsked(ticket, self._random.randint(0, 4)),
             3: ev.ReleaseAskedFor(ticket, some),
             4: ev.RetryAskedFor(ticket, some),
-            5: ev.ReleaseAskedFor(ticket, some),
+            5: ev.RetryAskedFor(ticket, aside),
             6: ev.StopAsked(drain=True),
             7: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
         }

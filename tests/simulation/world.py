@@ -75,6 +75,8 @@ class World:
         self.attempts_max = self.random.choice((1, 2, 3, 3))
         self.until_empty = False
         self.wall_offset = 0.0
+        self.broken_until = 0.0
+        """Until then every task fails at its start, as where nobody is logged in."""
         self.peace = False
         self.node: Node | None = None
         self.armed: int | None = None
@@ -100,6 +102,8 @@ class World:
         """How long a task takes, and its exit status."""
         mean = 30.0 if self.random.random() < 0.3 else 3.0
         drawn, seconds = self.random.random(), 0.05 + self.random.expovariate(1.0 / mean)
+        if self.agenda.now < self.broken_until and not self.peace:
+            return 0.05, 1
         if drawn < 0.75 or self.peace:
             return seconds, 0
         if drawn < 0.9:

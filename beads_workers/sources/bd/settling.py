@@ -114,10 +114,12 @@ def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
     """What the tracker is owed for a dead run, each issue once."""
     closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
     back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
+    reopened = [i for i in dead.reopened if is_safe_id(i)]
     return [
         *(
             Settlement(Action.CLOSE, i, read_first=True, handed_over=i in dead.handed_over)
             for i in closes
         ),
         *(dead.back(i) for i in back if i not in closes),
+        *(Settlement(Action.REOPEN, i) for i in reopened if i not in closes and i not in back),
     ]

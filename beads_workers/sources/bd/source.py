@@ -232,7 +232,7 @@ class BdSource:
         """See ``Source``; acts as the dead run's actor, whose claims they are."""
         self._listings.forget()
         rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
-        named = {*dead.done_not_closed, *dead.handed_over}
+        named = {*dead.done_not_closed, *dead.handed_over, *dead.reopened}
         missing = [i for i in named if i not in rows and is_safe_id(i)]
         rows |= self._tracker.look(missing) if missing else {}
         held = [i for i, row in rows.items() if held_by(row.assignee, dead.actor)]
