@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beads_workers.core.events import Event
+from beads_workers.core.events import Event, Misread
 from beads_workers.core.orchestrator import Orchestrator
 
 
@@ -39,13 +39,21 @@ class NoHolderCheck(Orchestrator):
         return commands
 
 
-class RemembersEverybody(Orchestrator):
-    """Forgets no connection."""
+class FallsOverJunk(Orchestrator):
+    """Takes it for granted that whoever talks to it sends messages."""
 
-    def __init__(self, *args, **named) -> None:  # type: ignore[no-untyped-def]
-        super().__init__(*args, **named)
-        roster = self._parts.roster
-        roster.remove = roster.get  # type: ignore[method-assign]
+    def handle(self, event: Event, now: float) -> list:  # type: ignore[type-arg]
+        """As ever, but for what cannot be read."""
+        assert not isinstance(event, Misread), event
+        return super().handle(event, now)
+
+
+class NeverOnTime(Orchestrator):
+    """Does nothing for whose time has come."""
+
+    def deadline(self) -> float | None:
+        """Nothing is ever due."""
+        return None
 
 
 MUTANTS = {
@@ -59,5 +67,7 @@ MUTANTS = {
     "attempts-forgotten": Mutant((5,), forgets_attempts=True),
     "leaked-task": Mutant((1, 6), leaves_tasks=True),
     "settled-unasked": Mutant((2,), settles_unasked=True),
+    "falls-over-junk": Mutant((8,), orchestrator=FallsOverJunk),
+    "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "no-lock": Mutant((7,), ignores_lock=True),
 }
