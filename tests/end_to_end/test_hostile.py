@@ -245,7 +245,8 @@ def test_a_bd_that_vanishes_and_a_tracker_that_is_deleted_are_waited_for(
     open_gate(ran)
     trouble = fleet.wait_for("source_trouble")
     assert "not found" in trouble["error"]
-    assert len(ran.ended()) == 2 and fleet.process.poll() is None
+    until(lambda: len(ran.ended()) == 2)
+    assert fleet.process.poll() is None
     # Another tracker further up is not ours to write to.
     beads = project.folder / ".beads"
     beads.rename(tmp_path / "beads.away")
