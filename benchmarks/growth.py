@@ -117,7 +117,7 @@ def _history(tasks: int, where: Path) -> Iterator[Figure]:
         say(f"growth: {tasks:,} tasks...")
         talkers.dispatches(tasks)
         old = _moment(project, pid, talkers)
-        size = project.journal().stat().st_size
+        size = project.journal_bytes()
     after = typical(lambda: timed([ours(), "status", "--json"], where, (3,)), 5)
     name = f"after {tasks:,} tasks"
     bare = f"growth: {name} / at first:"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ class Project:
         """That of the only run that there has been."""
         (found,) = self.folder.glob(".beads-workers/runs/*/journal.jsonl")
         return found
+
+    def journal_bytes(self) -> int:
+        """What is kept of all journals; a long one lies in segments, and the oldest may go."""
+        total = 0
+        for segment in self.folder.glob(".beads-workers/runs/*/journal*.jsonl"):
+            with suppress(FileNotFoundError):
+                total += segment.stat().st_size
+        return total
 
     def status(self) -> dict[str, Any]:
         """``status --json``, with or without a fleet."""
