@@ -71,6 +71,12 @@ class Remains:
             self.handed_over.discard(issue_id)
             self.reopened.discard(issue_id)
 
+    def own_debts(self) -> set[str]:
+        """Issues for which this run owes something itself: it had them last, so no earlier run
+        owes anything for them."""
+        own = (i for i, actor in self.done_not_closed.items() if actor == self.actor)
+        return {*own, *self.set_aside, *self.handed_over, *self.reopened}
+
     def take_over(self, before: Remains) -> None:
         """Add what the run before knew of issues, unless our own checkpoint says it all.
 
@@ -210,6 +216,7 @@ def _settled(left: Remains, settled: rec.SettledRecord) -> None:
         left.reopened.discard(issue_id)
     elif settled.action == Action.REOPEN.value and settled.result != Result.FAILED.value:
         left.reopened.discard(issue_id)
+        left.handed_over.discard(issue_id)
     elif settled.action == Action.RELEASE.value or settled.action == Action.SET_ASIDE.value:
         left.handed_over.discard(issue_id)
         if settled.result != Result.FAILED.value:

@@ -34,7 +34,8 @@ class Action(Enum):
     HAND_OVER = "hand_over"
     """The worker will claim and close by itself: keep it reserved, but in nobody's name."""
     REOPEN = "reopen"
-    """A person's ``retry``: take the set-aside mark away. Not held by us at that time."""
+    """Take the set-aside mark away, for a person's ``retry`` or after a storm. With ``read_first``,
+    for a dead run, what it holds is released as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,9 @@ class DeadRun:
         """What is owed for an issue that it still holds, and that is not done."""
         note = dict(self.set_aside).get(issue_id)
         action = Action.RELEASE if note is None else Action.SET_ASIDE
+        if issue_id in self.reopened:
+            # Its set-aside may have reached the tracker before it was taken back, or may not.
+            action, note = Action.REOPEN, None
         handed_over = issue_id in self.handed_over
         return Settlement(action, issue_id, note or "", read_first=True, handed_over=handed_over)
 

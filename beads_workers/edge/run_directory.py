@@ -212,7 +212,7 @@ class RunDirectory:
                 for segment in segments(journal):
                     _keep(segment)
                 left.is_paid(heard)
-                heard |= left.heard
+                heard |= left.heard | left.own_debts()
                 known.append(left)
                 whole = whole or left.whole
         last = Remains()

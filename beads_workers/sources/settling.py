@@ -64,7 +64,8 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
                 return Ruling(Result.APPLIED)  # Asked again: its first answer was lost.
             return _written(Holding(found.status, "")) if ours else _left_alone(found)
         case Action.REOPEN:
-            return _reopen(found)
+            # What a dead run held; a living one may have it in hand again by now.
+            return _reopen(found, ours and settlement.read_first)
         case _:
             assert_never(settlement.action)
 
@@ -116,12 +117,10 @@ def _release(found: Holding, ours: bool) -> Ruling:
     return _left_alone(found)
 
 
-def _reopen(found: Holding) -> Ruling:
-    if found == Holding(OPEN, ""):
-        return Ruling(Result.APPLIED)
+def _reopen(found: Holding, ours: bool) -> Ruling:
     if found == Holding(BLOCKED, ""):
         return _written(Holding(OPEN, ""))
-    return _left_alone(found)
+    return _release(found, ours)
 
 
 def _left_alone(found: Holding) -> Ruling:

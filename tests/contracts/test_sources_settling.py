@@ -215,6 +215,18 @@ def test_recovery_reopens_what_was_taken_back_and_nothing_else(
     assert tracker.read(blocked) == ("in_progress", US), "somebody is at work on it"
 
 
+@pytest.mark.parametrize("status", ["open", "in_progress", "blocked"])
+def test_recovery_reopens_what_was_handed_over_before_it_was_set_aside_and_taken_back(
+    tracker: Tracker, source_of: MakeSource, status: str
+) -> None:
+    issue_id = tracker.create("taken back")
+    # How far its set-aside had come when the orchestrator died, nobody knows.
+    tracker.put(issue_id, status, NOBODY)
+    dead = DeadRun(US, handed_over=(issue_id,), reopened=(issue_id,))
+    assert [a.result for a in source_of(THEM).recover(dead)] == [Result.APPLIED]
+    assert tracker.read(issue_id) == ("open", NOBODY)
+
+
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
     closed, begun = tracker.create("closed"), tracker.create("begun")
     dead = source_of(US)

@@ -140,7 +140,7 @@ def test_a_person_who_asks_for_another_try_takes_that_debt_away() -> None:
             rec.RetryAsked("a"),
         )
     )
-    assert left.debts()[0].back(A).action is Action.RELEASE
+    assert left.debts()[0].back(A) == Settlement(Action.REOPEN, A, read_first=True)
 
 
 def test_debts_of_several_runs_are_paid_in_each_ones_own_name_this_runs_last() -> None:

@@ -38,6 +38,7 @@ def run_with(directory: RunDirectory, run_id: str, *records: rec.Record) -> None
 
 SUCCESS = rec.Finished("a", "W1", 1, "r", "success", "finish")
 FAILURE = rec.Finished("b", "W1", 1, "r", "error", "requeue", "boom", charged=1)
+SET_ASIDE = rec.Finished("b", "W1", 1, "r", "error", "set_aside", "boom", charged=1)
 
 
 def test_it_is_ours_alone_and_out_of_git(directory: RunDirectory) -> None:
@@ -117,6 +118,18 @@ def test_what_a_later_run_has_heard_of_is_not_owed_again(directory: RunDirectory
     unsettled, last = directory.left_over()
     assert [left.done_not_closed for left in unsettled] == [{}, {}]
     assert last.done_not_closed == {}
+
+
+def test_what_a_later_run_owes_itself_is_not_owed_by_an_earlier_one(
+    directory: RunDirectory,
+) -> None:
+    run_with(directory, "1", rec.HandingOver("b", "W1"))
+    run_with(directory, "2", rec.CheckpointEnded(), rec.Claimed("b", "b", 2), SET_ASIDE)
+    unsettled, _ = directory.left_over()
+    assert [(set(left.handed_over), set(left.set_aside)) for left in unsettled] == [
+        (set(), set()),
+        (set(), {"b"}),
+    ]
 
 
 def test_a_settled_run_owes_nothing_but_its_memory_goes_on(directory: RunDirectory) -> None:

@@ -113,7 +113,7 @@ class Disk:
                 for file in self.folders[run_id].kept():
                     file.synced = len(file.content)
                 left.is_paid(heard)
-                heard |= left.heard
+                heard |= left.heard | left.own_debts()
                 known.append(left)
                 whole = whole or left.whole
         last = Remains()

@@ -23,12 +23,12 @@ C, R, S, H, O = (  # noqa: E741 - one letter each keeps the table readable
 )
 
 TABLE: dict[tuple[str, str], dict[Action, object]] = {
-    ("in_progress", US): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: LEAVE},
-    ("in_progress", W3): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: LEAVE},
+    ("in_progress", US): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: WRITE},
+    ("in_progress", W3): {C: WRITE, R: WRITE, S: WRITE, H: WRITE, O: WRITE},
     ("in_progress", NOBODY): {C: WRITE, R: LEAVE, S: LEAVE, H: DONE, O: LEAVE},
     ("in_progress", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
     ("in_progress", f"{US}0"): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
-    ("open", US): {C: WRITE, R: WRITE, S: WRITE, H: LEAVE, O: LEAVE},
+    ("open", US): {C: WRITE, R: WRITE, S: WRITE, H: LEAVE, O: WRITE},
     ("open", NOBODY): {C: WRITE, R: DONE, S: WRITE, H: LEAVE, O: DONE},
     ("open", ALICE): {C: LEAVE, R: LEAVE, S: LEAVE, H: LEAVE, O: LEAVE},
     ("blocked", NOBODY): {C: LEAVE, R: LEAVE, S: DONE, H: LEAVE, O: WRITE},
@@ -64,11 +64,16 @@ def test_every_case_is_decided_on_purpose(status: str, assignee: str) -> None:
     assert decided == TABLE[status, assignee]
 
 
-@pytest.mark.parametrize("action", [C, R, S])
+@pytest.mark.parametrize("action", [C, R, S, O])
 def test_what_was_handed_over_is_ours_in_nobodys_name(action: Action) -> None:
     handed_over = Settlement(action, KEY, read_first=True, handed_over=True)
     assert verdict(handed_over, seen("in_progress", NOBODY)) == WRITE
     assert verdict(handed_over, seen("in_progress", ALICE)) == LEAVE
+
+
+def test_what_a_living_run_holds_is_not_reopened_under_its_hands() -> None:
+    for holder in (US, W3):
+        assert verdict(Settlement(Action.REOPEN, KEY), seen("in_progress", holder)) == LEAVE
 
 
 @pytest.mark.parametrize("action", Action)

@@ -60,23 +60,22 @@ def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Sett
     if seen.status == CLOSED:
         return Settled(settlement, Result.FOUND_CLOSED)
     write = Write(settlement, seen.status, seen.assignee, seen.notes)
-    if settlement.action is Action.REOPEN:
-        return _reopen(write)
     if _is_as_asked(settlement.action, seen):
         return Settled(settlement, Result.APPLIED)
-    if _may_write(settlement, seen, actor):
+    if settlement.action is Action.REOPEN:
+        may = _may_reopen(settlement, seen, actor)
+    else:
+        may = _may_write(settlement, seen, actor)
+    if may:
         return write
     return Settled(settlement, Result.NOT_OURS, whose(seen))
 
 
-def _reopen(write: Write) -> Write | Settled:
-    if write.assignee == "" and write.status == OPEN:
-        return Settled(write.settlement, Result.APPLIED)
-    if write.assignee == "" and write.status == BLOCKED:
-        return write
-    error = f"it is {write.status}"
-    error += f", assigned to {write.assignee}" if write.assignee else ""
-    return Settled(write.settlement, Result.NOT_OURS, error)
+def _may_reopen(settlement: Settlement, seen: Row, actor: str) -> bool:
+    if seen.status == BLOCKED and not seen.assignee:
+        return True
+    # What a dead run held; a living one may have it in hand again by now.
+    return settlement.read_first and _may_write(settlement, seen, actor)
 
 
 def _is_as_asked(action: Action, seen: Row) -> bool:
