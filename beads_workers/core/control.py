@@ -74,6 +74,10 @@ class Control:
 
     def retry(self, event: RetryAskedFor) -> None:
         """Put back what was set aside, cools down or was taken away."""
+        if self._parts.state is RunState.ENDED:
+            # Its last word may wait for room on the disk; the tracker is told nothing any more.
+            self._refuse(event.ticket)
+            return
         unknown = [i for i in event.issue_ids if not self._retry_one(i)]
         self._intake.look_again()
         self._parts.lane.wake()

@@ -27,7 +27,7 @@ from beads_workers.core.floor import Floor
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import LINGER, TAKE_AGAIN, OwedAgain
-from beads_workers.core.ledger import DueAgain
+from beads_workers.core.ledger import DueAgain, Standing
 from beads_workers.core.parts import make_parts
 from beads_workers.core.records import Carried, SettledRecord
 from beads_workers.core.replies import Replies
@@ -225,7 +225,12 @@ class Orchestrator:
                 text = f"{issue_id}: {action.value} failed, kept for the next start"
                 self._desk.note("warning", f"{text}: {settled.error}")
                 continue
-            if action is Action.CLOSE or settled.result is not Result.APPLIED:
+            page = self._parts.ledger.pages.get(issue_id)
+            aside = page is not None and page.standing is Standing.SET_ASIDE
+            # What an earlier run held was set aside by a later one, it may be: that stays known.
+            known_still = settled.result is Result.NOT_OURS and aside
+            over = action is Action.CLOSE or settled.result is not Result.APPLIED
+            if over and not known_still:
                 self._parts.ledger.done(issue_id)
             self._desk.write(
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)

@@ -196,14 +196,17 @@ class RunDirectory:
         """What unsettled runs are owed, and the fold over all: what the next run carries over.
 
         A run whose checkpoint is whole carries all that came before it, so older ones are read
-        only where the tracker may still be owed something.
+        only where the tracker may still be owed something: from the first unsettled one on,
+        because later ones may have paid for it.
         """
         known: list[Remains] = []
         heard: set[str] = set()
         whole = False
-        for run_id in reversed(self.run_ids()):
-            if whole and self.is_settled(run_id):
-                continue
+        run_ids = self.run_ids()
+        unsettled = next((i for i in run_ids if not self.is_settled(i)), "")
+        for run_id in reversed(run_ids):
+            if whole and not "" < unsettled <= run_id:
+                break
             journal = self.run(run_id) / "journal.jsonl"
             left = remains(read_end(journal))
             if host_of(left.actor) not in ("", host_name()):

@@ -10,6 +10,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.message_types import Cancel, Wait
 from beads_workers.core.policy import Policy
 from beads_workers.core.records import Carried
+from beads_workers.core.recovery import remains
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
 from tests.core.playbook import (
@@ -131,6 +132,14 @@ def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> No
     assert asked(play, ev.RetryAskedFor(T, (A,))).text == "put back: a"
     play.answer()
     assert play.owed() == [(Action.REOPEN, "a")]
+
+
+def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
+    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    play.do(ev.StopAsked())
+    assert play.ended is not None
+    assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")
+    assert remains(play.entries).debts()[0].reopened == ()
 
 
 def test_retry_ends_the_cooling_of_a_failed_issue() -> None:

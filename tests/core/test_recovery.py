@@ -11,6 +11,7 @@ from beads_workers.core.board import Board
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
+from beads_workers.core.ledger import Standing
 from beads_workers.core.policy import Policy, set_aside_note
 from beads_workers.core.records import Carried, Record
 from beads_workers.core.recovery import Remains, remains
@@ -215,6 +216,13 @@ def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
 def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
     play = recovered(Action.CLOSE, Result.NOT_OURS, Carried("a", held_by="actor/run-0"))
     assert not play.core._parts.ledger.pages
+
+
+def test_what_a_later_run_set_aside_stays_known_when_an_earlier_one_no_longer_holds_it() -> None:
+    aside = Carried("a", charged=3, set_aside=True)
+    play = recovered(Action.RELEASE, Result.NOT_OURS, aside)
+    assert play.core._parts.ledger.pages[A].standing is Standing.SET_ASIDE
+    assert remains(play.entries).pages == {"a": aside}
 
 
 def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:

@@ -120,6 +120,19 @@ def test_what_a_later_run_has_heard_of_is_not_owed_again(directory: RunDirectory
     assert last.done_not_closed == {}
 
 
+def test_what_a_later_run_has_paid_counts_although_that_one_is_settled(
+    directory: RunDirectory,
+) -> None:
+    run_with(directory, "1", SUCCESS)
+    closed = rec.SettledRecord("a", "close", "applied", "")
+    run_with(directory, "2", rec.CheckpointEnded(), closed)
+    run_with(directory, "3", rec.CheckpointEnded())
+    directory.mark_settled("2")
+    directory.mark_settled("3")
+    unsettled, _ = directory.left_over()
+    assert [(left.run_id, left.done_not_closed) for left in unsettled] == [("1", {})]
+
+
 def test_what_a_later_run_owes_itself_is_not_owed_by_an_earlier_one(
     directory: RunDirectory,
 ) -> None:

@@ -51,7 +51,7 @@ class Checks:
         self._world = world
         self._seen: dict[str, Seen] = {}
         self.accounts = Accounts(world)
-        self._facts: dict[tuple[str, str, str], int] = {}
+        self._facts: dict[tuple[str, str, str], list[int]] = {}
         self._turns = 0
 
     def of(self, issue_id: str) -> Seen:
@@ -130,7 +130,9 @@ class Checks:
         self.accounts.written(node.run_id, entry, offset)
         record = entry.record
         for action, issue_id in _justified(record):
-            self._facts[node.run_id, action, issue_id] = offset
+            # A turn may still be about the first one when somebody asks a second time.
+            offsets = self._facts.setdefault((node.run_id, action, issue_id), [])
+            offsets[:] = [*offsets[-1:], offset]
         if isinstance(record, rec.Finished) and record.outcome == "cancelled":
             self._given_back_at_a_stop(record.issue_id)
         if isinstance(record, rec.RunChanged) and record.reason == "idle_timeout":
@@ -154,10 +156,10 @@ class Checks:
     def about_to_settle(self, node: Node, settlement: Settlement) -> None:
         """The tracker is about to be written."""
         key = (node.run_id, settlement.action.value, str(settlement.issue_id))
-        offset = self._facts.get(key)
-        if offset is None:
+        offsets = self._facts.get(key)
+        if offsets is None:
             raise Violation(3, f"the tracker is told {settlement} and the journal does not know")
-        if offset > node.journal.synced:
+        if min(offsets) > node.journal.synced:
             raise Violation(3, f"the tracker is told {settlement} before it is on disk")
 
     def call_begins(self, node: Node, pid: int) -> None:

@@ -105,9 +105,10 @@ class Disk:
         known: list[Remains] = []
         heard: set[str] = set()
         whole = False
+        unsettled = next((i for i, folder in self.folders.items() if not folder.settled), "")
         for run_id in reversed(self.folders):
-            if whole and self.folders[run_id].settled:
-                continue
+            if whole and not "" < unsettled <= run_id:
+                break
             left = remains(read_journal(self.folders[run_id].end()))
             if left.run_id:
                 for file in self.folders[run_id].kept():
