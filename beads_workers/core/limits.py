@@ -67,7 +67,8 @@ WAIT_SECONDS_BUSY = 2
 """While tasks run or retries are due, work may appear at any moment."""
 WAIT_SECONDS_IDLE = 5
 WAIT_SECONDS_IDLE_MAX = 30
-"""Nothing runs and nothing is due: a hundred waiting workers must cost nothing to speak of."""
+"""Nothing runs and nothing is due: a hundred waiting workers must cost nothing to speak of, and
+five of them ask in a second."""
 WAIT_SECONDS_RESYNC = 1
 """Answer to a DONE or FAILED for nothing."""
 

@@ -153,10 +153,14 @@ class Replies:
         return self._parts.settings.work.timeout_seconds
 
     def _wait_seconds(self, connection: Connection) -> int:
-        # With many who wait, somebody asks soon enough; each alone may sleep longer.
+        # With many who wait, each alone may sleep longer; wide apart, so that after those who were
+        # told together somebody still asks soon.
         waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
         calm = min(max(limits.WAIT_SECONDS_IDLE, waiting // 3), limits.WAIT_SECONDS_IDLE_MAX)
-        seconds = calm + round(calm * 0.2 * jitter(f"{connection.conn_id} {self._desk.now}"))
+        more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
+        seconds = limits.WAIT_SECONDS_IDLE + round(
+            more * jitter(f"{connection.conn_id} {self._desk.now}")
+        )
         if self._tasks.held:
             seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
         if (due := self._parts.ledger.next_due()) is not None:

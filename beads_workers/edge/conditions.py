@@ -43,7 +43,8 @@ class Conditions:
         """Tell what has changed; does nothing before ``deadline``."""
         if now < self._next_look:
             return
-        self._next_look = now + LOOK_SECONDS
+        # On the same beat as the doors: an idle fleet wakes once for all of them.
+        self._next_look = (now // LOOK_SECONDS + 1) * LOOK_SECONDS
         for place in self._places:
             hindered = judge(place)
             if hindered is not None:

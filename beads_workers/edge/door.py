@@ -66,7 +66,7 @@ class Door:
         """Open what is shut, and put the file back; does nothing before ``deadline``."""
         if now < self._next_look:
             return
-        self._next_look = now + LOOK_SECONDS
+        self._next_look = (now // LOOK_SECONDS + 1) * LOOK_SECONDS  # One beat for everybody.
         if self._shut:
             self._shut = False
             self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)

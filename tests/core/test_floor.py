@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core import records as rec
@@ -159,6 +161,19 @@ def test_nothing_to_do_is_a_wait() -> None:
     (reply,) = said(play.answer())
     assert isinstance(reply, Wait)
     assert limits.WAIT_SECONDS_IDLE <= reply.wait_seconds <= limits.WAIT_SECONDS_IDLE * 1.2
+
+
+def test_of_many_who_were_told_to_wait_together_somebody_asks_soon() -> None:
+    play = Play(workers=100)
+    for number in range(1, 101):
+        play.own(number)
+    waits = [reply.wait_seconds for reply in said(play.answer()) if isinstance(reply, Wait)]
+    assert len(waits) == 100
+    assert min(waits) <= limits.WAIT_SECONDS_IDLE + 1
+    assert max(waits) <= limits.WAIT_SECONDS_IDLE_MAX * 1.2
+    assert sum(waits) / 100 >= 15, "a hundred that wait must cost nothing to speak of"
+    gaps = [later - sooner for sooner, later in itertools.pairwise(sorted(waits))]
+    assert max(gaps) <= 3
 
 
 def test_the_wait_is_short_while_others_work() -> None:
