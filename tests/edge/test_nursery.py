@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import selectors
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core.settings import Work, WorkerSettings
 from beads_workers.edge import sessions
-from beads_workers.edge.nursery import ANSWER_SECONDS, Nursery
+from beads_workers.edge.nursery import ANSWER_SECONDS, EARLY_ENDS_MAX, Nursery
 from beads_workers.edge.zygote import Zygote
+from tests.support.fleet import until
 
 
 @dataclass
@@ -44,7 +49,8 @@ class Room:
 
     def __init__(self) -> None:
         self.far: list[FarEnd] = []
-        self.full = False
+        self.pids: list[int] = []
+        self.full = self.lingering = False
         self.events: list[ev.Event] = []
         self.selector = selectors.DefaultSelector()
         self.nursery = Nursery(self.zygote)
@@ -56,7 +62,13 @@ class Room:
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
+            ours.close()
+            theirs.close()
+            signal.alarm(60 if self.lingering else 0)
+            while self.lingering:
+                signal.pause()
             os._exit(0)
+        self.pids.append(pid)
         self.far.append(FarEnd(theirs))
         return Zygote(ours, pid)
 
@@ -152,14 +164,90 @@ def test_a_dead_zygote_is_replaced_as_soon_as_the_machine_has_room_for_another(r
     room.far[0].socket.close()
     room.turn()
     room.nursery.spawn("W1")
+    assert room.events == [ev.WorkerNotStarted("W1", "Too many open files")]
     due = room.nursery.deadline()
     assert due is not None
     room.nursery.tend(due)
     assert len(room.far) == 1
     room.full = False
     room.nursery.tend(room.nursery.deadline() or 0.0)
+    room.nursery.spawn("W1")
     (asked,) = room.far[1].asked()
     assert "spawn" in asked
+
+
+def test_a_zygote_that_always_fails_is_replaced_ever_more_slowly_and_then_no_more(
+    room: Room,
+) -> None:
+    waits = []
+    for number in range(1, EARLY_ENDS_MAX):
+        room.nursery.spawn("W1")
+        room.far[-1].socket.close()
+        room.turn()
+        if number == 1:
+            assert len(room.far) == 2, "one that somebody killed is replaced at once"
+            continue
+        due = room.nursery.deadline()
+        assert due is not None and len(room.far) == number
+        waits.append(due - time.monotonic())
+        room.nursery.tend(due - 0.01)
+        assert len(room.far) == number
+        room.nursery.tend(due)
+        assert len(room.far) == number + 1
+    assert all(later > 1.5 * sooner for sooner, later in itertools.pairwise(waits[2:]))
+    assert not [event for event in room.events if isinstance(event, ev.FatalError)]
+    room.far[-1].socket.close()
+    room.turn()
+    (fatal,) = (event for event in room.events if isinstance(event, ev.FatalError))
+    assert f"ended {EARLY_ENDS_MAX} times in a row" in fatal.error and "orchestrator" in fatal.error
+    room.nursery.tend(time.monotonic() + 1e9)
+    assert len(room.far) == EARLY_ENDS_MAX
+
+
+def test_while_there_is_no_zygote_nobody_waits_to_be_started_so_that_a_run_can_end(
+    room: Room,
+) -> None:
+    for _ in range(2):
+        room.nursery.spawn("W1")
+        room.far[-1].socket.close()
+        room.turn()
+    room.nursery.spawn("W2")
+    refused = [event.worker_id for event in room.events if isinstance(event, ev.WorkerNotStarted)]
+    assert sorted(refused) == ["W1", "W1", "W2"]
+    (hindered,) = (event for event in room.events if isinstance(event, ev.Hindered))
+    assert "the process that forks them ended 2 times" in hindered.text
+    assert not hindered.stops, "those who are there work on"
+
+
+def test_a_zygote_that_starts_a_worker_is_well_again(room: Room) -> None:
+    for _ in range(2):
+        room.nursery.spawn("W1")
+        room.far[-1].socket.close()
+        room.turn()
+    room.nursery.tend(room.nursery.deadline() or 0.0)
+    room.nursery.spawn("W1")
+    room.far[-1].says(spawned="W1", pid=4_000_000, started=1)
+    room.turn()
+    (hindered,) = (event for event in room.events if isinstance(event, ev.Hindered))
+    assert room.events[-1] == ev.Eased(hindered.what)
+    room.far[-1].socket.close()
+    room.turn()
+    assert len(room.far) == 4, "and its end is the first in a row: replaced at once"
+
+
+def test_a_zygote_is_buried_though_its_socket_ended_before_it_did(room: Room) -> None:
+    room.lingering = True
+    room.far[0].socket.close()
+    room.turn()  # The second one is a process that stays, with its socket closed.
+    room.far[1].socket.close()
+    room.turn()
+
+    def gone() -> bool:
+        room.nursery.tend(time.monotonic())
+        return not Path(f"/proc/{room.pids[1]}").exists()
+
+    until(gone)
+    assert not Path(f"/proc/{room.pids[0]}").exists()
 
 
 def test_killing_one_that_was_adopted_and_has_ended_meanwhile_does_no_harm(room: Room) -> None:
