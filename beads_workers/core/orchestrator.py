@@ -227,10 +227,9 @@ class Orchestrator:
                 continue
             page = self._parts.ledger.pages.get(issue_id)
             aside = page is not None and page.standing is Standing.SET_ASIDE
-            # What an earlier run held was set aside by a later one, it may be: that stays known.
-            known_still = settled.result is Result.NOT_OURS and aside
-            over = action is Action.CLOSE or settled.result is not Result.APPLIED
-            if over and not known_still:
+            # What an earlier run was to give back was set aside by a later one: that stays known.
+            kept = aside and action is Action.RELEASE and settled.result is Result.NOT_OURS
+            if not kept and (action is Action.CLOSE or settled.result is not Result.APPLIED):
                 self._parts.ledger.done(issue_id)
             self._desk.write(
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)

@@ -210,9 +210,9 @@ def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     closed = settled.action == Action.CLOSE.value and settled.result == Result.APPLIED.value
     if settled.result in (Result.FOUND_CLOSED.value, Result.NOT_OURS.value) or closed:
         page = left.pages.get(issue_id)
-        of_earlier = settled.result == Result.NOT_OURS.value and not left._has_taken
-        if not (of_earlier and page is not None and page.set_aside):
-            # What an earlier run held was set aside by a later one, it may be: that stays known.
+        kept = settled.action == Action.RELEASE.value and settled.result == Result.NOT_OURS.value
+        if not (kept and page is not None and page.set_aside):
+            # What an earlier run was to give back was set aside by a later one: that stays known.
             left.pages.pop(issue_id, None)
         left.done_not_closed.pop(issue_id, None)
         left.handed_over.discard(issue_id)

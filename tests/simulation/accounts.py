@@ -94,7 +94,11 @@ class Accounts:
             case rec.Forgiven(issue_id=issue_id, charged=charged):
                 self.issues[issue_id] = Account(charged)
             case rec.SettledRecord(issue_id=issue_id, action=action, result=result):
-                if result in ("found_closed", "not_ours") or action == "close":
+                # What an earlier run was to give back may have been set aside by a later one.
+                kept = (action, result) == ("release", "not_ours")
+                if kept and self._of(issue_id).set_aside:
+                    pass
+                elif result in ("found_closed", "not_ours") or action == "close":
                     self.issues[issue_id] = Account()
             case _:
                 pass
