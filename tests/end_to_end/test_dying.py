@@ -18,7 +18,12 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 
 ONCE_LONG = 'if mkdir "$RAN.$BW_ISSUE_ID" 2>/dev/null; then sleep 600 & wait; fi'
-"""Never ends the first time, and is quick from then on."""
+"""Never ends the first time, and is quick from then on: from when its folder is there."""
+
+
+def stays(ran: Ran, issue_id: str) -> bool:
+    """Whether its ``ONCE_LONG`` has come to the part that never ends."""
+    return Path(f"{ran.file}.{issue_id}").exists()
 
 
 def all_closed(project: Any) -> bool:
@@ -42,7 +47,7 @@ def test_a_worker_killed_in_its_task_is_replaced_and_its_issue_is_done(
         environment=ran.environment,
     )
     began = fleet.wait_for("started", issue_id=ids[0])
-    until(lambda: ids[0] in ran.begun())
+    until(lambda: stays(ran, ids[0]))
     os.kill(fleet.worker_pid(began["worker_id"]), signal.SIGKILL)
     assert fleet.wait() in (0, 7), fleet.said()
     assert all_closed(any_project)
@@ -64,7 +69,7 @@ def test_a_bash_worker_killed_in_its_task_is_made_good(
     )
     any_project.environment = {**any_project.environment, **ran.environment}
     worker = fleet.bash_worker(*ran.command(ONCE_LONG))
-    until(ran.begun)
+    until(lambda: stays(ran, ids[0]))
     sessions.kill_session(worker.pid)
     worker.wait()
     # Its task leads a process group, and a session, of its own: it is nobody's now.
@@ -85,7 +90,7 @@ def test_an_orchestrator_killed_in_the_middle_is_made_good_by_the_next(
     long = f"case $BW_ISSUE_ID in {ids[0]}|{ids[3]}) {ONCE_LONG};; esac"
     arguments = ("-n", "4", "--until-empty", "--", *ran.command(long))
     first: Fleet = start(any_project, *arguments, environment=ran.environment)
-    until(lambda: {ids[0], ids[3]} <= set(ran.begun()) and len(successes(first)) >= 3)
+    until(lambda: stays(ran, ids[0]) and stays(ran, ids[3]) and len(successes(first)) >= 3)
     first.bash_worker("sleep", "30")
     first.wait_for("worker_joined", own=False)
     os.kill(first.pid, signal.SIGKILL)
