@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +148,13 @@ class Client:
         """Whether everything that has come so far was read."""
         return not self._lines
 
-    def follow(self) -> Iterator[dict[str, Any]]:
-        """Everything that comes, to the end."""
-        while (message := self.read()) is not None:
+    def follow(self, wait: Callable[[], None] | None = None) -> Iterator[dict[str, Any]]:
+        """Everything that comes, to the end; ``wait`` is called before each wait for more."""
+        while True:
+            if wait is not None and not self._lines:
+                wait()
+            if (message := self.read()) is None:
+                return
             yield message
 
     def close(self) -> None:

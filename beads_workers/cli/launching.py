@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -73,8 +74,23 @@ class Interrupts:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.first: int | None = None
+        # A signal that comes just before a wait would be seen to only after it, whenever that is:
+        # the byte that the interpreter writes here ends the wait.
+        self._wake, self._write = socket.socketpair()
+        for end in (self._wake, self._write):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._asked)
+
+    def wait(self) -> None:
+        """Until the fleet has said something; signals are seen to meanwhile."""
+        while True:
+            ready = select.select([self._client.socket, self._wake], [], [])[0]
+            if self._wake in ready:
+                self._wake.recv(4096)
+            if self._client.socket in ready:
+                return
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.first is None:
@@ -142,7 +158,7 @@ def watch_run(
 
 def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool) -> Watched:
     ended: dict[str, Any] | None = None
-    for message in client.follow():
+    for message in client.follow(interrupts.wait if interrupts else None):
         if "ended" in message:
             ended = message["ended"]
         elif "e" in message:
