@@ -187,7 +187,8 @@ class Pty:
                     self._read(0)
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
-        self._read(0)
+        while self._read(0):  # A terminal gives no more than 4 kB at a time.
+            pass
         return os.waitstatus_to_exitcode(status)
 
     def hang_up(self) -> None:
