@@ -20,6 +20,7 @@ from beads_workers.cli.summary import summary
 from beads_workers.core.journal_lines import from_json
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.dashboard.lines import line
+from beads_workers.edge.own_process import heard, wake_on
 
 
 class Launch:
@@ -76,10 +77,7 @@ class Interrupts:
         self.first: int | None = None
         # A signal that comes just before a wait would be seen to only after it, whenever that is:
         # the byte that the interpreter writes here ends the wait.
-        self._wake, self._write = socket.socketpair()
-        for end in (self._wake, self._write):
-            end.setblocking(False)
-        signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        self._wake = wake_on(())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._asked)
 
@@ -87,8 +85,7 @@ class Interrupts:
         """Until the fleet has said something; signals are seen to meanwhile."""
         while True:
             ready = select.select([self._client.socket, self._wake], [], [])[0]
-            if self._wake in ready:
-                self._wake.recv(4096)
+            heard(self._wake)
             if self._client.socket in ready:
                 return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
@@ -61,7 +61,7 @@ class Remains:
         return [*debts, DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened)]
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
-        """A later run has heard from the tracker what became of these: nothing is owed for them.
+        """The tracker has said what became of these, to this run or a later one: nothing is owed.
 
         A person may have changed them since, and a debt that is paid twice would undo that.
         """
@@ -99,6 +99,40 @@ def host_of(actor: str) -> str:
     """The machine in a run's actor; empty where it names none."""
     parts = actor.split("/")
     return parts[1] if len(parts) == 3 and parts[0] == "beads-workers" else ""
+
+
+def left_over(
+    run_ids: Sequence[str], is_settled: Callable[[str], bool], read: Callable[[str], Remains | None]
+) -> tuple[list[Remains], Remains]:
+    """What unsettled runs are owed, oldest first, and the fold over all: what the next one carries.
+
+    ``run_ids``: oldest first; ``read`` gives None for a run that is not to be looked at. One whose
+    checkpoint is whole carries all that came before it, so older ones are read only where they
+    are unsettled, and then those in between, which may have paid for them.
+    """
+    known: list[Remains] = []
+    heard: set[str] = set()
+    passed: list[str] = []
+    whole = False
+    for run_id in reversed(run_ids):
+        if whole and is_settled(run_id):
+            passed.append(run_id)
+            continue
+        left = read(run_id)
+        if left is None:
+            continue
+        for later in filter(None, map(read, passed)):
+            heard |= later.heard | later.own_debts()
+        passed.clear()
+        left.is_paid(heard)
+        heard |= left.heard | left.own_debts()
+        known.append(left)
+        whole = whole or left.whole
+    last = Remains()
+    for left in reversed(known):
+        left.take_over(last)
+        last = left
+    return [left for left in reversed(known) if not is_settled(left.run_id)], last
 
 
 def remains(entries: Iterable[Entry]) -> Remains:
@@ -214,10 +248,7 @@ def _settled(left: Remains, settled: rec.SettledRecord) -> None:
         if not (kept and page is not None and page.set_aside):
             # What an earlier run was to give back was set aside by a later one: that stays known.
             left.pages.pop(issue_id, None)
-        left.done_not_closed.pop(issue_id, None)
-        left.handed_over.discard(issue_id)
-        left.set_aside.pop(issue_id, None)
-        left.reopened.discard(issue_id)
+        left.is_paid((issue_id,))
     elif settled.action == Action.REOPEN.value and settled.result != Result.FAILED.value:
         left.reopened.discard(issue_id)
         left.handed_over.discard(issue_id)

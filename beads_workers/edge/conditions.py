@@ -13,8 +13,7 @@ from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import Eased, Event, Hindered
-
-LOOK_SECONDS = 2.0
+from beads_workers.edge.door import next_look
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,7 @@ class Conditions:
         """Tell what has changed; does nothing before ``deadline``."""
         if now < self._next_look:
             return
-        # On the same beat as the doors: an idle fleet wakes once for all of them.
-        self._next_look = (now // LOOK_SECONDS + 1) * LOOK_SECONDS
+        self._next_look = next_look(now)
         for place in self._places:
             hindered = judge(place)
             if hindered is not None:

@@ -29,6 +29,11 @@ LOOK_SECONDS = 2.0
 Peers = list[tuple[socket.socket, int]]
 
 
+def next_look(now: float) -> float:
+    """When to look again, on one beat for everybody: an idle fleet wakes once for all of them."""
+    return (now // LOOK_SECONDS + 1) * LOOK_SECONDS
+
+
 class Door:
     """``enter`` gets those who come, with their pids. ``name`` is for people.
 
@@ -66,7 +71,7 @@ class Door:
         """Open what is shut, and put the file back; does nothing before ``deadline``."""
         if now < self._next_look:
             return
-        self._next_look = (now // LOOK_SECONDS + 1) * LOOK_SECONDS  # One beat for everybody.
+        self._next_look = next_look(now)
         if self._shut:
             self._shut = False
             self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)

@@ -28,7 +28,7 @@ from typing import Any
 
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
-from beads_workers.core.recovery import Remains, host_of, remains
+from beads_workers.core.recovery import Remains, host_of, left_over, remains
 from beads_workers.edge.journal_files import read_end, segments
 from beads_workers.edge.locks import is_locked, try_lock
 
@@ -193,36 +193,19 @@ class RunDirectory:
         return ""
 
     def left_over(self) -> tuple[list[Remains], Remains]:
-        """What unsettled runs are owed, and the fold over all: what the next run carries over.
+        """``recovery.left_over`` of the runs of this machine, each of them on disk by then."""
+        return left_over(self.run_ids(), self.is_settled, self._remains)
 
-        A run whose checkpoint is whole carries all that came before it, so older ones are read
-        only where the tracker may still be owed something: from the first unsettled one on,
-        because later ones may have paid for it.
-        """
-        known: list[Remains] = []
-        heard: set[str] = set()
-        whole = False
-        run_ids = self.run_ids()
-        unsettled = next((i for i in run_ids if not self.is_settled(i)), "")
-        for run_id in reversed(run_ids):
-            if whole and not "" < unsettled <= run_id:
-                break
-            journal = self.run(run_id) / "journal.jsonl"
-            left = remains(read_end(journal))
-            if host_of(left.actor) not in ("", host_name()):
-                continue  # Only that machine can tell what of it still lives.
-            if left.run_id:  # Else it died before it had written anything.
-                for segment in segments(journal):
-                    _keep(segment)
-                left.is_paid(heard)
-                heard |= left.heard | left.own_debts()
-                known.append(left)
-                whole = whole or left.whole
-        last = Remains()
-        for left in reversed(known):
-            left.take_over(last)
-            last = left
-        return [left for left in reversed(known) if not self.is_settled(left.run_id)], last
+    def _remains(self, run_id: str) -> Remains | None:
+        journal = self.run(run_id) / "journal.jsonl"
+        left = remains(read_end(journal))
+        if host_of(left.actor) not in ("", host_name()):
+            return None  # Only that machine can tell what of it still lives.
+        if not left.run_id:
+            return None  # It died before it had written anything.
+        for segment in segments(journal):
+            _keep(segment)
+        return left
 
 
 def _keep(segment: Path) -> None:

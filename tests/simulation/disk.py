@@ -9,7 +9,7 @@ from random import Random
 
 from beads_workers.core.journal_lines import Entry, decode, is_repeated
 from beads_workers.core.records import CheckpointEnded
-from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.recovery import Remains, left_over, remains
 
 
 @dataclass(slots=True)
@@ -101,27 +101,16 @@ class Disk:
         return self.folders[run_id]
 
     def left_over(self) -> tuple[list[Remains], Remains]:
-        """``RunDirectory.left_over``, line by line."""
-        known: list[Remains] = []
-        heard: set[str] = set()
-        whole = False
-        unsettled = next((i for i, folder in self.folders.items() if not folder.settled), "")
-        for run_id in reversed(self.folders):
-            if whole and not "" < unsettled <= run_id:
-                break
-            left = remains(read_journal(self.folders[run_id].end()))
-            if left.run_id:
-                for file in self.folders[run_id].kept():
-                    file.synced = len(file.content)
-                left.is_paid(heard)
-                heard |= left.heard | left.own_debts()
-                known.append(left)
-                whole = whole or left.whole
-        last = Remains()
-        for left in reversed(known):
-            left.take_over(last)
-            last = left
-        return [r for r in reversed(known) if not self.folders[r.run_id].settled], last
+        """``RunDirectory.left_over``."""
+        return left_over(list(self.folders), lambda i: self.folders[i].settled, self._remains)
+
+    def _remains(self, run_id: str) -> Remains | None:
+        left = remains(read_journal(self.folders[run_id].end()))
+        if not left.run_id:
+            return None
+        for file in self.folders[run_id].kept():
+            file.synced = len(file.content)
+        return left
 
 
 def read_journal(files: Sequence[File]) -> Iterator[Entry]:
