@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tests.fuzz import entries_people, entries_stored, entries_tracker, entries_wire
+from tests.fuzz import (
+    entries_peers,
+    entries_people,
+    entries_stored,
+    entries_tracker,
+    entries_wire,
+)
 from tests.fuzz.parser import Parser
 
-ENTRIES = (entries_wire, entries_tracker, entries_stored, entries_people)
+ENTRIES = (entries_wire, entries_peers, entries_tracker, entries_stored, entries_people)
 
 PARSERS: dict[str, Parser] = {p.name: p for entries in ENTRIES for p in entries.PARSERS}

@@ -1,0 +1,45 @@
+"""Times on other people's wires: RFC 3339 to seconds since 1970 and back."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+_RFC_3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:)(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def read_time(text: str) -> float:
+    """Seconds since 1970, to the microsecond; any number of digits after the point is read.
+
+    Without an offset it is UTC, as real peers take it; a leap second is the second after it.
+    Raises ``ValueError``.
+    """
+    match = _RFC_3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is no RFC 3339 time")
+    day, clock, second, fraction, offset = match.groups()
+    leap = second == "60"
+    whole = datetime.fromisoformat(f"{day}T{clock}{'59' if leap else second}")
+    zone = "+00:00" if offset in (None, "Z", "z") else offset
+    try:
+        moment = whole.replace(tzinfo=datetime.strptime(zone, "%z").tzinfo).astimezone(UTC)
+        microseconds = (moment - _EPOCH) // _MICROSECOND + leap * 1_000_000
+    except OverflowError:
+        raise ValueError(f"{text[:40]!r} is out of range") from None
+    return (microseconds + int((fraction or "0")[:6].ljust(6, "0"))) / 1_000_000
+
+
+def write_time(seconds: float) -> str:
+    """RFC 3339 in UTC, with as many digits after the point as it needs, at most six.
+
+    Raises ``ValueError`` outside of the years 1 to 9999.
+    """
+    try:
+        moment = _EPOCH + round(seconds * 1_000_000) * _MICROSECOND
+    except OverflowError:
+        raise ValueError(f"{seconds} seconds are out of range") from None
+    return moment.replace(tzinfo=None).isoformat() + "Z"
