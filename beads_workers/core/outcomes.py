@@ -26,13 +26,15 @@ class OutcomeKind(Enum):
 class Outcome:
     """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
 
-    ``note``, which only goes with ``SUCCESS``, is one line on what came of the work.
+    With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
+    what a function returned, "" where there is none.
     """
 
     kind: OutcomeKind
     error: str = ""
     retry_after_seconds: float | None = None
     note: str = ""
+    result: str = ""
 
 
 def note_of(result: Any) -> str:
