@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.jobs import PRIORITY_LEAST_URGENT
+from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
 
 WORKERS_DEFAULT = 4
 WORKERS_MAX = limits.LISTEN_BACKLOG
@@ -61,6 +61,7 @@ class Options:
     log_max: int | None = None
     journal_max: int | None = None
     shared: bool | None = None
+    allow_module: tuple[str, ...] | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -189,6 +190,12 @@ def _ref(value: Any) -> str:
     return value
 
 
+def _module(value: Any) -> str:
+    if not isinstance(value, str) or not is_module_name(value):
+        raise ValueError("the name of a module or package: tasks, shop.tasks")
+    return value
+
+
 COMMAND: Reader = _several(_argument, alone=False)
 """Reads ``command`` and an agent's ``argv``."""
 
@@ -244,6 +251,7 @@ KEYS: Mapping[str, Key] = {
     "log_max": Key(_bytes(limits.LOG_BYTES_MIN), limits.LOG_BYTES_MAX),
     "journal_max": Key(_bytes(limits.JOURNAL_BYTES_MIN), limits.JOURNAL_BYTES_MAX),
     "shared": Key(_boolean, False),
+    "allow_module": Key(_several(_module), ()),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

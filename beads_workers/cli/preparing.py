@@ -122,7 +122,8 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     """What is run; nothing that costs money is ever run unasked."""
     options = resolved.options
     command, agent = choose_work(resolved)
-    if command is None and agent is None and not issues_bring_commands(tracker):
+    calls = bool(options.allow_module)
+    if not (command or agent or calls or issues_bring_commands(tracker)):
         raise CommandError("nothing to run: no command and no agent", what_to_type(), EXIT_USAGE)
     if command is not None:
         command = _runnable(command)
@@ -135,6 +136,7 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
         timeout_seconds=options.timeout,
         term_grace_seconds=_known(options.term_grace),
         log_bytes_max=_known(options.log_max),
+        allow_modules=_known(options.allow_module),
     )
 
 

@@ -118,6 +118,10 @@ def start(
         float | None,
         typer.Option(parser=_duration, metavar="DURATION", help="To leave in; default 10s."),
     ] = None,
+    allow_module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Issues may call what is in this module or package."),
+    ] = None,
     worktree: Annotated[
         bool | None,
         typer.Option("--worktree/--no-worktree", help="A git worktree for each attempt."),
@@ -181,6 +185,7 @@ def start(
         command=command_of(ctx),
         term_grace=term_grace,
         stop_timeout=stop_timeout,
+        allow_module=tuple(allow_module or ()),
         worktree=worktree,
         shared_checkout=shared_checkout or None,
         notify=notify,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NewType
 
@@ -15,11 +15,50 @@ PRIORITY_DEFAULT = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function with its arguments, which are JSON values.
+
+    ``path``: ``package.module.name`` for one in Python; an RRQ executor's is ``handler``, or
+    ``executor#handler``.
+    """
+
+    path: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_module_name(text: str) -> bool:
+    """Whether it could be the name of a module: ``package`` or ``package.module``."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+CALL_LABEL = "call:"
+"""A label ``call:package.module.name`` has that function called, with the issue as ``issue``."""
+
+
+def call_of(original: Mapping[str, Any], labels: Sequence[str]) -> Call | None:
+    """The function that an issue names: in ``job_path``, ``args`` and ``kwargs`` as a job envelope
+    does, or in a label. Arguments of another type than they should have are none."""
+    path, args, kwargs = (original.get(name) for name in ("job_path", "args", "kwargs"))
+    if isinstance(path, str) and path:
+        return Call(
+            path,
+            tuple(args) if isinstance(args, list | tuple) else (),
+            kwargs if isinstance(kwargs, Mapping) else {},
+        )
+    for label in labels:
+        if named := label.removeprefix(CALL_LABEL) if label.startswith(CALL_LABEL) else "":
+            return Call(named, kwargs={"issue": original})
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What a worker is given to do. A source builds it from a claimed issue.
 
     ``original`` is the issue as the tracker showed it (JSON object), handed to commands in
-    ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue.
+    ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue, ``call``
+    where the issue names a function.
     """
 
     source: str
@@ -30,6 +69,7 @@ class Job:
     labels: tuple[str, ...] = ()
     description: str = ""
     command: tuple[str, ...] | None = None
+    call: Call | None = None
     timeout_seconds: float | None = None
     original: Mapping[str, Any] = field(default_factory=dict)
 

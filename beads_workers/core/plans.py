@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from beads_workers.core import limits
+from beads_workers.core.jobs import Call
 from beads_workers.core.outcomes import OutcomeKind
 
 
@@ -31,7 +32,7 @@ class StepKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One program. ``environment`` is added to the worker's own.
+    """One program, or one ``call``. ``environment`` is added to the worker's own.
 
     ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
     ``place_file``: what a PREPARE step before it left there says in which folder it runs, and
@@ -43,6 +44,12 @@ class Step:
     environment: Mapping[str, str] = field(default_factory=dict)
     stdin: str | None = None
     place_file: str | None = None
+    call: Call | None = None
+
+    @property
+    def name(self) -> str:
+        """What is run, in a word."""
+        return self.call.path if self.call else self.argv[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,9 @@ class Replies:
         payload: dict[str, object] = {"issue": dict(job.original)} if job.original else {}
         if job.command is not None:
             payload["command"] = list(job.command)
+        if job.call is not None:
+            payload["callable"] = job.call.path
+            payload["args"], payload["kwargs"] = list(job.call.args), dict(job.call.kwargs)
         return Task(
             job.issue_id,
             job.priority,

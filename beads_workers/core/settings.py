@@ -59,7 +59,8 @@ class Work:
     must also succeed. ``bd_argv`` is set where the worker itself claims and closes
     (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
     between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
-    ``log_bytes_max``: the log of one attempt loses its middle beyond this.
+    ``log_bytes_max``: the log of one attempt loses its middle beyond this. ``allow_modules``: what
+    Python functions may be called, by the names of their modules or packages.
     """
 
     command: tuple[str, ...] | None = None
@@ -70,6 +71,7 @@ class Work:
     bd_argv: tuple[str, ...] | None = None
     worktrees: Worktrees | None = None
     log_bytes_max: int = limits.LOG_BYTES_MAX
+    allow_modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def work_from_json(fields: dict[str, Any]) -> Work:
             "command": _tuple(fields["command"]),
             "agent": Agent(**{**agent, "argv": tuple(agent["argv"])}) if agent else None,
             "bd_argv": _tuple(fields["bd_argv"]),
+            "allow_modules": tuple(fields["allow_modules"]),
             "worktrees": worktrees_from_json(worktrees) if worktrees else None,
         }
     )

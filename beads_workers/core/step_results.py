@@ -12,7 +12,7 @@ from beads_workers.core import limits
 from beads_workers.core.message_types import CANNOT_START, Task
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.worker_events import StepEnded, StepNotStarted
+from beads_workers.core.worker_events import StepAnswered, StepEnded, StepNotStarted, StepOver
 
 EX_TEMPFAIL = 75
 """sysexits.h: try again later, without fault of the task."""
@@ -24,12 +24,14 @@ ERROR_TEXT_SHOWN = 300
 """Characters of a quoted output line inside a longer error text."""
 
 
-def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
+def failure(step: Step, ended: StepOver) -> Outcome:
     """The outcome of a step that did not succeed, for every kind of step.
 
     A claim or a preparation that fails is no fault of the task: a retry charges nothing, and
     backs off.
     """
+    if isinstance(ended, StepAnswered):
+        return ended.outcome
     match step.kind:
         case StepKind.CLAIM:
             return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
@@ -41,7 +43,14 @@ def failure(step: Step, ended: StepEnded | StepNotStarted) -> Outcome:
             return Outcome(_kind(ended), _cap(_run_error(step, ended)))
 
 
-def reported(ended: StepEnded | StepNotStarted) -> Outcome:
+def passed(ended: StepOver) -> bool:
+    """Whether a step came to a good end."""
+    if isinstance(ended, StepAnswered):
+        return ended.outcome.kind is OutcomeKind.SUCCESS
+    return isinstance(ended, StepEnded) and ended.status == 0
+
+
+def reported(ended: StepOver) -> Outcome:
     """The outcome of a task that had succeeded before its report: whatever came of that, and
     whoever ended it, the work is done."""
     if isinstance(ended, StepEnded) and ended.status == 0:
@@ -59,7 +68,7 @@ def timed_out(step: Step, seconds: float) -> Outcome:
     return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
 
 
-def detail(step: Step, task: Task, ended: StepEnded | StepNotStarted) -> str:
+def detail(step: Step, task: Task, ended: StepOver) -> str:
     """``CANNOT_START`` where no task of this fleet can run: its own command is missing."""
     missing = isinstance(ended, StepNotStarted) and ended.missing
     of_fleet = step.kind is StepKind.RUN and not task.payload.get("command")
@@ -88,9 +97,9 @@ def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
         return f"Task execution failed: {ended.error}"
     said = last_line(ended.tail)[:ERROR_TEXT_SHOWN]
     if ended.status == NOT_FOUND:
-        return f"Task execution failed: command not found: {said or step.argv[0]}"
+        return f"Task execution failed: command not found: {said or step.name}"
     if ended.status == NOT_EXECUTABLE:
-        return f"Task execution failed: not executable: {said or step.argv[0]}"
+        return f"Task execution failed: not executable: {said or step.name}"
     return _why(ended)
 
 

@@ -8,17 +8,17 @@ what each reaction does. The edge carries out the commands in order, and comes b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
+from beads_workers.core.current import Current
 from beads_workers.core.message_types import (
     CANCEL,
     GROUPED,
     VERSION,
     Cancel,
-    Done,
     Failed,
     Ready,
     Shutdown,
@@ -29,23 +29,9 @@ from beads_workers.core.moves import step as look_up
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.step_results import detail, failure, reported, timed_out
+from beads_workers.core.step_results import detail, failure, passed, reported, timed_out
 from beads_workers.core.worker_events import Command, Event
 from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
-
-
-@dataclass(slots=True)
-class _Current:
-    """The task in hand. ``answer`` is known once its programs have ended."""
-
-    task: Task
-    plan: Plan
-    started: float
-    times_out_at: float | None
-    step: Step
-    position: int = 0
-    answer: Outcome | None = None
-    error_detail: str = ""
 
 
 @dataclass(slots=True)
@@ -59,7 +45,7 @@ class WorkerHalf:
     state: WorkerState = WorkerState.CONNECTING
     _tries: int = 0
     _deadline: float | None = None
-    _current: _Current | None = None
+    _current: Current | None = None
     _planned: Plan | NotRunnable | None = None
     _out: list[Command] = field(default_factory=list)
 
@@ -99,7 +85,7 @@ class WorkerHalf:
                 return WorkerStimulus.LOST
             case ev.Interrupted():
                 return WorkerStimulus.SHUTDOWN
-            case ev.StepEnded() | ev.StepNotStarted():
+            case ev.StepEnded() | ev.StepAnswered() | ev.StepNotStarted():
                 return self._sort_end(event)
             case _:
                 assert_never(event)
@@ -122,17 +108,19 @@ class WorkerHalf:
             case _:
                 return WorkerStimulus.OTHER_CANCEL
 
-    def _sort_end(self, ended: ev.StepEnded | ev.StepNotStarted) -> WorkerStimulus:
+    def _sort_end(self, ended: ev.StepOver) -> WorkerStimulus:
         current = self._busy()
-        passed = isinstance(ended, ev.StepEnded) and ended.status == 0
+        well = passed(ended)
+        if well and isinstance(ended, ev.StepAnswered):
+            current.result = ended.outcome.result
         owed: Step | None = None
         match self.state:
             case _ if current.step.kind is StepKind.REPORT:
                 current.answer = reported(ended)
                 owed = None if self.state is WorkerState.TIMING_OUT else current.plan.close
-            case WorkerState.WORKING if passed and current.position + 1 < len(current.plan.steps):
+            case WorkerState.WORKING if well and current.position + 1 < len(current.plan.steps):
                 return WorkerStimulus.STEP_PASSED
-            case WorkerState.WORKING if passed:
+            case WorkerState.WORKING if well:
                 current.answer = Outcome(OutcomeKind.SUCCESS)
                 owed = current.plan.close
             case WorkerState.WORKING:
@@ -152,8 +140,8 @@ class WorkerHalf:
         current.step = owed
         return WorkerStimulus.SETTLE_DUE
 
-    def _note_settled(self, current: _Current, ended: ev.StepEnded | ev.StepNotStarted) -> None:
-        if isinstance(ended, ev.StepEnded) and ended.status == 0:
+    def _note_settled(self, current: Current, ended: ev.StepOver) -> None:
+        if passed(ended):
             return
         # No failure of the task: whoever reads DONE or FAILED looks at the issue, and settles it.
         why = failure(current.step, ended).error
@@ -241,10 +229,10 @@ class WorkerHalf:
         assert isinstance(plan, Plan)
         timeout = task.timeout_seconds or self.work.timeout_seconds
         times_out_at = now + timeout if timeout else None
-        self._current = _Current(task, plan, now, times_out_at, plan.steps[0])
+        self._current = Current(task, plan, now, times_out_at, plan.steps[0])
         self._run(self._current, plan.steps[0], now)
 
-    def _run(self, current: _Current, step: Step, now: float) -> None:
+    def _run(self, current: Current, step: Step, now: float) -> None:
         current.step = step
         if step.kind is StepKind.CLAIM:
             limit = now + limits.LITERAL_CALL_SECONDS
@@ -269,15 +257,7 @@ class WorkerHalf:
 
     def _answer(self, now: float) -> None:
         current, self._current = self._busy(), None
-        answer = current.answer
-        assert answer is not None
-        issue_id, ms = current.task.issue_id, round((now - current.started) * 1000)
-        if answer.kind is OutcomeKind.SUCCESS:
-            result = {"note": answer.note} if answer.note else None
-            self._out.append(ev.Send(Done(issue_id, self.worker_id, ms, result)))
-            return
-        failed = Failed(issue_id, self.worker_id, answer.error, ms, answer.kind)
-        self._out.append(ev.Send(replace(failed, error_detail=current.error_detail)))
+        self._out.append(ev.Send(current.report(self.worker_id, now)))
 
     def _exit(self, status: int) -> None:
         self._deadline = None
@@ -286,7 +266,7 @@ class WorkerHalf:
     def _log(self, text: str) -> None:
         self._out.append(ev.Log(text))
 
-    def _busy(self) -> _Current:
+    def _busy(self) -> Current:
         assert self._current is not None, f"no task in {self.state}"
         return self._current
 

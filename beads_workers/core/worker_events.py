@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from beads_workers.core.message_types import FromWorker, ToWorker
+from beads_workers.core.outcomes import Outcome
 from beads_workers.core.plans import Plan, Step
 
 # --- events -----------------------------------------------------------------------------------
@@ -53,6 +54,13 @@ class StepEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class StepAnswered:
+    """A step that is no program of its own came to its end: a function returned, say."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
 class StepNotStarted:
     """A step's program could not be started; ``error`` is one line.
 
@@ -65,9 +73,8 @@ class StepNotStarted:
     hindered: bool = False
 
 
-Event = (
-    Connected | ConnectFailed | Received | ConnectionLost | Interrupted | StepEnded | StepNotStarted
-)
+StepOver = StepEnded | StepAnswered | StepNotStarted
+Event = Connected | ConnectFailed | Received | ConnectionLost | Interrupted | StepOver
 
 
 def name_of(event: Event | None) -> str:
@@ -94,7 +101,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Start a step of ``plan``; answer with ``StepEnded`` or ``StepNotStarted``."""
+    """Start a step of ``plan``; answer with what is ``StepOver``."""
 
     plan: Plan
     step: Step
@@ -102,7 +109,7 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class EndStep:
-    """TERM to the running step's process group, KILL when ``hard``; ``StepEnded`` follows."""
+    """End the running step (TERM to its process group), KILL when ``hard``; its end follows."""
 
     hard: bool
 

@@ -42,11 +42,11 @@ _RESET = (
 
 
 class RunningStep:
-    """A started step. Watch ``pidfd`` for reading; then call ``finish`` once."""
+    """A started step. Watch ``fd`` for reading; then call ``finish`` once."""
 
     def __init__(self, pid: int, output: Output) -> None:
         self.pid = pid
-        self.pidfd = os.pidfd_open(pid)
+        self.fd = os.pidfd_open(pid)
         self.ended_by_us = False
         self.output = output
 
@@ -62,9 +62,8 @@ class RunningStep:
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         tail = self.output.end()
-        os.close(self.pidfd)
-        code = os.waitstatus_to_exitcode(status)
-        return StepEnded(code, tail, _signal_name(-code) if code < 0 else "")
+        os.close(self.fd)
+        return step_ended(os.waitstatus_to_exitcode(status), tail)
 
     def _signal_group(self, number: int) -> None:
         try:
@@ -93,13 +92,7 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
     ``inherited``: the environment that the step's own is laid over (a plain dict: reading
     ``os.environb`` costs as much as a fork).
     """
-    try:
-        if step is plan.steps[0]:
-            _write_private(plan.issue_file, plan.issue_text)
-        output = Output(plan)
-    except OSError as error:
-        error_text = f"cannot write {error.filename}: {error.strerror}"
-        raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
+    output = prepare(plan, step)
     try:
         if step.place_file is None:
             return _watched(_spawn(step, output.fd, inherited), output)
@@ -114,6 +107,22 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
         hindered = error.errno in HINDERED
         error_text = _explain(error, step.argv[0])
         raise CannotStart(error_text, missing=missing, hindered=hindered) from None
+
+
+def prepare(plan: Plan, step: Step) -> Output:
+    """Write what a step may read, and open what it prints to; raises ``CannotStart``."""
+    try:
+        if step is plan.steps[0]:
+            _write_private(plan.issue_file, plan.issue_text)
+        return Output(plan)
+    except OSError as error:
+        error_text = f"cannot write {error.filename}: {error.strerror}"
+        raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
+
+
+def step_ended(status: int, tail: str) -> StepEnded:
+    """``status``: an exit status, or minus the number of a signal."""
+    return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
 def _watched(pid: int, output: Output) -> RunningStep:

@@ -9,50 +9,37 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
-from beads_workers.core.message_types import Cancel, FromWorker, Shutdown, Task, ToWorker, Wait
-from beads_workers.core.messages import ProtocolError, encode, parse
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker import WorkerHalf
 from beads_workers.core.worker_events import (
     Command,
     Connect,
-    Connected,
-    ConnectFailed,
-    ConnectionLost,
     EndStep,
     Event,
     Exit,
     Interrupted,
     Log,
-    Received,
     RunStep,
     Send,
     StepNotStarted,
 )
 from beads_workers.edge import orphans
+from beads_workers.edge.functions.step import CallStep, Functions
 from beads_workers.edge.git_places import GIT_PLACES
 from beads_workers.edge.own_process import ASK_TO_END, Spares, heard, keep_from_tasks, say, wake_on
-from beads_workers.edge.payloads import with_payload
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
+from beads_workers.edge.worker_connection import WorkerConnection
 from beads_workers.executors.plans import plan
-
-CONNECT_SECONDS = 5.0
-"""A full queue of the listener blocks a connection; longer than this is a failed try."""
-
-FLUSH_SECONDS = 2.0
-"""How long a last message may take to leave; a reader that is this slow is not there."""
 
 SPARES = 3
 """A process is looked at and ended with so many descriptors at once, at most."""
@@ -83,23 +70,24 @@ def run_worker(
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
     )
-    return _Process(settings, half).run()
+    # Of its three descriptors one comes and goes with each step: ``poll`` needs no call for that.
+    selector = selectors.PollSelector()
+    connection = WorkerConnection(settings.socket_path, settings.worker_id, selector)
+    functions = Functions(settings.work.allow_modules)
+    return _Process(settings, half, selector, connection, functions).run()
 
 
 @dataclass(slots=True)
 class _Process:
     settings: WorkerSettings
     half: WorkerHalf
-    # Of its three descriptors one comes and goes with each step: ``poll`` needs no call for that.
-    selector: selectors.BaseSelector = field(default_factory=selectors.PollSelector)
+    selector: selectors.BaseSelector
+    connection: WorkerConnection
+    functions: Functions
     events: deque[Event] = field(default_factory=deque)
-    connection: socket.socket | None = None
-    reader: LineReader = field(default_factory=LineReader)
-    outbox: bytearray = field(default_factory=bytearray)
-    step: RunningStep | None = None
+    step: RunningStep | CallStep | None = None
     status: int | None = None
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
-    bad_lines: int = 0
     spares: Spares = field(default_factory=lambda: Spares(SPARES))
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
@@ -109,23 +97,23 @@ class _Process:
         self.selector.register(wake, selectors.EVENT_READ)
         self._carry_out(self.half.start())
         self._drain()
-        self._flush()
+        self._tell_all(self.connection.flush())
         while self.status is None:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
-            if over := self.step is not None and self.step.pidfd in ready:
+            if over := self.step is not None and self.step.fd in ready:
                 self._bury()
             if over or wake.fileno() in ready:
                 # The end of a step comes with a SIGCHLD: that is worth no turn of its own.
                 self._signalled(heard(wake))
-            if self.connection is not None and self.connection.fileno() in ready:
-                self._receive(self.connection)
+            if self.connection.fileno() in ready:
+                self._tell_all(self.connection.receive())
             self._look_at_output(time.monotonic())
             if self.status is None:
                 self._carry_out(self.half.on_deadline(time.monotonic()))
                 self._drain()
-                self._flush()
-        self._say_goodbye()
+                self._tell_all(self.connection.flush())
+        self.connection.say_goodbye()
         self.spares.do(lambda: orphans.end(()))
         return self.status
 
@@ -148,6 +136,10 @@ class _Process:
         self.events.append(event)
         self._drain()
 
+    def _tell_all(self, events: Iterator[Event]) -> None:
+        for event in events:
+            self._tell(event)
+
     def _drain(self) -> None:
         while self.events and self.status is None:
             self._carry_out(self.half.handle(self.events.popleft(), time.monotonic()))
@@ -156,9 +148,9 @@ class _Process:
         for command in commands:
             match command:
                 case Connect():
-                    self.events.append(self._connect())
+                    self.events.append(self.connection.connect())
                 case Send(message):
-                    self._send(message)
+                    self.connection.send(message)
                 case RunStep(of_plan, step):
                     self._start(of_plan, step)
                 case EndStep(hard):
@@ -180,118 +172,33 @@ class _Process:
             self.events.append(StepNotStarted(text, hindered=True))
             return
         try:
-            self.step = start_step(of_plan, step, self.inherited)
+            if step.call is not None:
+                self.step = self.functions.start(of_plan, step, self.inherited)
+            else:
+                self.step = start_step(of_plan, step, self.inherited)
         except CannotStart as error:
             self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
         else:
             self.look_at = time.monotonic() + self.step.output.look_seconds
-            self.selector.register(self.step.pidfd, selectors.EVENT_READ)
+            self.selector.register(self.step.fd, selectors.EVENT_READ)
 
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGCHLD in numbers:
-            keep = () if self.step is None else (self.step.pid,)
+            running = (self.step.pid,) if isinstance(self.step, RunningStep) else ()
+            keep = (*running, *self.functions.pids())
             self.spares.do(lambda: orphans.reap(keep))
         if any(number in numbers for number in ASK_TO_END):
             self._tell(Interrupted())
 
     def _bury(self) -> None:
-        step, self.step = self.step, None
+        step = self.step
         assert step is not None
-        self.selector.unregister(step.pidfd)
-        ended = step.finish()
+        if (ended := step.finish()) is None:
+            return
+        self.step = None
+        self.selector.unregister(step.fd)
         if step.ended_by_us:
             # The next holder of the issue must not meet a tool that the agent had detached.
             self.spares.do(lambda: orphans.end(()))
             self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
         self._tell(ended)
-
-    # --- the connection -----------------------------------------------------------------------
-
-    def _connect(self) -> Event:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(CONNECT_SECONDS)
-        try:
-            connection.connect(self.settings.socket_path)
-        except OSError as error:
-            connection.close()
-            return ConnectFailed(f"{self.settings.socket_path}: {error.strerror or error}")
-        connection.setblocking(False)
-        self.selector.register(connection, selectors.EVENT_READ)
-        self.connection = connection
-        return Connected()
-
-    def _receive(self, connection: socket.socket) -> None:
-        try:
-            received = connection.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            received = b""
-        framed = self.reader.feed(received) if received else self.reader.end()
-        for item in framed:
-            if (message := self._read(item)) is not None and self.connection is not None:
-                self._tell(Received(message))
-        if not received:
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        if self.connection is None:
-            return
-        self.selector.unregister(self.connection)
-        self.connection.close()
-        self.connection = None
-        self._tell(ConnectionLost())
-
-    def _read(self, framed: Framed) -> ToWorker | None:
-        match framed:
-            case TooLong(head) | Torn(head):
-                trouble, raw = "a line that is too long or torn", head
-            case Line(raw):
-                try:
-                    message = parse(raw)
-                except ProtocolError as error:
-                    trouble = str(error)
-                else:
-                    if isinstance(message, Task):
-                        return with_payload(message)
-                    if isinstance(message, Wait | Shutdown | Cancel):
-                        return message
-                    trouble = "a message that only workers send"
-            case _:
-                assert_never(framed)
-        self.bad_lines += 1
-        if self.bad_lines <= limits.BAD_LINES_MAX:
-            shown = raw[: limits.LOGGED_BYTES_MAX]
-            say(self.settings.worker_id, f"ignored {trouble}: {shown!r}")
-        return None
-
-    def _send(self, message: FromWorker) -> None:
-        if self.connection is not None:
-            self.outbox += encode(message, self.settings.worker_id, time.time(), v1=False)
-
-    def _flush(self) -> None:
-        if self.connection is None:
-            return
-        if self.outbox:
-            try:
-                del self.outbox[: self.connection.send(self.outbox)]
-            except BlockingIOError:
-                pass
-            except OSError:
-                # Whether it is over is for reading to find out: a SHUTDOWN may be waiting there.
-                self.outbox.clear()
-            if len(self.outbox) > limits.OUTBOX_BYTES_MAX:
-                self._hang_up()
-                return
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
-            self.selector.modify(self.connection, wanted)
-
-    def _say_goodbye(self) -> None:
-        if self.connection is None:
-            return
-        self.connection.settimeout(FLUSH_SECONDS)
-        try:
-            self.connection.sendall(self.outbox)
-        except OSError:
-            pass
-        self.connection.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from beads_workers.core.jobs import Call
 from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
@@ -39,16 +41,12 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
     if task.payload_file is not None:
         # Written and lost by the machine, not by the task.
         return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
-    chosen = _choose(task, settings)
-    if chosen is None:
-        return NotRunnable(NO_COMMAND)
-    argv, prompt = chosen
-    safe_id = SAFE_ID.fullmatch(task.issue_id) is not None
-    if trouble := check_command(argv) or _unsafe_id(argv, safe_id):
-        return NotRunnable(trouble)
-    if settings.work.bd_argv and not safe_id:
+    run = _run(task, settings)
+    if isinstance(run, NotRunnable):
+        return run
+    if settings.work.bd_argv and not SAFE_ID.fullmatch(task.issue_id):
         return NotRunnable("the issue's id could be taken for an option")
-    return _steps(task, settings, argv, prompt)
+    return _steps(task, settings, run)
 
 
 def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
@@ -111,6 +109,47 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
     return json.dumps(fields)
 
 
+def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
+    """The step that does the work."""
+    work, added = settings.work, environment(task, settings)
+    call = _call(task.payload)
+    if call is not None:
+        if not work.allow_modules:
+            return NotRunnable(f"{call.path[:200]}: no module is allowed (--allow-module)")
+        if work.worktrees is not None:
+            return NotRunnable(f"{call.path[:200]}: functions do not run in worktrees")
+        return Step(StepKind.RUN, (), added, call=call)
+    chosen = _choose(task, settings)
+    if chosen is None:
+        return NotRunnable(NO_COMMAND)
+    argv, prompt = chosen
+    if trouble := check_command(argv) or _unsafe_id(argv, task.issue_id):
+        return NotRunnable(trouble)
+    known = values(task, settings.worker_id)
+    stdin = None
+    if prompt is not None:
+        stdin = replace(prompt, known | {"description": plain(task.description)})
+    command = tuple(replace(argument, known) for argument in argv)
+    return Step(StepKind.RUN, command, added, stdin, _place(settings))
+
+
+def _call(payload: Mapping[str, Any]) -> Call | None:
+    path, args, kwargs = (payload.get(name) for name in ("callable", "args", "kwargs"))
+    if not isinstance(path, str):
+        return None
+    return Call(
+        path,
+        tuple(args) if isinstance(args, list | tuple) else (),
+        kwargs if isinstance(kwargs, Mapping) else {},
+    )
+
+
+def _place(settings: WorkerSettings) -> str | None:
+    if settings.work.worktrees is None:
+        return None
+    return place_file(settings.run_directory, settings.worker_id)
+
+
 def _choose(task: Task, settings: WorkerSettings) -> tuple[tuple[str, ...], str | None] | None:
     work = settings.work
     own = _own_command(task.payload.get("command"))
@@ -125,25 +164,18 @@ def _own_command(command: Any) -> tuple[str, ...]:
     return tuple(plain(argument) for argument in command)
 
 
-def _unsafe_id(argv: tuple[str, ...], safe_id: bool) -> str | None:
-    if safe_id or not any("{id}" in script for script in scripts(argv)):
+def _unsafe_id(argv: tuple[str, ...], issue_id: str) -> str | None:
+    if SAFE_ID.fullmatch(issue_id) or not any("{id}" in script for script in scripts(argv)):
         return None
     return 'the issue\'s id cannot stand in a script; use "$BW_ISSUE_ID" there instead'
 
 
-def _steps(task: Task, settings: WorkerSettings, argv: tuple[str, ...], prompt: str | None) -> Plan:
-    known, added = values(task, settings.worker_id), environment(task, settings)
-    stdin = None
-    if prompt is not None:
-        stdin = replace(prompt, known | {"description": plain(task.description)})
-    steps, place = [], None
+def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
+    added, place, steps = run.environment, _place(settings), [run]
     if settings.work.worktrees is not None:
-        place = place_file(settings.run_directory, settings.worker_id)
         # -P: what lies in the project's folder is never imported.
         prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
-        steps.append(Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
-    command = tuple(replace(argument, known) for argument in argv)
-    steps.append(Step(StepKind.RUN, command, added, stdin, place))
+        steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
     if settings.work.verify is not None:
         verify = ("sh", "-c", settings.work.verify)
         steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))

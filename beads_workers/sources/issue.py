@@ -17,6 +17,7 @@ from beads_workers.core.jobs import (
     PRIORITY_MOST_URGENT,
     IssueId,
     Job,
+    call_of,
 )
 from beads_workers.core.source import Seen
 from beads_workers.sources.settling import OPEN
@@ -146,6 +147,7 @@ def from_object(fields: Mapping[str, Any]) -> Issue:
 
 def to_job(issue: Issue, source: str) -> Job:
     """What a worker is given to do."""
+    original = to_object(issue)
     return Job(
         source=source,
         issue_id=IssueId(issue.id),
@@ -155,8 +157,9 @@ def to_job(issue: Issue, source: str) -> Job:
         labels=issue.labels,
         description=issue.description,
         command=issue.command,
+        call=call_of(original, issue.labels),
         timeout_seconds=issue.timeout_seconds,
-        original=to_object(issue),
+        original=original,
     )
 
 

@@ -12,22 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.jobs import Call
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 
 WORKER_FD = 3
 HOST_MODULE = "beads_workers.edge.functions.host"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """Arguments and results of 16 MiB, as escaped as JSON can be."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What is to be called. ``args`` and ``kwargs`` are JSON values; ``environment`` is added."""
-
-    path: str
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +38,7 @@ class Host:
     def __init__(self, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> None:
         self.socket, theirs = socket.socketpair()
         self._reader = LineReader(LINE_BYTES_MAX)
+        self.buried = False
         with theirs:
             try:
                 self.pid = _spawn(theirs.fileno(), allowed, environment)
@@ -55,7 +47,7 @@ class Host:
                 raise
         self.pidfd = os.pidfd_open(self.pid)
 
-    def call(self, call: Call, output: int) -> None:
+    def call(self, call: Call, environment: Mapping[str, str], output: int) -> None:
         """Have it called; what it prints goes to the descriptor ``output``.
 
         Raises ``ValueError`` where the arguments are too long. A process that has just ended is
@@ -65,7 +57,7 @@ class Host:
             "path": call.path,
             "args": list(call.args),
             "kwargs": dict(call.kwargs),
-            "environment": dict(call.environment),
+            "environment": dict(environment),
         }
         line = json.dumps(fields).encode() + b"\n"
         if len(line) > LINE_BYTES_MAX:
@@ -109,6 +101,7 @@ class Host:
         # A function may have closed the connection, and live on.
         self.end(hard=True)
         _, status = os.waitpid(self.pid, 0)
+        self.buried = True
         os.close(self.pidfd)
         self.socket.close()
         return Ended(os.waitstatus_to_exitcode(status))

@@ -64,7 +64,7 @@ class Caller:
             return Answer(OutcomeKind.RETRY, error=_line(retry), retry_after_seconds=after)
         except SystemExit as left:
             return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
-        except Exception as error:
+        except Exception as error:  # Whatever it raises is its answer.
             return _failed(error)
         return _succeeded(value)
 

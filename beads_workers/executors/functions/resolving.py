@@ -53,11 +53,6 @@ def is_allowed(path: str, allowed: Sequence[str]) -> bool:
     return any(path.startswith(f"{prefix}.") for prefix in allowed)
 
 
-def is_module_name(text: str) -> bool:
-    """Whether ``--allow-module`` could mean this: ``package`` or ``package.module``."""
-    return _PATH.fullmatch(f"{text}.x") is not None
-
-
 def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
     """The innermost module that the path leads through, and the names that are left of it."""
     parts = path.split(".")
@@ -71,7 +66,7 @@ def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
             # Missing is it, or what leads to it; what it imports itself is another matter.
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise NotCallable(f"{name} cannot be imported: {error}") from error
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # A module runs when it is imported.
             why = f"{type(error).__name__}: {error}"
             raise NotCallable(f"{name} cannot be imported: {why}") from error
     raise NotCallable(f"there is no module for {path}")

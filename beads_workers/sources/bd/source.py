@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from beads_workers.core.jobs import Filters, IssueId, Job, Listed
+from beads_workers.core.jobs import Filters, IssueId, Job, Listed, call_of
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
 from beads_workers.core.source import (
     Action,
@@ -276,5 +276,6 @@ def _job(row: Row) -> Job:
         issue_type=row.issue_type,
         labels=row.labels,
         description=row.description,
+        call=call_of(row.original, row.labels),
         original=row.original,
     )

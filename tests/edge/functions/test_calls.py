@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from beads_workers.core.jobs import Call
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.edge.functions.calls import Call, Ended, Host
+from beads_workers.edge.functions.calls import Ended, Host
 
 TASKS = """
 import asyncio, os, sys, time
@@ -38,7 +39,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.chdir(tmp_path)
     made = Host(("tasks",), dict(os.environb))
     yield made
-    if made.socket.fileno() >= 0:
+    if not made.buried:
         made.close()
 
 
@@ -48,7 +49,7 @@ def answer(
     """What comes of one call."""
     path = output or Path(os.devnull)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    host.call(Call(f"tasks.{name}", args, kwargs, {"BW_ISSUE_ID": "bw-1"}), fd)
+    host.call(Call(f"tasks.{name}", args, kwargs), {"BW_ISSUE_ID": "bw-1"}, fd)
     os.close(fd)
     return waited(host)
 
@@ -102,7 +103,7 @@ def test_a_process_that_dies_says_how(
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_call_can_be_ended(host: Host, tmp_path: Path, *, hard: bool) -> None:
     fd = os.open(os.devnull, os.O_WRONLY)
-    host.call(Call("tasks.sleep", (), {}, {}), fd)
+    host.call(Call("tasks.sleep"), {}, fd)
     os.close(fd)
     assert not select.select([host.socket], [], [], 0.3)[0]
     host.end(hard=hard)

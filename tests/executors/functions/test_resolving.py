@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.executors.functions.resolving import NotCallable, is_module_name, resolve
+from beads_workers.core.jobs import is_module_name
+from beads_workers.executors.functions.resolving import NotCallable, resolve
 
 ALLOWED = ("shop.tasks", "tools")
 
