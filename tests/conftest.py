@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-pytest_plugins = ["tests.support.bd"]
+pytest_plugins = ["tests.support.bd", "tests.support.peers"]
 
 
 def pytest_configure() -> None:

@@ -1,4 +1,4 @@
-"""``scripts/test --quick``: leaves out what needs a built ``bd`` or a whole fleet.
+"""``scripts/test --quick``: leaves out what needs a built ``bd``, a peer or a whole fleet.
 
 A plugin (``pytest -p tests.support.quick``), so that no test has to know about it.
 """
@@ -9,18 +9,19 @@ import re
 
 import pytest
 
-REAL_BD = frozenset({"project", "project_old", "project_new", "daemon"})
-"""Fixtures of ``tests.support.bd``."""
+REAL = frozenset({"project", "project_old", "project_new", "daemon", "redis"})
+"""Fixtures of ``tests.support.bd`` and ``tests.support.peers``."""
 
 
 def needs_much(item: pytest.Item) -> bool:
-    """Whether a test runs a real ``bd`` or everything together."""
+    """Whether a test runs a real ``bd``, a peer (marker ``peers``), or everything together."""
     fixtures = set(getattr(item, "fixturenames", ()))
     parameters = item.name.partition("[")[2]
     return (
         item.nodeid.startswith("tests/end_to_end/")
-        or bool(fixtures & REAL_BD)
+        or bool(fixtures & REAL)
         or re.search(r"\bbd\b", parameters) is not None
+        or item.get_closest_marker("peers") is not None
     )
 
 

@@ -1,0 +1,127 @@
+"""The real RRQ of both dialects, and a Redis of a test's own.
+
+``scripts/setup-peers`` installs the one, ``scripts/test`` the other; without them tests fail rather
+than skip.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+OLD, NEW = "0.9.8", "0.11.1"
+"""The one speaks version 1 of the executor protocol, the other version 2."""
+VERSIONS = (OLD, NEW)
+HANDLERS = "rrq_handlers.settings"
+PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rrq:
+    """One installed version. ``orchestrator``: the ``rrq`` program; ``python`` has the package."""
+
+    version: str
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Of its environment."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def orchestrator(self) -> Path:
+        """``rrq worker run`` and the rest."""
+        return self.folder / "bin" / "rrq"
+
+    @property
+    def executor(self) -> Path:
+        """The program that serves handlers."""
+        return self.folder / "bin" / ("rrq-executor" if self.version == OLD else "rrq-runner")
+
+    def serve(self, settings: str = HANDLERS) -> list[str]:
+        """How the executor is called with the handlers of ``rrq_handlers``, or with others."""
+        return [str(self.executor), "--settings", settings]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which it finds ``rrq_handlers``."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RRQ_", "BW_"))}
+        return kept | {"PYTHONPATH": str(Path(__file__).parent / "handlers")}
+
+
+def rrq_of(version: str) -> Rrq:
+    """The installed RRQ of that version; raises ``RuntimeError`` when it is missing."""
+    cache = os.environ.get("BW_CACHE") or str(Path.home() / ".cache" / "beads-workers")
+    folder = Path(cache, "peers", f"rrq-{version}")
+    if not (folder / "complete").is_file():
+        raise RuntimeError(f"{folder} is missing: run scripts/setup-peers")
+    return Rrq(version, folder)
+
+
+class Redis:
+    """A server of its own on a loopback port that nobody else has; keeps nothing on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        program = shutil.which("redis-server")
+        if program is None:
+            raise RuntimeError("redis-server is missing: scripts/test installs it")
+        self._log = folder / "redis.log"
+        while True:
+            self.port = _free_port()
+            if self._start(program, folder):
+                break
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def _start(self, program: str, folder: Path) -> bool:
+        """False where somebody else was faster to take the port."""
+        options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]
+        command = [program, "--port", str(self.port), *options, "--dir", str(folder)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._process.poll() is None:
+            if b"Ready to accept connections" in self._log.read_bytes():
+                return True
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.01)
+        assert "already in use" in self._log.read_text(), self._log.read_text()
+        return False
+
+    def command(self, *words: str) -> str:
+        """One command, and what ``redis-cli`` prints for it."""
+        cli = ["redis-cli", "-p", str(self.port), *words]
+        return subprocess.run(cli, check=True, capture_output=True, text=True).stdout
+
+    def close(self) -> None:
+        """KILL it: nothing of it is kept."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A fresh one, which ends with the test."""
+    folder = Path(tempfile.mkdtemp(prefix="bw-redis-"))
+    server = Redis(folder)
+    yield server
+    server.close()
+    shutil.rmtree(folder, ignore_errors=True)
