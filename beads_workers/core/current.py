@@ -14,7 +14,8 @@ from beads_workers.core.plans import Plan, Step
 class Current:
     """``answer`` is known once its steps have ended. Times are monotonic seconds.
 
-    ``result``: the JSON text of what a step that succeeded gave back.
+    ``result``: the JSON text of what a step that succeeded gave back, or ``result_file``, the path
+    of a file with it.
     """
 
     task: Task
@@ -26,6 +27,7 @@ class Current:
     answer: Outcome | None = None
     error_detail: str = ""
     result: str = ""
+    result_file: str = ""
 
     def report(self, worker_id: str, now: float) -> Done | Failed:
         """What the orchestrator is told of it."""
@@ -33,7 +35,7 @@ class Current:
         assert answer is not None
         issue_id, ms = self.task.issue_id, round((now - self.started) * 1000)
         if answer.kind is OutcomeKind.SUCCESS:
-            return Done(issue_id, worker_id, ms, self._result(answer))
+            return Done(issue_id, worker_id, ms, self._result(answer), self.result_file)
         return Failed(
             issue_id,
             worker_id,

@@ -20,7 +20,7 @@ from beads_workers.core.message_types import (
     Ready,
     Wait,
 )
-from beads_workers.core.outcomes import Outcome, OutcomeKind, note_of
+from beads_workers.core.outcomes import Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
@@ -289,7 +289,8 @@ def _stimulus(connection: Connection, message: FromWorker) -> ConnStimulus:
 
 def _outcome(message: Done | Failed) -> Outcome:
     if isinstance(message, Done):
-        return Outcome(OutcomeKind.SUCCESS, note=note_of(message.result))
+        note, result = note_of(message.result), kept(message.result)
+        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
     if message.error == "busy":
         return Outcome(OutcomeKind.CANCELLED, message.error)
     if message.error_detail == CANNOT_START:

@@ -10,6 +10,11 @@ LINE_BYTES_MAX = 1 << 20
 INLINE_BYTES_MAX = 256 << 10
 """Payloads and results above this travel as files, so that a line never nears its limit."""
 
+RESULT_CHARS_MAX = 64 << 10
+RESULT_CHARS_SHOWN = 1000
+"""The JSON of a result, in the journal and in the tracker: ten thousand of them must not fill it.
+Of a longer one the beginning is kept there, and a function's lies whole in a file."""
+
 TITLE_CHARS_MAX = 64 << 10
 """Escaped, it is at most six times as long: a plain v1 TASK must fit into a line."""
 
@@ -205,6 +210,7 @@ BUCKETS_MAX = 120
 
 assert INLINE_BYTES_MAX * 2 < LINE_BYTES_MAX < OUTBOX_BYTES_MAX // 2
 assert TITLE_CHARS_MAX * 6 < LINE_BYTES_MAX
+assert RESULT_CHARS_SHOWN * 6 < RESULT_CHARS_MAX <= INLINE_BYTES_MAX
 assert HOLD_SECONDS < HELLO_SECONDS
 assert TERM_GRACE_SECONDS < STOP_SECONDS
 assert TERM_GRACE_SECONDS < TIMEOUT_MARGIN_SECONDS

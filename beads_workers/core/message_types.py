@@ -38,12 +38,16 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense."""
+    """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense.
+
+    ``result_file``: the path of a file (0600) with the JSON of a result that is too long.
+    """
 
     issue_id: IssueId
     worker_id: str = ""
     duration_ms: int | None = None
     result: Any = None
+    result_file: str = ""
     warnings: tuple[str, ...] = ()
 
 

@@ -1,8 +1,7 @@
 """The messages of the worker protocol: bytes in, frozen dataclasses out, and back.
 
-Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; what 1.1
-adds is written only to peers that opted in. ``parse`` is strict about what decides and liberal
-about what does not: see "What is a wrong message".
+Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; 1.1 adds some
+for peers that opted in. ``parse`` is strict about what decides, and liberal about what does not.
 """
 
 from __future__ import annotations
@@ -92,6 +91,7 @@ def _done(fields: dict[str, Any]) -> Done:
         worker_id=_lenient_sender(fields, warnings),
         duration_ms=_duration(fields, warnings),
         result=fields.get("result"),
+        result_file=text(fields, "result_file", "")[: limits.ERROR_CHARS_MAX],
         warnings=tuple(warnings),
     )
 
@@ -212,14 +212,10 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
 
 
 def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:
-    """One line with its end. ``timestamp`` in seconds since the epoch; ``v1``: no additions."""
-    # json.dumps would write 12.5 for 12.500: the text asks for milliseconds.
+    """One line with its end. ``timestamp``: epoch seconds, written with three decimals at least
+    (12.500, and not 12.5); ``v1``: no additions."""
     line = f'{_HEADS[type(message)]}{quoted(worker_id)},"timestamp":{timestamp:.6f}'
-    fields = _fields(message, v1)
-    if fields:
-        line += "," + _ENCODER.encode(fields)[1:]
-    else:
-        line += "}"
+    line += "," + _ENCODER.encode(fields)[1:] if (fields := _fields(message, v1)) else "}"
     return line.encode("ascii") + b"\n"
 
 
@@ -248,7 +244,7 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
                 "issue_id": message.issue_id,
                 "duration_ms": message.duration_ms or 0,
             }
-            return core if v1 or message.result is None else core | {"result": message.result}
+            return core if v1 else core | _done_additions(message)
         case Failed():
             core = {
                 "issue_id": message.issue_id,
@@ -271,6 +267,12 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
             return {"issue_id": message.issue_id, "reason": message.reason}
         case _:
             assert_never(message)
+
+
+def _done_additions(message: Done) -> dict[str, Any]:
+    if message.result_file:
+        return {"result_file": message.result_file}
+    return {} if message.result is None else {"result": message.result}
 
 
 def _failed_additions(message: Failed) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+from beads_workers.core import limits
 
 NOTE_CHARS_MAX = 300
 """A note is for a line on a screen, and the reason of a close."""
@@ -27,7 +30,8 @@ class Outcome:
     """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
 
     With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
-    what a function returned, "" where there is none.
+    what a function returned, "" where there is none; ``result_file``, where that lies if it is too
+    long.
     """
 
     kind: OutcomeKind
@@ -35,6 +39,7 @@ class Outcome:
     retry_after_seconds: float | None = None
     note: str = ""
     result: str = ""
+    result_file: str = ""
 
 
 def note_of(result: Any) -> str:
@@ -43,3 +48,20 @@ def note_of(result: Any) -> str:
     if not isinstance(note, str):
         return ""
     return " ".join("".join(c if c.isprintable() else " " for c in note[:NOTE_CHARS_MAX]).split())
+
+
+def kept(result: Any) -> str:
+    """The JSON text that is remembered of what DONE says came out; "" where that is nothing.
+
+    What is too long leaves ``{"cut": true, "characters": N, "begins": TEXT}``.
+    """
+    if result is None or (isinstance(result, dict) and result.keys() == {"note"}):
+        return ""
+    whole = _ENCODER.encode(result)
+    if len(whole) <= limits.RESULT_CHARS_MAX:
+        return whole
+    begins = whole[: limits.RESULT_CHARS_SHOWN]
+    return _ENCODER.encode({"cut": True, "characters": len(whole), "begins": begins})
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))

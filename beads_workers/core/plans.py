@@ -60,7 +60,8 @@ class Plan:
     of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
     is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
     which goes to ``output_file`` first while there is no log yet; what is more than
-    ``log_bytes_max`` loses its middle.
+    ``log_bytes_max`` loses its middle. ``result_file``: where a result goes that is too long to
+    be sent.
     """
 
     steps: tuple[Step, ...]
@@ -71,6 +72,7 @@ class Plan:
     log_bytes_max: int = limits.LOG_BYTES_MAX
     close: Step | None = None
     give_back: Step | None = None
+    result_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """The lines of the journal: one frozen dataclass per kind of transition.
 
-The journal is the one account of a run. The dashboard, ``status``, the plain lines of ``start``
-and the recovery after a crash are all folds over these records, so whatever any of them needs
-must be here. ``journal_lines`` writes and reads them.
+The journal is the one account of a run. The dashboard, ``status``, ``start`` and the recovery are
+folds over these records, which hold all they need; ``journal_lines`` writes and reads them.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class RunStarted(Record):
 class Carried(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
-    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
-    name a done issue is still to be closed.
+    ``not_before``: epoch seconds, the end of ``delay_seconds``; ``held_by``: who is to close it.
     """
 
     issue_id: str
@@ -159,8 +157,8 @@ class Finished(Record):
     """An attempt ended. ``verdict``: ``finish``, ``requeue`` or ``set_aside``.
 
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
-    try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``:
-    what came of a success.
+    try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
+    ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
     """
 
     issue_id: str
@@ -175,6 +173,8 @@ class Finished(Record):
     free_in_a_row: int = 0
     delay_seconds: float = 0.0
     note: str = ""
+    result: str = ""
+    result_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class Settlement:
 
     ``read_first``: the worker, or the agent in it, may have changed the issue itself, so look
     before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``).
-    ``note``: the reason of a close, or the comment that goes with a set-aside.
+    ``note``: the reason of a close, or the comment that goes with a set-aside. ``result`` (JSON)
+    and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     """
 
     action: Action
@@ -52,6 +53,8 @@ class Settlement:
     note: str = ""
     read_first: bool = False
     handed_over: bool = False
+    result: str = ""
+    result_file: str = ""
 
 
 class Result(Enum):

@@ -61,6 +61,8 @@ _STIMULUS = {
     Result.FAILED: JobStimulus.FAILED,
 }
 
+_NO_RESULT = Outcome(OutcomeKind.SUCCESS)
+
 
 class Tasks:
     """Every held job by issue id, and the backlog of those that are claimed and unsent."""
@@ -148,7 +150,7 @@ class Tasks:
             case Finish():
                 self._move(held, JobStimulus.SUCCEEDED)
                 self._record(held, outcome, duration_ms, "finish")
-                self._owe(held, Action.CLOSE, outcome.note)
+                self._owe(held, Action.CLOSE, outcome.note, outcome)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
                 self._ledger.requeue(
@@ -244,11 +246,14 @@ class Tasks:
         self._owe(held, Action.RELEASE)
         self._move(held, JobStimulus.REQUEUED)
 
-    def _owe(self, held: Held, action: Action, note: str = "") -> None:
+    def _owe(
+        self, held: Held, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
+    ) -> None:
         # What a worker did by itself, or what nobody saw the end of, is looked at first.
         unseen = held.handed_over or held.state is JobState.LOOSE
+        result, file = outcome.result, outcome.result_file
         self._lane.owe(
-            Settlement(action, held.job.issue_id, note, unseen, handed_over=held.handed_over)
+            Settlement(action, held.job.issue_id, note, unseen, held.handed_over, result, file)
         )
 
     def _record(
@@ -275,6 +280,8 @@ class Tasks:
                 after.history.free_in_a_row if after else 0,
                 after.delay_seconds if isinstance(after, Requeue) else 0.0,
                 outcome.note,
+                outcome.result,
+                outcome.result_file,
             )
         )
 

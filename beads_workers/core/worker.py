@@ -113,6 +113,7 @@ class WorkerHalf:
         well = passed(ended)
         if well and isinstance(ended, ev.StepAnswered):
             current.result = ended.outcome.result
+            current.result_file = ended.outcome.result_file
         owed: Step | None = None
         match self.state:
             case _ if current.step.kind is StepKind.REPORT:

@@ -34,6 +34,11 @@ def log_file(run_directory: str, issue_id: str, attempt: int) -> str:
     return f"{run_directory}/logs/{file_name(issue_id)}.{attempt}.log"
 
 
+def result_file(run_directory: str, issue_id: str, attempt: int) -> str:
+    """The path of what a function returned (JSON), where that is too long to be sent."""
+    return f"{run_directory}/results/{file_name(issue_id)}.{attempt}.json"
+
+
 def output_file(run_directory: str, worker_id: str) -> str:
     """Where a worker's running step prints to, until it has ended and printed anything.
 

@@ -13,7 +13,7 @@ from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import WorkerSettings
-from beads_workers.executors.files import issue_file, log_file, output_file, place_file
+from beads_workers.executors.files import issue_file, log_file, output_file, place_file, result_file
 from beads_workers.executors.placeholders import (
     SAFE_ID,
     check_command,
@@ -194,6 +194,7 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         issue_text=issue_json(task),
         log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
         output_file=output_file(settings.run_directory, settings.worker_id),
+        result_file=result_file(settings.run_directory, task.issue_id, task.attempt),
         log_bytes_max=settings.work.log_bytes_max,
         close=close,
         give_back=give_back,

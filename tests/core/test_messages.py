@@ -47,7 +47,7 @@ def written(message: Message, *, v1: bool = True, worker_id: str = "W1") -> byte
     [
         (Ready("W1", "1.1", frozenset({GROUPED})), b'{"type":"READY",' + HEAD + b"}\n"),
         (
-            Done(ISSUE, duration_ms=15234, result={"x": 1}),
+            Done(ISSUE, duration_ms=15234, result={"x": 1}, result_file="/run/r.json"),
             b'{"type":"DONE",' + HEAD + b',"issue_id":"beads-workers-abc","duration_ms":15234}\n',
         ),
         (
@@ -148,6 +148,7 @@ def test_failed_says_how_it_ended() -> None:
 def test_done_carries_a_result_only_where_there_is_one() -> None:
     assert additions(Done(ISSUE, result={"x": [1]})) == {"result": {"x": [1]}}
     assert additions(Done(ISSUE)) == {}
+    assert additions(Done(ISSUE, result_file="/run/r.json")) == {"result_file": "/run/r.json"}
 
 
 def test_cancel_names_its_issue_and_reason() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core import worker_events as ev
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.messages import Done
-from beads_workers.core.outcomes import NOTE_CHARS_MAX, note_of
+from beads_workers.core.outcomes import NOTE_CHARS_MAX, kept, note_of
 from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.source import Action, Settlement
 from beads_workers.dashboard.lines import line
@@ -116,3 +118,40 @@ def test_the_note_is_journalled_shown_and_the_reason_of_the_close() -> None:
 )
 def test_a_note_from_a_stranger_is_one_plain_line(result: Any, note: str) -> None:
     assert note_of(result) == note
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [(None, ""), ({"note": "x"}, ""), (0, "0"), ({"note": "a", "b": [1]}, '{"note":"a","b":[1]}')],
+)
+def test_what_came_out_is_kept_as_json(result: Any, text: str) -> None:
+    assert kept(result) == text
+
+
+def test_of_what_is_too_long_the_beginning_is_kept_and_its_length() -> None:
+    whole = "é" * limits.RESULT_CHARS_MAX
+    cut = json.loads(kept(whole))
+    assert cut["cut"] is True and cut["characters"] == len(json.dumps(whole))
+    assert json.dumps(whole).startswith(cut["begins"])
+    assert len(kept(whole)) < limits.RESULT_CHARS_MAX
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept_as"),
+    [
+        ({"result": {"sent": 3}}, ('{"sent":3}', "")),
+        ({"result_file": "/run/r.json"}, ("", "/run/r.json")),
+    ],
+)
+def test_a_result_is_journalled_and_goes_to_the_tracker_with_the_close(
+    fields: dict[str, Any], kept_as: tuple[str, str]
+) -> None:
+    play = Play()
+    play.join(1)
+    play.answer("a")
+    commands = play.do(done(1, "a", **fields))
+    (finished,) = records(commands, rec.Finished)
+    assert (finished.result, finished.result_file) == kept_as
+    result, file = kept_as
+    settlement = Settlement(Action.CLOSE, IssueId("a"), result=result, result_file=file)
+    assert play.turn is not None and settlement in play.turn.settlements

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,21 @@ def test_texts_that_are_no_utf8_neither_stop_nor_crash_a_group(
         ]
     )
     assert [answer.result for answer in answers] == [Result.APPLIED, Result.NOT_OURS]
+
+
+def test_a_close_keeps_what_came_of_the_work(database: Path, source: SqliteSource) -> None:
+    fill(database, issue("t-1"), issue("t-2"))
+    source.take(2, ())
+    source.settle(
+        [
+            Settlement(Action.CLOSE, IssueId("t-1"), result='{"sent":["\\ud83d",1]}'),
+            Settlement(Action.CLOSE, IssueId("t-2"), result_file="/runs/1/results/t-2.1.json"),
+        ]
+    )
+    with closing(connect(database)) as connection:
+        one, two = Store(connection).issues(["t-1", "t-2"])
+    assert one.extra == {"result": {"sent": ["\ud83d", 1]}}
+    assert two.extra == {"result_file": "/runs/1/results/t-2.1.json"}
 
 
 def test_what_a_parent_waits_for_holds_its_grandchildren_back(

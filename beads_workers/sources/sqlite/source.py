@@ -188,6 +188,7 @@ class SqliteSource:
             tracker.connection.execute(
                 "UPDATE issues SET closed_at = ?, close_reason = ? WHERE id = ?", (now, note, key)
             )
+            tracker.store.keep_result(key, settlement.result, settlement.result_file)
         elif settlement.action is Action.SET_ASIDE and note:
             tracker.connection.execute(
                 "UPDATE issues SET notes = CASE notes WHEN '' THEN ?1"

@@ -120,6 +120,16 @@ class Store:
             ],
         )
 
+    def keep_result(self, issue_id: str, result: str, file: str) -> None:
+        """What came of its work, in its keys ``result`` (``result``: JSON) and ``result_file``."""
+        changes = {"$.result": result, "$.result_file": file and _dumps(file)}
+        for key, value in changes.items():
+            if value:
+                self._connection.execute(
+                    "UPDATE issues SET extra = json_set(extra, ?, json(?)) WHERE id = ?",
+                    (key, value, issue_id),
+                )
+
     def dependants(self, ids: Iterable[str]) -> set[str]:
         """The issues that may be held back by one of ``ids``: those it blocks, and children."""
         return set(
