@@ -43,8 +43,8 @@ class Checkpoint:
             case rec.Finished(issue_id):
                 self._drop(issue_id, *_OF_ISSUE)
                 self._hold("finished", issue_id, entry)
-            case rec.SettledRecord(issue_id, _, result):
-                if result != "failed":
+            case rec.SettledRecord(issue_id, action, result):
+                if result != "failed" and action != "hand_over":
                     self._drop(issue_id, *_OF_ISSUE)
             case rec.Forgiven(issue_id) | rec.RetryAsked(issue_id):
                 self._drop(issue_id, "finished", "withheld")

@@ -15,6 +15,9 @@ RESULT_CHARS_SHOWN = 1000
 """The JSON of a result, in the journal and in the tracker: ten thousand of them must not fill it.
 Of a longer one the beginning is kept there, and a function's lies whole in a file."""
 
+ARGUMENTS_CHARS_MAX = 4096
+"""The JSON of a call's arguments, in the journal: longer ones are in the tracker only."""
+
 TITLE_CHARS_MAX = 64 << 10
 """Escaped, it is at most six times as long: a plain v1 TASK must fit into a line."""
 

@@ -8,10 +8,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from beads_workers.core.record import Record
+from beads_workers.core.tracker_records import (
+    CallEnded,
+    CallStarted,
+    Hindrance,
+    HindranceOver,
+    SourceRecovered,
+    SourceTrouble,
+    Spent,
+    TurnBegan,
+)
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Base of all records."""
+__all__ = [
+    "CallEnded",
+    "CallStarted",
+    "Hindrance",
+    "HindranceOver",
+    "Record",
+    "SourceRecovered",
+    "SourceTrouble",
+    "Spent",
+    "TurnBegan",
+]
+"""What stands elsewhere and is used from here, beside the records below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +53,8 @@ class RunStarted(Record):
 class Carried(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
-    ``not_before``: epoch seconds, the end of ``delay_seconds``; ``held_by``: who is to close it.
+    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
+    name a done issue is still to be closed. From ``path`` on: see ``Claimed``.
     """
 
     issue_id: str
@@ -45,6 +66,9 @@ class Carried(Record):
     error: str = ""
     held_by: str = ""
     delay_seconds: float = 0.0
+    path: str = ""
+    arguments: str = ""
+    enqueued_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +140,18 @@ class Listed(Record):
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Record):
-    """An issue is ours in the tracker."""
+    """An issue is ours in the tracker.
+
+    ``path`` and ``arguments`` (JSON text of args and kwargs): the function that it names, if any.
+    ``enqueued_at``: epoch seconds at which the tracker got it; 0 where that is not known.
+    """
 
     issue_id: str
     title: str = ""
     priority: int = 2
+    path: str = ""
+    arguments: str = ""
+    enqueued_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,74 +238,6 @@ class Forgiven(Record):
 
     issue_id: str
     charged: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SourceTrouble(Record):
-    """The tracker could not be asked; nothing was concluded from that."""
-
-    error: str
-    retry_in_seconds: float = 0.0
-    hint: str = ""
-    failures: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRecovered(Record):
-    """The tracker answers again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hindrance(Record):
-    """The machine stands in the way: no room, no descriptors, the project's folder gone.
-
-    ``what`` names it until ``HindranceOver``; ``stops``: nothing new is taken meanwhile.
-    """
-
-    what: str
-    text: str
-    todo: str = ""
-    stops: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HindranceOver(Record):
-    """It does not any more."""
-
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnBegan(Record):
-    """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
-
-    settle: int = 0
-    renew: int = 0
-    take: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallStarted(Record):
-    """A process of the tracker was started; written before anything is read from it."""
-
-    pid: int
-    start_time: int
-    argv: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded(Record):
-    """That process has ended."""
-
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spent(Record):
-    """What asking the tracker has cost in this run so far."""
-
-    calls: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

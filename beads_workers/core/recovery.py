@@ -43,6 +43,8 @@ class Remains:
     ended: rec.RunEnded | None = None
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _claims: dict[str, rec.Claimed] = field(default_factory=dict)
+    """What is in the run's hands, and not at its end."""
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of this run's journal."""
@@ -153,8 +155,9 @@ def _apply(left: Remains, entry: Entry) -> None:
                 left.done_not_closed[page.issue_id] = page.held_by
         case rec.CheckpointEnded():
             left.whole = True
-        case rec.Claimed(issue_id=issue_id):
+        case rec.Claimed(issue_id=issue_id) as claimed:
             left._has_taken = True
+            left._claims[issue_id] = claimed
             left.reopened.discard(issue_id)
             known = left.pages.get(issue_id)
             if known is not None and known.set_aside:
@@ -193,6 +196,7 @@ def _apply(left: Remains, entry: Entry) -> None:
 def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     issue_id = finished.issue_id
     left.holders.pop(issue_id, None)
+    described = left._claims.pop(issue_id, None) or left.pages.get(issue_id)
     if finished.verdict == "finish":
         left.pages.pop(issue_id, None)
         left.done_not_closed[issue_id] = left.actor
@@ -204,16 +208,18 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     if not (set_aside or finished.charged or finished.free_in_a_row or finished.delay_seconds):
         left.pages.pop(issue_id, None)  # Given back without fault: nothing to remember.
         return
-    old = left.pages.get(issue_id)
     left.pages[issue_id] = Carried(
         issue_id,
-        title=old.title if old else "",
+        title=described.title if described else "",
         charged=finished.charged,
         free_in_a_row=finished.free_in_a_row,
         not_before=at + finished.delay_seconds if finished.delay_seconds else 0.0,
         set_aside=set_aside,
         error=finished.error,
         delay_seconds=finished.delay_seconds,
+        path=described.path if described else "",
+        arguments=described.arguments if described else "",
+        enqueued_at=described.enqueued_at if described else 0.0,
     )
 
 
@@ -239,6 +245,8 @@ def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
 
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
+    if settled.action != Action.HAND_OVER.value:
+        left._claims.pop(issue_id, None)
     if not left._has_taken:
         left.heard.add(issue_id)
     closed = settled.action == Action.CLOSE.value and settled.result == Result.APPLIED.value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId, Job
+from beads_workers.core.kept import arguments_of
 from beads_workers.core.lane import Lane
 from beads_workers.core.ledger import Ledger
 from beads_workers.core.moves import step
@@ -97,7 +98,9 @@ class Tasks:
         self._in_state[JobState.CLAIMED] += 1
         self._claims += 1
         heapq.heappush(self._backlog, (job.priority, self._claims, job.issue_id))
-        self._desk.write(Claimed(job.issue_id, job.title, job.priority))
+        path = job.call.path if job.call else ""
+        described = (path, arguments_of(job.call), job.enqueued_at)
+        self._desk.write(Claimed(job.issue_id, job.title, job.priority, *described))
 
     def most_urgent(self) -> Held | None:
         """The next one to send, taken off the backlog; priority first, then age of the claim."""

@@ -160,6 +160,7 @@ def to_job(issue: Issue, source: str) -> Job:
         call=call_of(original, issue.labels),
         timeout_seconds=issue.timeout_seconds,
         original=original,
+        enqueued_at=enqueued_at(issue.created_at),
     )
 
 
@@ -193,6 +194,14 @@ def microseconds(time_text: str) -> int:
         return (aware - _EPOCH) // timedelta(microseconds=1)
     except OverflowError:
         raise ValueError(f"{time_text[:40]!r} is out of range") from None
+
+
+def enqueued_at(created_at: object) -> float:
+    """When an issue was made, in epoch seconds; 0 where its tracker says nothing that is a time."""
+    try:
+        return max(0.0, microseconds(str(created_at)) / 1_000_000)
+    except ValueError:
+        return 0.0
 
 
 def time_text(seconds: float) -> str:

@@ -9,7 +9,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.events import ConnId
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
 from beads_workers.core.ledger import Standing
 from beads_workers.core.policy import Policy, set_aside_note
@@ -42,6 +42,17 @@ def test_a_failed_attempt_is_remembered_with_its_time_and_its_error() -> None:
     (page,) = remains(reread(play.entries)).checkpoint()
     assert (page.issue_id, page.charged, page.error, page.set_aside) == ("a", 1, "boom", False)
     assert EPOCH + 8.0 <= page.not_before <= EPOCH + 10.0
+
+
+def test_what_an_issue_calls_is_remembered_with_it_from_run_to_run() -> None:
+    play = Play()
+    play.join(1)
+    play.answer(job("a", call=Call("m.f", (1,)), enqueued_at=EPOCH - 5.5))
+    play.do(failed(1, "a"))
+    first = remains(reread(play.entries)).checkpoint()
+    (page,) = remains(reread(Play(carried=first).entries)).checkpoint()
+    described = (page.title, page.path, page.arguments, page.enqueued_at)
+    assert described == ("title of a", "m.f", "[[1],{}]", EPOCH - 5.5)
 
 
 def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:

@@ -37,6 +37,7 @@ from beads_workers.sources.bd.settling import Group, owed, rounds
 from beads_workers.sources.bd.tracker import Tracker
 from beads_workers.sources.bd.verdicts import held_by
 from beads_workers.sources.clock import boot_seconds
+from beads_workers.sources.issue import enqueued_at
 
 
 def open_bd(
@@ -278,4 +279,5 @@ def _job(row: Row) -> Job:
         description=row.description,
         call=call_of(row.original, row.labels),
         original=row.original,
+        enqueued_at=enqueued_at(row.original.get("created_at")),
     )
