@@ -15,6 +15,9 @@ from beads_workers.core.json_fields import ProtocolError, as_integer
 
 VERSION = "1.0"
 
+SECONDS_MAX = 253_402_300_799
+"""The end of the year 9999: later ones cannot be written as the times of an issue."""
+
 
 class State(Enum):
     """The values are the wire names; the set is closed."""
@@ -31,7 +34,9 @@ class Envelope:
 
     From ``attempt`` on: ours, additive. ``attempt`` is the one that runs, ran or is next;
     ``next_retry_at`` goes with ``enqueued`` after a failure; ``reason`` says of an error that it
-    was ``cancelled``, ``timeout``, ``lost`` or ``not_found``; ``result``: what a function returned.
+    was ``cancelled``, ``timeout``, ``lost`` or ``not_found``; ``result``: what a function
+    returned, ``result_file``: where that lies if it is too long; ``omitted``: names of fields that
+    are empty because they were too long to be kept.
     """
 
     job_id: str
@@ -47,6 +52,8 @@ class Envelope:
     next_retry_at: int | None = None
     reason: str | None = None
     result: Any = None
+    result_file: str | None = None
+    omitted: tuple[str, ...] = ()
 
 
 def to_fields(envelope: Envelope) -> dict[str, Any]:
@@ -63,6 +70,8 @@ def to_fields(envelope: Envelope) -> dict[str, Any]:
         value = getattr(envelope, name)
         if value is not None:
             fields[name] = value
+    if envelope.omitted:
+        fields["omitted"] = list(envelope.omitted)
     return fields
 
 
@@ -96,6 +105,8 @@ def from_fields(fields: Mapping[str, Any]) -> Envelope:
         next_retry_at=_seconds(fields, "next_retry_at"),
         reason=_optional_text(fields, "reason"),
         result=fields.get("result"),
+        result_file=_optional_text(fields, "result_file"),
+        omitted=_names(fields, "omitted"),
     )
 
 
@@ -107,6 +118,7 @@ _OPTIONAL = (
     "next_retry_at",
     "reason",
     "result",
+    "result_file",
 )
 
 
@@ -136,9 +148,18 @@ def _seconds(fields: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     seconds = as_integer(value)
-    if seconds is None:
+    if seconds is None or not 0 <= seconds <= SECONDS_MAX:
         raise ProtocolError(f"{name}: not whole seconds since 1970")
     return seconds
+
+
+def _names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = fields.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ProtocolError(f"{name}: not an array of names")
+    return tuple(value)
 
 
 def _attempt(fields: Mapping[str, Any]) -> int | None:

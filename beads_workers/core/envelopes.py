@@ -1,0 +1,233 @@
+"""Jobs as envelopes: a fold over the journal's records, in which every transition is an envelope.
+
+Source: docs/ENVELOPE.md. A job is known from its claim on, or from what an earlier run left.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import floor
+from typing import Any
+
+from beads_workers.core import records as rec
+from beads_workers.core.jobs import Call
+from beads_workers.core.journal_lines import Entry
+from beads_workers.protocols.envelope import Envelope, State
+
+ISSUE_PATH = "beads.issue"
+"""``job_path`` of an issue that names no function: whatever the fleet runs is run for it."""
+SCRIPT_PATH = "hero.script"
+_PATH_OF_SOURCE = {"hero": SCRIPT_PATH}
+
+_REASONS = {
+    "cancelled": "cancelled",
+    "timeout": "timeout",
+    "lost": "lost",
+    "not_found": "not_found",
+}
+
+TAKEN_AWAY = "taken away by a person"
+
+
+class Envelopes:
+    """``apply`` every entry of a run in order; several runs may follow each other.
+
+    ``jobs``: by id, the one that changed last at the end. ``keep_done``: those that are done, too.
+    """
+
+    def __init__(self, *, keep_done: bool = True) -> None:
+        self.jobs: dict[str, Envelope] = {}
+        self._keep_done = keep_done
+        self._source = ""
+
+    def apply(self, entry: Entry) -> Envelope | None:
+        """Take in the next entry; returns the envelope of the job that it has changed, if any."""
+        job = self._changed(entry)
+        if job is None or job == self.jobs.get(job.job_id):
+            return None
+        self.jobs.pop(job.job_id, None)
+        if self._keep_done or job.state is not State.DONE:
+            self.jobs[job.job_id] = job
+        return job
+
+    def _changed(self, entry: Entry) -> Envelope | None:
+        at = floor(entry.at)
+        match entry.record:
+            case rec.Claimed() as claimed:
+                return self._claimed(claimed, at)
+            case rec.Started(issue_id, _, attempt):
+                job = self._known(issue_id, at)
+                return _moved(job, State.RUNNING, attempt, ts_started=at)
+            case rec.Finished() as finished:
+                return _finished(self._known(finished.issue_id, at), finished, entry.at)
+            case rec.SettledRecord() as settled:
+                return self._settled(settled, at)
+            case rec.Carried() as page:
+                return self._carried(page, at)
+            case rec.RunStarted() as run:
+                self._source = run.source
+            case _:
+                return self._asked(entry.record, at)
+        return None
+
+    def _asked(self, record: rec.Record, at: int) -> Envelope | None:
+        """A person has a say in what is not running; or it failed for no fault of its own."""
+        match record:
+            case rec.Withheld(issue_id) if issue_id in self.jobs:
+                job = self.jobs[issue_id]
+                return _failed(job, TAKEN_AWAY, "cancelled", at)
+            case rec.RetryAsked(issue_id) if self._waits(issue_id):
+                return _moved(self.jobs[issue_id], State.ENQUEUED, None)
+            case rec.Forgiven(issue_id, charged) if self._waits(issue_id):
+                return _moved(self.jobs[issue_id], State.ENQUEUED, charged + 1 if charged else None)
+            case _:
+                return None
+
+    def _waits(self, issue_id: str) -> bool:
+        job = self.jobs.get(issue_id)
+        return job is not None and job.state in (State.ENQUEUED, State.ERROR)
+
+    def _known(self, issue_id: str, at: int) -> Envelope:
+        """The job; where its claim was lost with a part of the journal, what is left to say."""
+        job = self.jobs.get(issue_id)
+        return job or Envelope(issue_id, self._path(""), State.ENQUEUED, at)
+
+    def _path(self, path: str) -> str:
+        return job_path(path) if path else _PATH_OF_SOURCE.get(self._source, ISSUE_PATH)
+
+    def _described(self, record: rec.Claimed | rec.Carried, at: int) -> Envelope:
+        """The job with what the record says of it, as if it were enqueued for the first time."""
+        args, kwargs, omitted = _arguments(record.arguments)
+        old = self.jobs.get(record.issue_id)
+        known = old.ts_enqueued if old else at
+        return Envelope(
+            job_id=record.issue_id,
+            job_path=self._path(record.path),
+            state=State.ENQUEUED,
+            ts_enqueued=floor(record.enqueued_at) or known,
+            args=args,
+            kwargs=kwargs,
+            omitted=omitted,
+        )
+
+    def _claimed(self, claimed: rec.Claimed, at: int) -> Envelope:
+        job = self._described(claimed, at)
+        old = self.jobs.get(claimed.issue_id)
+        if old is None or old.state is not State.ENQUEUED:
+            return job
+        return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
+
+    def _carried(self, page: rec.Carried, at: int) -> Envelope | None:
+        if page.held_by:
+            return None  # The run that did it has told that it is done.
+        job = self._described(page, at)
+        if page.set_aside:
+            old = self.jobs.get(page.issue_id)
+            if old is not None and old.state is State.ERROR:
+                return None
+            return replace(job, state=State.ERROR, error=page.error or "failed")
+        retry_at = floor(page.not_before) if page.not_before > at else None
+        return _moved(
+            job, State.ENQUEUED, page.charged + 1 if page.charged else None, next_retry_at=retry_at
+        )
+
+    def _settled(self, settled: rec.SettledRecord, at: int) -> Envelope | None:
+        job = self.jobs.get(settled.issue_id)
+        if job is None:
+            return None
+        if settled.result == "found_closed" and settled.action != "reopen":
+            if job.state is State.DONE:
+                return None
+            # Somebody else has closed it meanwhile.
+            return _moved(job, State.DONE, job.attempt, ts_finished=at)
+        if settled.result == "not_ours" and job.state is not State.DONE:
+            del self.jobs[settled.issue_id]
+            return None
+        if job.state is State.RUNNING and (settled.action, settled.result) == _GIVEN_BACK:
+            # Its run was killed under it, and a later one has given it back.
+            return _moved(job, State.ENQUEUED, job.attempt)
+        return None
+
+
+_GIVEN_BACK = ("release", "applied")
+
+
+def job_path(path: str) -> str:
+    """The ``job_path`` of what a ``Call`` names: an RRQ executor's is ``rrq.<executor>.<fn>``."""
+    executor, mark, handler = path.partition("#")
+    return f"rrq.{executor}.{handler}" if mark else path
+
+
+def call_path(path: str) -> str:
+    """What a ``Call`` is to name for a ``job_path``: the way back."""
+    kind, _, rest = path.partition(".")
+    executor, dot, handler = rest.partition(".")
+    return f"{executor}#{handler}" if kind == "rrq" and dot else path
+
+
+def envelope(call: Call | None, job_id: str, enqueued_at: float, source: str = "") -> Envelope:
+    """A job that waits in its source, as an envelope."""
+    path = job_path(call.path) if call else _PATH_OF_SOURCE.get(source, ISSUE_PATH)
+    args, kwargs = (call.args, call.kwargs) if call else ((), {})
+    return Envelope(job_id, path, State.ENQUEUED, floor(enqueued_at), args, kwargs)
+
+
+def _moved(job: Envelope, state: State, attempt: int | None, **more: Any) -> Envelope:
+    """The job in another state, without what belonged to an attempt, and with ``more``."""
+    nothing: dict[str, Any] = dict.fromkeys(_OF_ATTEMPT)
+    return replace(job, **nothing | {"state": state, "attempt": attempt} | more)
+
+
+_OF_ATTEMPT = (
+    "ts_started",
+    "ts_finished",
+    "error",
+    "next_retry_at",
+    "reason",
+    "result",
+    "result_file",
+)
+
+
+def _failed(job: Envelope, error: str, reason: str | None, at: int) -> Envelope:
+    began = job.ts_started
+    more = {"ts_started": began, "ts_finished": at, "error": error, "reason": reason}
+    return _moved(job, State.ERROR, job.attempt, **more)
+
+
+def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
+    job = replace(job, attempt=finished.attempt)
+    match finished.verdict:
+        case "finish":
+            file = finished.result_file or None
+            done = replace(job, state=State.DONE, ts_finished=floor(at), result_file=file)
+            return replace(done, result=_result(finished.result))
+        case "set_aside":
+            reason = _REASONS.get(finished.outcome)
+            return _failed(job, finished.error or finished.outcome, reason, floor(at))
+        case _:
+            delay = finished.delay_seconds
+            retry_at = floor(at + delay) if delay else None
+            return _moved(job, State.ENQUEUED, finished.charged + 1, next_retry_at=retry_at)
+
+
+def _arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+    """What ``kept.arguments_of`` has kept, and the names of what it has not."""
+    if not text:
+        return (), {}, ()
+    try:
+        args, kwargs = json.loads(text)
+    except (ValueError, TypeError, RecursionError):  # Too long to be kept, or damaged.
+        args, kwargs = None, None
+    if isinstance(args, list) and isinstance(kwargs, dict):
+        return tuple(args), kwargs, ()
+    return (), {}, ("args", "kwargs")
+
+
+def _result(text: str) -> Any:
+    """What ``outcomes.kept`` has kept; a damaged one is none."""
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
