@@ -81,7 +81,7 @@ class Mailbox:
 
 
 class Loop:
-    """Made by ``edge.main`` with everything it needs; ``run`` returns the exit code."""
+    """Made by ``edge.fleet`` with everything it needs; ``run`` returns the exit code."""
 
     def __init__(
         self,

@@ -50,14 +50,14 @@ class _Member:
 
 
 class Nursery:
-    """``settings_for`` says what a worker of that id is told. Made before any thread exists.
+    """``zygote`` is the first one; ``start_zygote`` makes another when it has died.
 
     While there is no zygote nobody waits for one: whoever is asked for is ``WorkerNotStarted``.
     """
 
-    def __init__(self, start_zygote: Callable[[], Zygote]) -> None:
+    def __init__(self, zygote: Zygote, start_zygote: Callable[[], Zygote]) -> None:
+        self._zygote = zygote
         self._start_zygote = start_zygote
-        self._zygote = start_zygote()
         self._began = time.monotonic()
         self._early_ends = 0
         self._not_before = 0.0
@@ -80,7 +80,7 @@ class Nursery:
         tell: Callable[[Event], None],
         settings_for: Callable[[str], WorkerSettings],
     ) -> None:
-        """Connect it with the loop."""
+        """Connect it with the loop; ``settings_for`` says what a worker of that id is told."""
         self._selector, self._tell, self._settings_for = selector, tell, settings_for
         self._register()
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from beads_workers.core import limits
+from beads_workers.core.records import CallEnded, CallStarted
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
+from beads_workers.edge.journal import Journal
 
 
 class CallLog(Protocol):
@@ -19,6 +21,21 @@ class CallLog(Protocol):
 
     def ended(self, pid: int) -> None:
         """It has ended."""
+
+
+class JournalCalls:
+    """Notes every tracker process in the journal, so that the next start can wait for it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
+        """A process of the tracker runs."""
+        self._journal.write_now(CallStarted(pid, start_time, tuple(argv[:4])))
+
+    def ended(self, pid: int) -> None:
+        """It has ended."""
+        self._journal.write_now(CallEnded(pid))
 
 
 def _bd(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:

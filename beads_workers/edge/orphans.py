@@ -8,10 +8,11 @@ keep their pids, so a signal to them can hit nobody else.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 PR_SET_CHILD_SUBREAPER = 36
 ROUNDS_MAX = 20
@@ -25,13 +26,19 @@ def adopt() -> bool:
 
     False where the kernel refuses: then sessions and the token are all there is to go by.
     """
-    import ctypes  # Costs as much as a fork of a hundred workers: the zygote pays it for all.
-
     try:
-        refused: int = ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return _prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
-    return refused == 0
+
+
+@functools.cache
+def _prctl() -> Callable[..., int]:
+    """Costs as much as a fork of a hundred workers: the zygote pays it for all."""
+    import ctypes
+
+    found: Callable[..., int] = ctypes.CDLL(None).prctl
+    return found
 
 
 def reap(keep: Collection[int]) -> None:

@@ -38,7 +38,7 @@ from beads_workers.edge.git_places import GIT_PLACES
 from beads_workers.edge.own_process import ASK_TO_END, Spares, heard, keep_from_tasks, say, wake_on
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
-from beads_workers.edge.worker_connection import WorkerConnection
+from beads_workers.edge.worker_connection import Dial, WorkerConnection, dial_path
 from beads_workers.executors.plans import plan
 
 SPARES = 3
@@ -46,9 +46,13 @@ SPARES = 3
 
 
 def run_worker(
-    settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
+    settings: WorkerSettings,
+    connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS,
+    dial: Dial | None = None,
 ) -> int:
     """Be a worker until told to leave; returns the exit status.
+
+    ``dial`` connects to the orchestrator in some other way than by its socket's path.
 
     0 after SHUTDOWN or a signal, 1 when the orchestrator could not be reached or was lost. The
     process must be able to call this its own: it changes folder and signal handlers, and becomes
@@ -72,7 +76,8 @@ def run_worker(
     )
     # Of its three descriptors one comes and goes with each step: ``poll`` needs no call for that.
     selector = selectors.PollSelector()
-    connection = WorkerConnection(settings.socket_path, settings.worker_id, selector)
+    dial = dial or partial(dial_path, settings.socket_path)
+    connection = WorkerConnection(dial, settings.worker_id, selector)
     functions = Functions(settings.work.allow_modules)
     return _Process(settings, half, selector, connection, functions).run()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -30,11 +30,27 @@ FLUSH_SECONDS = 2.0
 """How long a last message may take to leave; a reader that is this slow is not there."""
 
 
+Dial = Callable[[], socket.socket]
+"""Connects to the orchestrator; raises ``OSError``, whose text names what could not be reached."""
+
+
+def dial_path(path: str) -> socket.socket:
+    """Connect to the socket at ``path``; takes ``CONNECT_SECONDS`` at most."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(CONNECT_SECONDS)
+    try:
+        connection.connect(path)
+    except OSError as error:
+        connection.close()
+        raise OSError(f"{path}: {error.strerror or error}") from None
+    return connection
+
+
 class WorkerConnection:
     """Watches itself in ``selector``; there is none until ``connect`` has given ``Connected``."""
 
-    def __init__(self, path: str, worker_id: str, selector: selectors.BaseSelector) -> None:
-        self._path = path
+    def __init__(self, dial: Dial, worker_id: str, selector: selectors.BaseSelector) -> None:
+        self._dial = dial
         self._worker_id = worker_id
         self._selector = selector
         self._socket: socket.socket | None = None
@@ -48,14 +64,11 @@ class WorkerConnection:
         return -1 if self._socket is None else self._socket.fileno()
 
     def connect(self) -> Event:
-        """``Connected`` or ``ConnectFailed``; takes ``CONNECT_SECONDS`` at most."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(CONNECT_SECONDS)
+        """``Connected`` or ``ConnectFailed``."""
         try:
-            connection.connect(self._path)
+            connection = self._dial()
         except OSError as error:
-            connection.close()
-            return ConnectFailed(f"{self._path}: {error.strerror or error}")
+            return ConnectFailed(str(error))
         connection.setblocking(False)
         self._selector.register(connection, selectors.EVENT_READ)
         self._socket = connection

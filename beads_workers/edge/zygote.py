@@ -1,4 +1,4 @@
-"""A small process, forked before any thread exists, that forks the workers and buries them.
+"""A small process, forked before anything else is loaded, that forks the workers and buries them.
 
 The orchestrator asks over a socket pair, in JSON lines. The zygote reports every worker's pid and
 exit status, ends whatever a dead worker left behind before it reports, and outlives the
@@ -13,7 +13,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,15 @@ class Zygote:
         self._reader = LineReader()
         connection.setblocking(False)
 
+    def begin(self, keep_fds: Collection[int] = (), nofile_soft: int | None = None) -> None:
+        """Call first. Its input and output are our own from now on.
+
+        ``keep_fds``: descriptors that are to stay open in it and its workers, never in a task.
+        ``nofile_soft``: the soft limit of open files that workers and tasks are to have, where we
+        have raised ours.
+        """
+        self._send({"begin": {"nofile_soft": nofile_soft}}, (0, 1, 2, *keep_fds))
+
     def spawn(self, settings: WorkerSettings) -> None:
         """Ask for a worker; ``WorkerSpawned`` answers."""
         self._send({"spawn": to_json(settings)})
@@ -111,23 +120,23 @@ class Zygote:
             return True
         return pid != 0
 
-    def _send(self, request: dict[str, Any]) -> None:
+    def _send(self, request: dict[str, Any], fds: Sequence[int] = ()) -> None:
         # Only sends wait, and never for long: the zygote always reads.
         self.socket.settimeout(SEND_SECONDS)
+        line = json.dumps(request).encode("ascii") + b"\n"
         try:
-            self.socket.sendall(json.dumps(request).encode("ascii") + b"\n")
+            sent = socket.send_fds(self.socket, [line], fds) if fds else 0
+            self.socket.sendall(line[sent:])
         except OSError:
             self.closed = True
         finally:
             self.socket.setblocking(False)
 
 
-def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None) -> Zygote:
-    """Fork the zygote; call it before any thread is started.
+def start_zygote() -> Zygote:
+    """Fork the zygote; call it early: what is loaded by then is copied to every worker.
 
-    ``keep_fds`` (besides 0, 1, 2) stay open in the zygote and its workers, never in a task;
-    everything else that is open here is closed there. ``nofile_soft``: the soft limit of open
-    files that workers and tasks are to have, where the caller has raised its own.
+    What is open here is closed there, but for 0, 1 and 2.
     """
     ours, theirs = socket.socketpair()
     gc.collect()
@@ -141,8 +150,8 @@ def start_zygote(keep_fds: Collection[int] = (), nofile_soft: int | None = None)
         try:
             # A socket object that is never closed by the collector: the fork ends in _exit.
             ours.close()
-            _close_all_but({0, 1, 2, theirs.fileno(), *keep_fds})
-            status = run_zygote(theirs, before, nofile_soft)
+            _close_all_but({0, 1, 2, theirs.fileno()})
+            status = run_zygote(theirs, before)
         finally:
             os._exit(status)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -19,12 +19,21 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, worker_from_json
 from beads_workers.edge import orphans
+from beads_workers.edge.rehearsal import rehearse
 from beads_workers.edge.sessions import kill_sessions, start_time
 from beads_workers.edge.worker import run_worker
+from beads_workers.edge.zygote_reports import Reports
 
 ORPHAN_SECONDS = limits.STOP_SECONDS
 """How long workers may take to leave on their own after the orchestrator has died: they end
 their tasks (one grace) and may owe the tracker a write."""
+
+BATCH = 16
+"""So many workers are forked one right after the other: what the zygote writes to in between is in
+memory once more for each."""
+
+FDS_MAX = 8
+"""Descriptors that come with one request, at most."""
 
 LINE_BYTES_MAX = 4 << 20
 """A request holds a whole prompt template; it comes from our own process."""
@@ -43,10 +52,15 @@ class _Zygote:
     nofile_soft: int | None = None
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     children: dict[int, _Child] = field(default_factory=dict)
-    outbox: bytearray = field(default_factory=bytearray)
-    unreported: list[int] = field(default_factory=list)
     reader: LineReader = field(default_factory=lambda: LineReader(LINE_BYTES_MAX))
     orphaned_at: float | None = None
+    rehearsed: bool = False
+    reports: Reports = field(init=False)
+    kept: list[int] = field(default_factory=list)
+    """Open for as long as this process or a worker lives."""
+
+    def __post_init__(self) -> None:
+        self.reports = Reports(self.connection, self.selector)
 
     def run(self) -> None:
         self.connection.setblocking(False)
@@ -60,7 +74,7 @@ class _Zygote:
                 self._talk()
             if self.orphaned_at is not None and time.monotonic() >= self.orphaned_at:
                 self._kill_all()
-            self._flush()
+            self.reports.flush()
 
     def _patience(self) -> float | None:
         if self.orphaned_at is None:
@@ -70,75 +84,107 @@ class _Zygote:
     # --- requests -----------------------------------------------------------------------------
 
     def _talk(self) -> None:
+        fds: list[int] = []
         try:
-            received = self.connection.recv(1 << 18)
+            received, fds, _, _ = socket.recv_fds(self.connection, 1 << 18, FDS_MAX)
         except BlockingIOError:
             return
         except OSError:
             received = b""
         if not received:
             self.selector.unregister(self.connection)
-            self.outbox.clear()
+            self.reports.end()
             self.orphaned_at = time.monotonic() + ORPHAN_SECONDS
             return
+        spawn: list[WorkerSettings] = []
         for line in self.reader.feed(received):
             # The peer is our own code: a line that is too long or wrong is a bug, and ends us.
             assert isinstance(line, Line), line
-            self._obey(json.loads(line.text))
+            request = json.loads(line.text)
+            if "spawn" in request:
+                spawn.append(worker_from_json(request["spawn"]))
+            elif "begin" in request:
+                self._begin(request["begin"], fds)
+            else:
+                self._kill(request["kill"], request["signal"])
+        for batch in range(0, len(spawn), BATCH):
+            self._spawn(spawn[batch : batch + BATCH])
 
-    def _obey(self, request: dict[str, Any]) -> None:
-        if "spawn" in request:
-            self._spawn(worker_from_json(request["spawn"]))
-        elif child := self.children.get(request["kill"]):
+    def _begin(self, said: dict[str, Any], fds: list[int]) -> None:
+        self.nofile_soft = said["nofile_soft"]
+        for number, fd in enumerate(fds[:3]):
+            os.dup2(fd, number)
+            os.close(fd)
+        self.kept = fds[3:]
+
+    def _kill(self, pid: int, number: int) -> None:
+        if child := self.children.get(pid):
             # Not reaped yet, so the pidfd still means this worker.
             try:
-                signal.pidfd_send_signal(child.pidfd, request["signal"])
+                signal.pidfd_send_signal(child.pidfd, number)
             except ProcessLookupError:
                 pass
 
-    def _spawn(self, settings: WorkerSettings) -> None:
-        # The worker starts only when it was reported, and never when that did not happen: the
+    def _spawn(self, batch: list[WorkerSettings]) -> None:
+        if not self.rehearsed:
+            self.rehearsed = True
+            rehearse(batch[0])
+            _ignore_signals()
+        # Workers start only when they were reported, and never when that did not happen: the
         # orchestrator knows every worker of its own by its pid before that can connect.
         try:
-            child = self._fork(settings)
+            wait_end, report_end = os.pipe()
         except OSError as error:
-            # No process or no descriptor left: the orchestrator asks again, later.
-            self._report({"refused": settings.worker_id, "error": error.strerror or str(error)})
-            self._flush()
+            for settings in batch:
+                self._refuse(settings, error)
             return
-        self.children[child.pid] = child
-        self.selector.register(child.pidfd, selectors.EVENT_READ, child)
-        started = start_time(child.pid) or 0
-        self._report({"spawned": settings.worker_id, "pid": child.pid, "started": started})
-        self._flush()
+        forked = self._fork(batch, wait_end, report_end)
+        os.close(wait_end)
+        started = sum(self._watch(settings, pid) for settings, pid in forked)
+        self.reports.hold(report_end, started)
+        self.reports.flush()
 
-    def _fork(self, settings: WorkerSettings) -> _Child:
-        wait_end, report_end = os.pipe()
-        try:
-            pid = os.fork()
+    def _fork(
+        self, batch: list[WorkerSettings], wait_end: int, report_end: int
+    ) -> list[tuple[WorkerSettings, int]]:
+        """Nothing but forks (``BATCH``)."""
+        pids: list[int] = []
+        for settings in batch:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                for left in batch[len(pids) :]:
+                    self._refuse(left, error)
+                break
             if pid == 0:
-                self.unreported.append(report_end)
+                os.close(report_end)
                 self._become_worker(settings, wait_end)
-        except OSError:
-            os.close(report_end)
-            raise
-        finally:
-            os.close(wait_end)
+            pids.append(pid)
+        return list(zip(batch, pids, strict=False))
+
+    def _watch(self, settings: WorkerSettings, pid: int) -> bool:
         try:
-            child = _Child(settings, pid, os.pidfd_open(pid))
-        except OSError:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
             os.kill(pid, signal.SIGKILL)  # It waits to be reported, and has done nothing yet.
             os.waitpid(pid, 0)
-            os.close(report_end)
-            raise
-        self.unreported.append(report_end)
-        return child
+            self._refuse(settings, error)
+            return False
+        child = self.children[pid] = _Child(settings, pid, pidfd)
+        self.selector.register(pidfd, selectors.EVENT_READ, child)
+        self.reports.say(
+            {"spawned": settings.worker_id, "pid": pid, "started": start_time(pid) or 0}
+        )
+        return True
+
+    def _refuse(self, settings: WorkerSettings, error: OSError) -> None:
+        # No process or no descriptor left: the orchestrator asks again, later.
+        self.reports.say({"refused": settings.worker_id, "error": error.strerror or str(error)})
 
     def _become_worker(self, settings: WorkerSettings, reported: int) -> None:
         status = 1
         try:
-            for report_end in self.unreported:
-                os.close(report_end)
+            self.reports.forget()
             if not os.read(reported, 1):
                 # The zygote died first: nobody knows of this worker, and its id is another's soon.
                 os._exit(0)
@@ -182,7 +228,7 @@ class _Zygote:
             _, status = os.waitpid(child.pid, 0)
             code = os.waitstatus_to_exitcode(status)
             report = {"exited": child.settings.worker_id, "pid": child.pid, "status": code}
-            self._report(report)
+            self.reports.say(report)
 
     def _alive_ids(self, dead: list[_Child]) -> set[str]:
         gone = {child.pid for child in dead}
@@ -191,46 +237,6 @@ class _Zygote:
     def _kill_all(self) -> None:
         for child in self.children.values():
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
-
-    # --- reports ------------------------------------------------------------------------------
-
-    def _report(self, fields: dict[str, Any]) -> None:
-        if self.orphaned_at is None:
-            self.outbox += json.dumps(fields).encode("ascii") + b"\n"
-
-    def _let_go(self, *, reported: bool) -> None:
-        for report_end in self.unreported:
-            if reported:
-                _say_reported(report_end)
-            os.close(report_end)
-        self.unreported.clear()
-
-    def _flush(self) -> None:
-        # Never waits: a zygote that waits for a busy orchestrator would stop reading from it.
-        if self.orphaned_at is not None:
-            self._let_go(reported=False)
-            return
-        if self.outbox:
-            try:
-                sent = self.connection.send(self.outbox)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.outbox.clear()
-                self._let_go(reported=False)
-                return
-            del self.outbox[:sent]
-        if not self.outbox:
-            self._let_go(reported=True)
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outbox else 0)
-        self.selector.modify(self.connection, wanted)
-
-
-def _say_reported(report_end: int) -> None:
-    try:
-        os.write(report_end, b"1")
-    except BrokenPipeError:
-        pass  # The worker was killed while it waited; its end is seen like any other.
 
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -246,9 +252,7 @@ def run_zygote(
     the workers out. It leaves when the orchestrator does. ``signal_mask`` is set once they are.
     ``nofile_soft``: the limit of open files that workers and tasks get back.
     """
-    for number in IGNORED:
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _ignore_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     _name_process("bw-zygote")
     orphans.adopt()
@@ -261,7 +265,14 @@ def run_zygote(
     return 0
 
 
+def _ignore_signals() -> None:
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def _name_process(name: str) -> None:
     # For people who look at ``ps`` or ``top``; the kernel keeps 15 characters.
-    with open("/proc/self/comm", "wb", buffering=0) as file:
-        file.write(os.fsencode(name)[:15])
+    comm = os.open("/proc/self/comm", os.O_WRONLY)
+    os.write(comm, os.fsencode(name)[:15])
+    os.close(comm)

@@ -136,6 +136,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         journal_max = "2MiB"
         shared = true
         shared_checkout = true
+        allow_module = ["shop.tasks"]
         [worktree]
         enabled = true
         base = "main"
@@ -156,7 +157,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"), 10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
-        "desktop", 3, 1 << 20, 2 << 20, True,
+        "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",),
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))

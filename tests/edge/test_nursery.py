@@ -53,7 +53,7 @@ class Room:
         self.full = self.lingering = False
         self.events: list[ev.Event] = []
         self.selector = selectors.DefaultSelector()
-        self.nursery = Nursery(self.zygote)
+        self.nursery = Nursery(self.zygote(), self.zygote)
         self.nursery.attach(self.selector, self.events.append, told)
 
     def zygote(self) -> Zygote:

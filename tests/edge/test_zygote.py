@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +17,7 @@ import pytest
 
 from beads_workers.core.settings import Work, WorkerSettings, to_json
 from beads_workers.edge import sessions
+from beads_workers.edge.rehearsal import rehearse
 from beads_workers.edge.zygote import (
     WorkerExited,
     WorkerSpawned,
@@ -37,7 +40,8 @@ class Fleet:
         self.lock = os.open(folder / "alive", os.O_CREAT | os.O_RDWR)
         self.secret = os.open(folder / "secret", os.O_CREAT | os.O_RDWR)
         os.set_inheritable(self.secret, True)
-        self.zygote = start_zygote([self.lock])
+        self.zygote = start_zygote()
+        self.zygote.begin([self.lock])
         self.events: list[ZygoteEvent] = []
 
     def spawn(self, worker_id: str, *command: str) -> None:
@@ -211,3 +215,17 @@ def test_a_worker_whose_zygote_dies_before_it_could_report_it_never_starts(tmp_p
 def children(pid: int) -> list[int]:
     """Its children, as /proc has them now."""
     return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_what_is_loaded_before_the_fork_does_nothing_of_its_own_after_one() -> None:
+    """``threading`` and ``random`` do, in every worker: half a megabyte of memory each."""
+    loaded = "import sys, beads_workers.edge.main; print(*{'threading', 'random'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_a_rehearsal_that_fails_is_skipped_and_named(capfd: pytest.CaptureFixture[str]) -> None:
+    rehearse(WorkerSettings("W1", "/s", 1, "/p", "r", "/a\0b", "actor", Work()))
+    assert "null" in capfd.readouterr().err

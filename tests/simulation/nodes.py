@@ -1,4 +1,4 @@
-"""One orchestrator process: mirrors ``edge/main.Fleet`` and what zygote and nursery do for it."""
+"""One orchestrator process: mirrors ``edge/fleet.Fleet`` and what zygote and nursery do for it."""
 
 from __future__ import annotations
 
