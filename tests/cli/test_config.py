@@ -144,11 +144,9 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         copy = [".env", "config/*.local"]
         folder = "../trees"
         disk_floor = "2.5GB"
-        [agents.mine]
-        argv = ["mine", "-p"]
-        prompt = "Do {id}"
-        [agents.other]
-        argv = ["other"]
+        [agents]
+        mine = { argv = ["mine", "-p"], prompt = "Do {id}" }
+        other = { argv = ["other"] }
         """,
     )
     resolved = resolve(Options(), tmp_path, {})
