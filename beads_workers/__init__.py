@@ -21,6 +21,26 @@ command    what the core asks the edge to do (imperative)
 Where things are: ``core`` and ``protocols`` are pure, ``sources`` and ``executors`` plug in,
 ``edge`` moves bytes and owns processes, ``cli`` talks to people. ``docs/ARCHITECTURE.md`` is
 the map.
+
+What projects may import from here is ``Retry``, for functions that workers call.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beads_workers.executors.functions.retry import Retry
+
+__all__ = ["Retry", "__version__"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    # Imported by who asks for it: every command and every worker loads this module.
+    if name == "Retry":
+        from beads_workers.executors.functions.retry import Retry
+
+        return Retry
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -158,7 +158,9 @@ def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, Agent | Non
 def shown_command(work: Work) -> str:
     """What is run, as one would type it."""
     argv = work.command or (work.agent.argv if work.agent else ())
-    return shlex.join(argv) if argv else "each issue's own command"
+    shown = shlex.join(argv) if argv else "each issue's own command"
+    allowed = ", ".join(work.allow_modules)
+    return f"{shown}, or the function of {allowed} that it names" if allowed else shown
 
 
 def _place(project: Project, source: str | None) -> Path | None:

@@ -28,7 +28,7 @@ class Output:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._becomes = ""
+        self._becomes = self._from = ""
         try:
             self.fd = os.open(plan.log_file, _APPEND)
         except FileNotFoundError:
@@ -44,6 +44,24 @@ class Output:
         self._start = self._seen = os.fstat(self.fd).st_size
         self._bytes_max = plan.log_bytes_max
         self.look_seconds = LOOK_SECONDS_MIN
+
+    def again(self, plan: Plan) -> bool:
+        """Whether it is now the output of ``plan``, after ``end(keep=True)``: its file is open and
+        empty, and would be opened again."""
+        if self.fd < 0 or self._from != plan.output_file or os.fstat(self.fd).st_size:
+            return False
+        if os.path.exists(plan.log_file):  # noqa: PTH110 - no Path here
+            return False
+        self._becomes, self._bytes_max = plan.log_file, plan.log_bytes_max
+        self._start = self._seen = 0
+        self.look_seconds = LOOK_SECONDS_MIN
+        return True
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def look(self) -> None:
         """Take the middle out of what has grown too long; who writes it goes on meanwhile."""
@@ -61,12 +79,18 @@ class Output:
             size = os.fstat(self.fd).st_size
         self._seen = size
 
-    def end(self) -> str:
-        """The step is over: returns how its output ends."""
+    def end(self, *, keep: bool = False) -> str:
+        """The step is over: returns how its output ends.
+
+        ``keep``: nothing of the step lives that could still print, and the next one may print to
+        the same file, if this one is empty.
+        """
+        if keep and self._becomes and not os.fstat(self.fd).st_size:
+            return ""
         self.look()
         size = os.fstat(self.fd).st_size
         tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
-        os.close(self.fd)
+        self.close()
         if size and self._becomes:
             try:
                 os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here

@@ -30,7 +30,7 @@ HINDERED = frozenset(
 )
 """What a machine says that is full: no fault of a task."""
 
-_RESET = (
+DEFAULT_SIGNALS = (
     signal.SIGPIPE,  # Python ignores these two
     signal.SIGXFSZ,
     signal.SIGINT,
@@ -39,6 +39,7 @@ _RESET = (
     signal.SIGHUP,
     signal.SIGCHLD,
 )
+"""What a worker handles or ignores, and what it starts does not."""
 
 
 class RunningStep:
@@ -112,7 +113,7 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
 def prepare(plan: Plan, step: Step) -> Output:
     """Write what a step may read, and open what it prints to; raises ``CannotStart``."""
     try:
-        if step is plan.steps[0]:
+        if step is plan.steps[0] and plan.issue_file:
             _write_private(plan.issue_file, plan.issue_text)
         return Output(plan)
     except OSError as error:
@@ -151,7 +152,7 @@ def _in_its_place(place_file: str) -> Iterator[Mapping[bytes, bytes]]:
             with open(place_file, "rb") as file:
                 place = json.loads(file.read())
             os.chdir(place["folder"])
-            added = _encoded(place["environment"])
+            added = encoded(place["environment"])
         except OSError as error:
             raise _NoPlace(f"cannot use {error.filename}: {error.strerror}") from None
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -163,7 +164,7 @@ def _in_its_place(place_file: str) -> Iterator[Mapping[bytes, bytes]]:
 
 
 def _spawn(step: Step, log: int, inherited: Mapping[bytes, bytes]) -> int:
-    environment = {**inherited, **_encoded(step.environment)}
+    environment = {**inherited, **encoded(step.environment)}
     argv = [_encode(argument) for argument in step.argv]
     prompt = None if step.stdin is None else _prompt_file(step.stdin)
     stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
@@ -199,7 +200,7 @@ def _posix_spawn(
         file_actions=actions,
         setpgroup=0,
         setsigmask=(),
-        setsigdef=_RESET,
+        setsigdef=DEFAULT_SIGNALS,
     )
 
 
@@ -233,7 +234,8 @@ def _write_private(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment as ``execve`` takes it."""
     return {_encode(name): _encode(value) for name, value in environment.items()}
 
 

@@ -180,6 +180,7 @@ class _Process:
             if step.call is not None:
                 self.step = self.functions.start(of_plan, step, self.inherited)
             else:
+                self.functions.let_go()
                 self.step = start_step(of_plan, step, self.inherited)
         except CannotStart as error:
             self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
@@ -192,6 +193,8 @@ class _Process:
             running = (self.step.pid,) if isinstance(self.step, RunningStep) else ()
             keep = (*running, *self.functions.pids())
             self.spares.do(lambda: orphans.reap(keep))
+            if isinstance(self.step, CallStep):
+                self._bury()  # A child that it has left may keep its connection open.
         if any(number in numbers for number in ASK_TO_END):
             self._tell(Interrupted())
 
@@ -204,6 +207,7 @@ class _Process:
         self.selector.unregister(step.fd)
         if step.ended_by_us:
             # The next holder of the issue must not meet a tool that the agent had detached.
+            self.functions.close()
             self.spares.do(lambda: orphans.end(()))
             self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
         self._tell(ended)

@@ -113,6 +113,8 @@ def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
     """The step that does the work."""
     work, added = settings.work, environment(task, settings)
     call = _call(task.payload)
+    if call is not None and work.verify is None:
+        del added["BW_ISSUE_FILE"]  # It has its arguments; a file for each call would cost more.
     if call is not None:
         if not work.allow_modules:
             return NotRunnable(f"{call.path[:200]}: no module is allowed (--allow-module)")
@@ -190,8 +192,8 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         give_back = Step(StepKind.GIVE_BACK, (*update, "--status=open", "--assignee="), added)
     return Plan(
         steps=tuple(steps),
-        issue_file=added["BW_ISSUE_FILE"],
-        issue_text=issue_json(task),
+        issue_file=(file := added.get("BW_ISSUE_FILE", "")),
+        issue_text=issue_json(task) if file else "",
         log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
         output_file=output_file(settings.run_directory, settings.worker_id),
         result_file=result_file(settings.run_directory, task.issue_id, task.attempt),

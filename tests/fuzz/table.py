@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz import (
+    entries_functions,
     entries_peers,
     entries_people,
     entries_stored,
@@ -11,6 +12,13 @@ from tests.fuzz import (
 )
 from tests.fuzz.parser import Parser
 
-ENTRIES = (entries_wire, entries_peers, entries_tracker, entries_stored, entries_people)
+ENTRIES = (
+    entries_wire,
+    entries_peers,
+    entries_functions,
+    entries_tracker,
+    entries_stored,
+    entries_people,
+)
 
 PARSERS: dict[str, Parser] = {p.name: p for entries in ENTRIES for p in entries.PARSERS}

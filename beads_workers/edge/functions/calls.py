@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import os
+import select
 import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.jobs import Call
+from beads_workers.core.json_fields import ProtocolError
 from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.edge.functions.answers import (
+    ANSWER_BYTES_MAX,
+    WORKER_FD,
+    Said,
+    call_line,
+    parse_answer,
+)
+from beads_workers.edge.steps import DEFAULT_SIGNALS
 
-WORKER_FD = 3
 HOST_MODULE = "beads_workers.edge.functions.host"
-LINE_BYTES_MAX = 64 * 1024 * 1024
-"""Arguments and results of 16 MiB, as escaped as JSON can be."""
+
+SEND_SECONDS = 10.0
+"""How long a process that has nothing else to do may take to read a call."""
+
+_DIES_MS = 200
+"""A process that has closed its descriptors by dying is dead that much later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,89 +43,140 @@ class Host:
     """A running one; watch ``socket`` for reading. Raises ``OSError`` where none can be had.
 
     ``allowed``: what may be imported. It runs in the current folder, in a process group of its
-    own, and is of no use any more once ``read`` has given ``Ended``.
+    own, and is of no use any more once ``buried``.
     """
 
     def __init__(self, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> None:
         self.socket, theirs = socket.socketpair()
-        self._reader = LineReader(LINE_BYTES_MAX)
         self.buried = False
+        self._reader = LineReader(ANSWER_BYTES_MAX)
+        self._number = 0
+        self._variables: dict[str, str] = {}
+        self._output: object = None
         with theirs:
             try:
                 self.pid = _spawn(theirs.fileno(), allowed, environment)
+                self._pidfd = os.pidfd_open(self.pid)
             except OSError:
                 self.socket.close()
                 raise
-        self.pidfd = os.pidfd_open(self.pid)
+        self.socket.setblocking(False)
+        self._idle = select.poll()
+        self._idle.register(self._pidfd, select.POLLIN)
+        self._idle.register(self.socket, select.POLLIN)
 
-    def call(self, call: Call, environment: Mapping[str, str], output: int) -> None:
+    def is_fit(self) -> bool:
+        """Whether it lives and is silent, as it should between calls."""
+        return not self.buried and not self._idle.poll(0)
+
+    def call(
+        self,
+        call: Call,
+        environment: Mapping[str, str],
+        output: int,
+        place: object = None,
+        result_file: str = "",
+    ) -> None:
         """Have it called; what it prints goes to the descriptor ``output``.
 
-        Raises ``ValueError`` where the arguments are too long. A process that has just ended is
-        noticed by ``read``.
+        ``place``: something that is the same for two calls whose output goes to the same file.
+        A result that is too long for an answer goes to ``result_file``. Raises ``ValueError``
+        where the arguments are too long, ``OSError`` where it does not take them; a process that
+        has just ended is noticed by ``read``.
         """
-        fields = {
-            "path": call.path,
-            "args": list(call.args),
-            "kwargs": dict(call.kwargs),
-            "environment": dict(environment),
-        }
-        line = json.dumps(fields).encode() + b"\n"
-        if len(line) > LINE_BYTES_MAX:
-            raise ValueError(f"arguments of {len(line)} bytes; {LINE_BYTES_MAX} are allowed")
-        self.socket.setblocking(True)
+        known = self._variables
+        changed = {name: text for name, text in environment.items() if known.get(name) != text}
+        self._variables = {**known, **changed}
+        self._number += 1
+        line = call_line(self._number, call, changed, result_file)
+        same = place is not None and place is self._output
+        self._output = place
         try:
-            sent = socket.send_fds(self.socket, [line], [output])
-            self.socket.sendall(line[sent:])
+            sent = (
+                self.socket.send(line) if same else socket.send_fds(self.socket, [line], [output])
+            )
+            if sent < len(line):
+                self.socket.settimeout(SEND_SECONDS)
+                self.socket.sendall(line[sent:])
+                self.socket.setblocking(False)
         except (BrokenPipeError, ConnectionResetError):
             pass  # It has ended, as the next reading tells.
-        self.socket.setblocking(False)
 
-    def read(self) -> Outcome | Ended | None:
-        """What came of the call; None: nothing yet. ``Ended`` buries the process."""
+    def read(self) -> Said | Ended | None:
+        """What came of the call; None: nothing yet. ``Ended`` has buried the process, and so has
+        an answer that makes no sense."""
         try:
             received = self.socket.recv(1 << 16)
         except BlockingIOError:
-            return None
+            # A child that it has left may keep the connection open.
+            return self._bury() if _is_dead(self._pidfd, 0) else None
         except ConnectionResetError:
             received = b""
         if not received:
-            return self._bury()
-        for framed in self._reader.feed(received):
-            if isinstance(framed, Line):
-                return _outcome(json.loads(framed.text))
-        return None
+            return self._closed()
+        framed = self._reader.feed(received)
+        if not framed:
+            return None
+        try:
+            if len(framed) > 1 or not isinstance(framed[0], Line):
+                raise ProtocolError("more than an answer")
+            return parse_answer(framed[0].text, self._number)
+        except ProtocolError as error:
+            self.close()
+            return _broken(f"its process said what is no answer ({error})")
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to its process group; ``read`` gives ``Ended`` then."""
+        number = signal.SIGKILL if hard else signal.SIGTERM
         try:
-            os.killpg(self.pid, signal.SIGKILL if hard else signal.SIGTERM)
-        except (ProcessLookupError, PermissionError):
-            pass  # Not there yet, or another user's by its own doing.
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            # It has moved to another group; what is not reaped is still itself.
+            signal.pidfd_send_signal(self._pidfd, number)
+        except PermissionError:
+            pass  # Another user's by its own doing.
 
     def close(self) -> None:
-        """It is not needed any more."""
-        self.end(hard=True)
-        self._bury()
+        """It is not needed any more: it and all of its group are killed."""
+        if not self.buried:
+            self._bury()
+
+    def _closed(self) -> Said | Ended:
+        if _is_dead(self._pidfd, _DIES_MS):
+            return self._bury()
+        self.close()
+        return _broken("it closed its process's connection")
 
     def _bury(self) -> Ended:
-        # A function may have closed the connection, and live on.
+        # What it has started ends with it.
         self.end(hard=True)
         _, status = os.waitpid(self.pid, 0)
         self.buried = True
-        os.close(self.pidfd)
+        os.close(self._pidfd)
         self.socket.close()
         return Ended(os.waitstatus_to_exitcode(status))
 
 
-def _outcome(fields: dict[str, Any]) -> Outcome:
-    kind = OutcomeKind(fields["kind"])
-    result = fields["result"] if kind is OutcomeKind.SUCCESS else ""
-    return Outcome(kind, fields["error"], fields["retry_after_seconds"], result=result)
+def _is_dead(pidfd: int, within_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(within_ms))
+
+
+def _broken(why: str) -> Said:
+    return Said(Outcome(OutcomeKind.ERROR, why), spent=True)
 
 
 def _spawn(theirs: int, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> int:
     # -P: our own modules come from where we are installed, and never from the project.
     argv = (sys.executable, "-P", "-m", HOST_MODULE, *allowed)
     actions = ((os.POSIX_SPAWN_DUP2, theirs, WORKER_FD),)
-    return os.posix_spawn(argv[0], argv, environment, file_actions=actions, setpgroup=0)
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        environment,
+        file_actions=actions,
+        setpgroup=0,
+        setsigmask=(),
+        setsigdef=DEFAULT_SIGNALS,
+    )

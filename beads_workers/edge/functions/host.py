@@ -1,86 +1,172 @@
 """The process that calls functions for one worker: ``python -m beads_workers.edge.functions.host``.
 
 Descriptor 3 is its worker. Every line is a call, and comes with the descriptor that its output
-goes to; every call is answered by one line, in order. It ends with its worker's connection.
+goes to where that is another one than before; every call is answered by one line, in order. It
+ends with its worker's connection.
 """
 
 from __future__ import annotations
 
 import array
+import fcntl
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
+from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.outcomes import OutcomeKind
-from beads_workers.edge.functions.calls import LINE_BYTES_MAX, WORKER_FD
-from beads_workers.executors.functions.calling import Answer, Caller
-from beads_workers.executors.functions.resolving import NotCallable, resolve
+from beads_workers.edge.functions.answers import CALL_BYTES_MAX, WORKER_FD, answer_line
+from beads_workers.executors.functions.calling import Answer, Caller, Ending
+from beads_workers.executors.functions.resolving import NotCallable, Resolver
+from beads_workers.executors.functions.surroundings import Surroundings
 
 READ_BYTES = 1 << 16
+OUT_OF_THE_WAY = 20
+"""Our descriptors lie above this: what functions open, or write to by mistake, is elsewhere."""
+
+THREADS_MAX = 64
+"""A process with more threads that functions have left is not used again."""
+
 _FD_BYTES = socket.CMSG_SPACE(array.array("i").itemsize)
 
 
-def main(allowed: Sequence[str]) -> None:
-    """Call what comes until there is nobody left to answer."""
-    worker = socket.socket(fileno=WORKER_FD)
-    os.set_inheritable(WORKER_FD, False)
-    # What is called lies in the project, as for any program that is started there.
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    caller, reader = Caller(), LineReader(LINE_BYTES_MAX)
-    while True:
-        received, control, _, _ = worker.recvmsg(READ_BYTES, _FD_BYTES)
-        if not received:
-            break
-        _print_to(control)
-        for framed in reader.feed(received):
-            assert isinstance(framed, Line), "a worker knows how long a line may be"
-            answer = _carry_out(json.loads(framed.text), caller, allowed)
-            worker.sendall(_encode(answer))
-    caller.close()
+class Host:
+    """This process. ``run`` until there is nobody left to answer."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        kept = fcntl.fcntl(WORKER_FD, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        os.close(WORKER_FD)
+        self._worker = socket.socket(fileno=kept)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._null = fcntl.fcntl(null, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        self._output = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        os.close(null)
+        self._pid = os.getpid()
+        self._caller = Caller()
+        self._resolver = Resolver(allowed)
+        folder = os.getcwd()  # noqa: PTH109
+        # What is called lies in the project, as for any program that is started there.
+        sys.path.insert(0, folder)
+        self._surroundings = Surroundings(folder)
+        self._calling = self._ending = False
+        signal.signal(signal.SIGTERM, self._asked_to_end)
+        self._surroundings.settle()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def run(self) -> None:
+        """Call what comes; returns when the worker is gone."""
+        reader = LineReader(CALL_BYTES_MAX)
+        while True:
+            received, control, _, _ = self._worker.recvmsg(READ_BYTES, _FD_BYTES)
+            if not received:
+                return
+            if control:
+                self._take_output(control)
+            for framed in reader.feed(received):
+                assert isinstance(framed, Line), "a worker knows how long a line may be"
+                self._worker.sendall(self._answer(json.loads(framed.text)))
+
+    def _answer(self, call: dict[str, Any]) -> bytes:
+        self._own_descriptors()
+        try:
+            self._calling = True
+            answer = self._carry_out(call)
+            self._calling = False
+        except Ending:
+            self._ending = True
+        if os.getpid() != self._pid:
+            os._exit(0)  # A fork that the function let go on beyond its own end.
+        self._own_descriptors()
+        self._surroundings.restore()
+        if self._ending:
+            self._die()
+        if answer.trace:
+            _write(answer.trace.encode("utf-8", "backslashreplace"))
+        in_file = len(answer.result) > limits.RESULT_CHARS_MAX
+        if in_file:
+            try:
+                _keep(call["result_file"], answer.result)
+            except OSError as error:
+                # The work is done, and done again: better than that nobody hears what came of it.
+                why = f"its result cannot be kept: {error.filename}: {error.strerror}"
+                answer, in_file = Answer(OutcomeKind.RETRY, error=why), False
+        return answer_line(call["n"], answer, in_file=in_file, spent=self._is_spent())
+
+    def _carry_out(self, call: dict[str, Any]) -> Answer:
+        try:
+            self._surroundings.enter(call["variables"])
+        except OSError as error:
+            return Answer(OutcomeKind.RETRY, error=f"cannot use {error.filename}: {error.strerror}")
+        path = call["path"]
+        try:
+            if (function := self._resolver.known.get(path)) is None:
+                function = self._resolver.find(path)
+                self._surroundings.settle()
+        except NotCallable as error:
+            kind = OutcomeKind.ERROR if error.may_pass else OutcomeKind.NOT_FOUND
+            return Answer(kind, error=str(error), trace=error.trace)
+        self._surroundings.remember()
+        return self._caller.call(function, call["args"], call["kwargs"])
+
+    def _take_output(self, control: list[tuple[int, int, bytes]]) -> None:
+        for level, kind, data in control:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                (fd,) = array.array("i", data[: array.array("i").itemsize])
+                os.dup2(fd, self._output, inheritable=False)
+                os.close(fd)
+
+    def _own_descriptors(self) -> None:
+        """A function may have closed or replaced them."""
+        os.dup2(self._null, 0)
+        os.dup2(self._output, 1)
+        os.dup2(self._output, 2)
+
+    def _is_spent(self) -> bool:
+        """Whether it has left what must not live on beside the next call."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            threading = sys.modules.get("threading")
+            return threading is not None and threading.active_count() > THREADS_MAX
+        return True  # A child, dead or alive.
+
+    def _asked_to_end(self, *_: object) -> None:
+        if not self._calling:
+            self._die()
+        self._ending = True
+        self._caller.end()
+
+    def _die(self) -> None:
+        """Of SIGTERM, so that it shows."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(self._pid, signal.SIGTERM)
+
+    def _forked(self) -> None:
+        """In a child: it answers nobody, keeps no connection open, and ends when it is asked to."""
+        self._worker.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _carry_out(call: dict[str, Any], caller: Caller, allowed: Sequence[str]) -> Answer:
-    os.environ.update(call["environment"])
+def _write(text: bytes) -> None:
     try:
-        function = resolve(call["path"], allowed)
-    except NotCallable as error:
-        return Answer(OutcomeKind.NOT_FOUND, error=str(error))
-    try:
-        return caller.call(function, call["args"], call["kwargs"])
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            _flush(stream)
+        os.write(2, text)
+    except OSError:
+        pass  # The disk is full: the error itself is told all the same.
 
 
-def _flush(stream: Any) -> None:
-    try:
-        stream.flush()
-    except (OSError, ValueError):
-        pass  # The disk is full, or the function closed it: its own output is its own loss.
-
-
-def _encode(answer: Answer) -> bytes:
-    if answer.trace:
-        os.write(2, answer.trace.encode("utf-8", "backslashreplace"))
-    fields = asdict(answer) | {"kind": answer.kind.value}
-    del fields["trace"]
-    return json.dumps(fields).encode() + b"\n"
-
-
-def _print_to(control: list[tuple[int, int, bytes]]) -> None:
-    """From here on what is printed goes where this call's output belongs."""
-    for level, kind, data in control:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            (fd,) = array.array("i", data[: array.array("i").itemsize])
-            os.dup2(fd, 1)
-            os.dup2(fd, 2)
-            os.close(fd)
+def _keep(path: str, result: str) -> None:
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(result)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    Host(sys.argv[1:]).run()
+    # Threads that functions have left, and handlers that wait for them, have nobody to work for.
+    os._exit(0)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from beads_workers.core.outcomes import Outcome
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepAnswered, StepOver
+from beads_workers.edge.functions.answers import Said
 from beads_workers.edge.functions.calls import Ended, Host
 from beads_workers.edge.outputs import Output
-from beads_workers.edge.steps import HINDERED, CannotStart, prepare, step_ended
+from beads_workers.edge.steps import HINDERED, CannotStart, encoded, prepare, step_ended
 
 
 class CallStep:
     """A running call; the same shape as ``steps.RunningStep``."""
 
-    def __init__(self, host: Host, output: Output) -> None:
+    def __init__(self, host: Host, output: Output, result_file: str) -> None:
         self._host = host
+        self._result_file = result_file
         self.fd = host.socket.fileno()
         self.output = output
         self.ended_by_us = False
@@ -28,16 +29,20 @@ class CallStep:
         self._host.end(hard=hard)
 
     def finish(self) -> StepOver | None:
-        """Call when ``fd`` can be read; None: it still runs."""
+        """Call when ``fd`` can be read, or a child has ended; None: it still runs."""
         answer = self._host.read()
         match answer:
             case None:
                 return None
-            case Outcome():
-                self.output.end()
-                return StepAnswered(answer)
             case Ended(status):
                 return step_ended(status, self.output.end())
+            case Said(outcome, in_file, spent):
+                if spent:
+                    self._host.close()
+                self.output.end(keep=True)
+                if in_file:
+                    outcome = replace(outcome, result_file=self._result_file)
+                return StepAnswered(outcome)
 
 
 class Functions:
@@ -46,6 +51,7 @@ class Functions:
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = allowed
         self._host: Host | None = None
+        self._output: Output | None = None
 
     def pids(self) -> Collection[int]:
         """Children of ours that are buried here, and nowhere else."""
@@ -54,24 +60,41 @@ class Functions:
     def start(self, plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> CallStep:
         """Start a step that is a call; raises ``CannotStart``."""
         assert step.call is not None
-        output = prepare(plan, step)
+        output = self._prepared(plan, step)
         try:
-            host = self._living(inherited)
-            host.call(step.call, step.environment, output.fd)
+            host = self._living(step, inherited)
+            host.call(step.call, step.environment, output.fd, output, plan.result_file)
         except (OSError, ValueError) as error:
-            output.end()
+            self.let_go()
+            self.close()
             hindered = isinstance(error, OSError) and error.errno in HINDERED
             raise CannotStart(f"cannot call {step.name}: {error}", hindered=hindered) from None
-        return CallStep(host, output)
+        return CallStep(host, output, plan.result_file)
 
-    def _living(self, inherited: Mapping[bytes, bytes]) -> Host:
+    def close(self) -> None:
+        """End the process with all it has started; the next call gets another one."""
+        if self._host is not None:
+            self._host.close()
+
+    def let_go(self) -> None:
+        """Another program of this worker prints next: to a file that it opens, and may rename."""
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    def _prepared(self, plan: Plan, step: Step) -> Output:
+        output = self._output
+        if output is None or plan.issue_file or not output.again(plan):
+            self.let_go()
+            output = self._output = prepare(plan, step)
+        return output
+
+    def _living(self, step: Step, inherited: Mapping[bytes, bytes]) -> Host:
         host = self._host
-        if host is not None and not host.buried and _has_ended(host):
-            host.close()  # Killed while it had nothing to do: no fault of the next call.
+        if host is not None and not host.is_fit():
+            host.close()  # Killed, or talking, while it had nothing to do: no fault of the next.
         if host is None or host.buried:
-            host = self._host = Host(self._allowed, inherited)
+            # With this task's variables it carries the token by which what is ours is found.
+            environment = {**inherited, **encoded(step.environment)}
+            host = self._host = Host(self._allowed, environment)
         return host
-
-
-def _has_ended(host: Host) -> bool:
-    return bool(select.select([host.pidfd], [], [], 0)[0])

@@ -1,48 +1,52 @@
 """Calling a function: whatever it does, one ``Answer`` comes of it.
 
 A function says that it wants to be tried again by raising ``Retry``; a coroutine function is run
-to its end in an event loop that all calls in this process share.
+to its end in an event loop that all calls in this process share. What only some calls need is
+imported by them: a hundred workers have a process for calls each.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import json
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import limits
+from beads_workers.core.json_fields import as_number, is_deep
 from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.executors.functions.retry import Retry
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Answer", "Caller", "Ending", "Retry"]
+
+RESULT_BYTES_MAX = 16 << 20
+"""Of JSON: what an RRQ frame may hold, and a file that somebody will read."""
 
 
-class Retry(Exception):
-    """Raise this in a function that is to be tried again, without fault of its own.
-
-    ``after_seconds``: no sooner than that; None leaves it to the back-off of the fleet. Such an
-    attempt is not charged, but the twentieth in a row is.
-    """
-
-    def __init__(self, reason: str = "", *, after_seconds: float | None = None) -> None:
-        super().__init__(reason)
-        self.after_seconds = after_seconds
+class Ending(BaseException):
+    """The call is to end now, because its process is asked to: not for functions to catch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a call ended. ``result``: the JSON text of what it returned, with ``SUCCESS``.
 
-    ``error`` is one line; ``type`` the class of the exception, ``trace`` its traceback.
+    ``error`` is one line, and begins with the class of the exception; ``trace`` its traceback.
     """
 
     kind: OutcomeKind
     result: str = "null"
     error: str = ""
-    type: str = ""
     trace: str = ""
     retry_after_seconds: float | None = None
+
+
+NOTHING = Answer(OutcomeKind.SUCCESS)
+"""What most functions return."""
 
 
 class Caller:
@@ -50,57 +54,119 @@ class Caller:
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Answer:
-        """Call it to its end. Never raises but for ``KeyboardInterrupt``."""
+        """Call it to its end. Raises nothing but ``Ending``, where that was raised in it."""
         try:
             value = function(*args, **kwargs)
-            if inspect.iscoroutine(value):
-                value = self._loop().run(value)
+            if type(value) is CoroutineType:
+                value = self._run(value)
+        except Ending:
+            raise
         except Retry as retry:
-            after = retry.after_seconds
-            return Answer(OutcomeKind.RETRY, error=_line(retry), retry_after_seconds=after)
+            return Answer(
+                OutcomeKind.RETRY,
+                error=_line(str(retry)) or "it asked for another try",
+                retry_after_seconds=_seconds(retry.after_seconds),
+            )
         except SystemExit as left:
             return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
-        except Exception as error:  # Whatever it raises is its answer.
+        except BaseException as error:  # Whatever it raises is its answer.
             return _failed(error)
-        return _succeeded(value)
+        return NOTHING if value is None else _succeeded(value)
+
+    def end(self) -> None:
+        """Call from a signal's handler: the call that runs is to end.
+
+        A coroutine is cancelled; in anything else this raises ``Ending``.
+        """
+        if self._task is None:
+            raise Ending
+        self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     def close(self) -> None:
         """Call once, at the end."""
         if self._runner is not None:
-            self._runner.close()
+            runner, self._runner = self._runner, None
+            runner.close()
 
-    def _loop(self) -> asyncio.Runner:
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        import asyncio
+
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner
+        try:
+            return self._runner.run(self._to_its_end(coroutine))
+        except (KeyboardInterrupt, SystemExit, Ending):
+            # These tear through the loop itself: it is not to be relied on any more.
+            self.close()
+            raise
+        finally:
+            self._task = None
+
+    async def _to_its_end(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        import asyncio
+
+        self._task = asyncio.current_task()
+        try:
+            return await coroutine
+        finally:
+            # While no call runs, nothing runs: what it has begun and left must not go on beside
+            # the next call.
+            left = [task for task in asyncio.all_tasks() if task is not self._task]
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.gather(*left, return_exceptions=True)
+
+
+def _seconds(after: object) -> float | None:
+    seconds = as_number(after)
+    return None if seconds is None or seconds < 0 else seconds
 
 
 def _succeeded(value: Any) -> Answer:
     try:
-        return Answer(OutcomeKind.SUCCESS, json.dumps(value, allow_nan=False))
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         # It has done its work; that nobody can be told of it is a fault of it all the same.
-        return Answer(OutcomeKind.ERROR, error=f"its result is not JSON: {error}"[:500])
+        return Answer(OutcomeKind.ERROR, error=_line(f"its result is not JSON: {error}"))
+    if len(text) > RESULT_BYTES_MAX:
+        error_text = f"its result is {len(text)} bytes of JSON; {RESULT_BYTES_MAX} are allowed"
+        return Answer(OutcomeKind.ERROR, error=error_text)
+    if text.count("{") + text.count("[") > limits.NESTED_MAX and is_deep(json.loads(text)):
+        return Answer(OutcomeKind.ERROR, error="its result is nested too deeply")
+    return Answer(OutcomeKind.SUCCESS, text)
 
 
-def _failed(error: Exception) -> Answer:
-    lines = traceback.format_exception(error, limit=-TRACE_FRAMES)
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
+def _failed(error: BaseException) -> Answer:
+    import traceback
+
+    try:
+        # Our own frame comes first, and tells nothing.
+        before = error.__traceback__ and error.__traceback__.tb_next
+        lines = traceback.format_exception(type(error), error, before, limit=-TRACE_FRAMES)
+        trace = "".join(lines)
+        said = str(error)
+    except Exception as another:  # Its own ``__str__`` runs here.
+        trace, said = "", f"(its text cannot be had: {type(another).__qualname__})"
+    name = type(error).__qualname__
     return Answer(
         OutcomeKind.ERROR,
-        error=_line(error),
-        type=type(error).__qualname__,
-        trace="".join(lines)[-TRACE_CHARS_MAX:],
+        error=_line(f"{name}: {said}" if said.strip() else name),
+        trace=trace[-TRACE_CHARS_MAX:],
     )
 
 
-def _line(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    name = "" if isinstance(error, Retry) else type(error).__qualname__
-    return ": ".join(part for part in (name, said) if part)[: limits.ERROR_CHARS_MAX]
+def _line(text: str) -> str:
+    shown = " ".join(text[: 2 * limits.ERROR_CHARS_MAX].split())
+    return shown[: limits.ERROR_CHARS_MAX].encode("utf-8", "replace").decode("utf-8")
 
 
 TRACE_FRAMES = 20

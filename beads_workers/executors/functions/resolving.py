@@ -17,7 +17,28 @@ PATH_CHARS_MAX = 500
 
 
 class NotCallable(Exception):
-    """There is no such function, or it may not be called; ``str()`` is one line for people."""
+    """There is no such function, or it may not be called; ``str()`` is one line for people.
+
+    ``may_pass``: its module raised something while it was imported, and may do better next time;
+    ``trace``: from where.
+    """
+
+    may_pass = False
+    trace = ""
+
+
+class Resolver:
+    """Finds functions, and knows those that it has found. ``allowed``: see ``resolve``."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._allowed = tuple(allowed)
+        self.known: dict[str, Callable[..., Any]] = {}
+
+    def find(self, path: str) -> Callable[..., Any]:
+        """See ``resolve``. What is found once is found for good, as its module is."""
+        importlib.invalidate_caches()  # A module may have been written since it was missed.
+        function = self.known[path] = resolve(path, self._allowed)
+        return function
 
 
 def resolve(path: str, allowed: Sequence[str]) -> Callable[..., Any]:
@@ -65,11 +86,22 @@ def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
         except ModuleNotFoundError as error:
             # Missing is it, or what leads to it; what it imports itself is another matter.
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise NotCallable(f"{name} cannot be imported: {error}") from error
+                raise _failed(name, error) from error
         except (Exception, SystemExit) as error:  # A module runs when it is imported.
-            why = f"{type(error).__name__}: {error}"
-            raise NotCallable(f"{name} cannot be imported: {why}") from error
+            raise _failed(name, error) from error
     raise NotCallable(f"there is no module for {path}")
 
 
+def _failed(name: str, error: BaseException) -> NotCallable:
+    import traceback
+
+    said = " ".join(str(error).split())[:ERROR_CHARS_MAX]
+    failed = NotCallable(f"{name} cannot be imported: {type(error).__name__}: {said}")
+    failed.may_pass = not isinstance(error, ImportError | SyntaxError | SystemExit)
+    failed.trace = "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
+    return failed
+
+
+ERROR_CHARS_MAX = 500
+TRACE_CHARS_MAX = 8_000
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")

@@ -46,7 +46,6 @@ def test_coroutines_are_run_to_their_end_in_one_loop(caller: Caller) -> None:
 def test_an_exception_is_an_error_with_its_type_and_its_traceback(caller: Caller) -> None:
     answer = caller.call(add, ["a"], {})
     assert answer.kind is OutcomeKind.ERROR
-    assert answer.type == "TypeError"
     assert answer.error.startswith("TypeError: can only concatenate str")
     assert "return a + b" in answer.trace
 
@@ -86,4 +85,4 @@ def test_recursion_without_end_is_an_error(caller: Caller) -> None:
     def deeper() -> None:
         deeper()
 
-    assert caller.call(deeper, [], {}).type == "RecursionError"
+    assert caller.call(deeper, [], {}).error.startswith("RecursionError: ")
