@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from beads_workers.cli.option_executor import read_executor
 from beads_workers.core import limits
 from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
 
 WORKERS_DEFAULT = 4
+IN_FLIGHT_MAX = 1000
 WORKERS_MAX = limits.LISTEN_BACKLOG
 SECONDS_MAX = 366 * 86_400.0
 """A year and a day: longer than any run, shorter than any overflow."""
@@ -62,6 +64,9 @@ class Options:
     journal_max: int | None = None
     shared: bool | None = None
     allow_module: tuple[str, ...] | None = None
+    executor: tuple[str, ...] | None = None
+    in_flight: int | None = None
+    function: str | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -252,6 +257,9 @@ KEYS: Mapping[str, Key] = {
     "journal_max": Key(_bytes(limits.JOURNAL_BYTES_MIN), limits.JOURNAL_BYTES_MAX),
     "shared": Key(_boolean, False),
     "allow_module": Key(_several(_module), ()),
+    "executor": Key(_several(read_executor), ()),
+    "in_flight": Key(_integer(1, IN_FLIGHT_MAX), 1),
+    "function": Key(_text),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

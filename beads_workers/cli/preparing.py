@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.executing import find_executors, shown_executors
 from beads_workers.cli.sharing import check_shared
 from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
@@ -121,6 +122,12 @@ def find_tracker(source: str | None) -> Tracker:
 def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     """What is run; nothing that costs money is ever run unasked."""
     options = resolved.options
+    if options.executor:
+        return replace(
+            find_executors(options, _runnable),
+            term_grace_seconds=_known(options.term_grace),
+            log_bytes_max=_known(options.log_max),
+        )
     command, agent = choose_work(resolved)
     calls = bool(options.allow_module)
     if not (command or agent or calls or issues_bring_commands(tracker)):
@@ -157,6 +164,8 @@ def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, Agent | Non
 
 def shown_command(work: Work) -> str:
     """What is run, as one would type it."""
+    if work.executors:
+        return shown_executors(work)
     argv = work.command or (work.agent.argv if work.agent else ())
     shown = shlex.join(argv) if argv else "each issue's own command"
     allowed = ", ".join(work.allow_modules)

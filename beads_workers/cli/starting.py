@@ -6,7 +6,6 @@ of its own, so that Ctrl-C reaches only the client, which then asks for a stop.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typer.core import TyperCommand
 from beads_workers.cli.client import Client
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options, parse_duration
+from beads_workers.cli.start_words import say_preflight, show_detached
 
 if TYPE_CHECKING:
     from beads_workers.cli.launching import Launch, Watched
@@ -122,6 +122,16 @@ def start(
         list[str] | None,
         typer.Option(metavar="NAME", help="Issues may call what is in this module or package."),
     ] = None,
+    executor: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]rrq:CMD", help="Drive this RRQ executor; or rrq-tcp:, rrq2:."),
+    ] = None,
+    in_flight: Annotated[
+        int | None, typer.Option(help="Requests at once in each executor; default 1.")
+    ] = None,
+    function: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the executor, for issues without one.")
+    ] = None,
     worktree: Annotated[
         bool | None,
         typer.Option("--worktree/--no-worktree", help="A git worktree for each attempt."),
@@ -186,6 +196,9 @@ def start(
         term_grace=term_grace,
         stop_timeout=stop_timeout,
         allow_module=tuple(allow_module or ()),
+        executor=tuple(executor or ()),
+        in_flight=in_flight,
+        function=function,
         worktree=worktree,
         shared_checkout=shared_checkout or None,
         notify=notify,
@@ -266,29 +279,3 @@ def look_ahead(settings: Any, *, quiet: bool) -> None:
         if check.status is not Grade.OK and not quiet:
             print(f"{check.status.value} {check.name:<8} {check.text}", file=sys.stderr)
             print(f"hint: {check.remedy}", file=sys.stderr)
-
-
-def say_preflight(settings: Any, started: dict[str, Any]) -> None:
-    """One line per check, on stderr."""
-    from beads_workers.cli.preparing import shown_command
-    from beads_workers.cli.worktree_checks import shown_place
-    from beads_workers.core.text import printable
-
-    until = ", until empty" if settings.until_empty else ""
-    for name, text in (
-        ("tracker", started["tracker"]),
-        ("command", printable(shown_command(settings.work), 160)),
-        ("workers", f"{settings.workers}{until}"),
-        ("folder", printable(shown_place(settings))),
-        ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
-    ):
-        print(f"ok {name:<8} {text}", file=sys.stderr)
-
-
-def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
-    """Where the fleet is, and how to get at it."""
-    if as_json:
-        print(json.dumps(started))
-    else:
-        print(f"started: pid {started['pid']}, run {started['run_id']}")
-        print("see it with 'beads-workers status', end it with 'beads-workers stop'")

@@ -256,8 +256,13 @@ class Board:
         self.trouble = Trouble(record.error, record.hint, since, retry_at, record.failures)
 
 
-def worker_order(worker_id: str) -> tuple[int, str]:
-    """Sorts W2 before W10, and what a damaged journal calls a worker behind all of them."""
-    number = worker_id[1:]
+def worker_order(worker_id: str) -> tuple[int, int, str]:
+    """Sorts W2 before W2.2 and that before W10, and behind them all what a damaged journal calls
+    a worker."""
+    number, _, slot = worker_id[1:].partition(".")
+    return (_small(number), _small(slot) if slot else 0, worker_id)
+
+
+def _small(number: str) -> int:
     known = number.isdecimal() and len(number) < 10
-    return (int(number) if known else 1 << 30, worker_id)
+    return int(number) if known else 1 << 30

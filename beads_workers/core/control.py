@@ -124,18 +124,19 @@ class Control:
     def _superfluous(self, count: int) -> list[str]:
         if count <= 0:
             return []
-        state = {c.worker_id: c.state for c in self._parts.roster if c.own}
+        working = (ConnState.RESERVED, ConnState.BUSY)
+        busy = {c.pid for c in self._parts.roster if c.own and c.state in working}
         members = [m for m in self._parts.crew.members.values() if not m.unwanted]
         # Idle before busy, the youngest numbers first.
         members.reverse()
-        working = (ConnState.RESERVED, ConnState.BUSY)
-        members.sort(key=lambda m: state.get(m.worker_id) in working)
+        members.sort(key=lambda m: m.pid in busy)
         return [m.worker_id for m in members[:count]]
 
     def _dismiss(self, worker_id: str) -> None:
+        pid = self._parts.crew.members[worker_id].pid
         self._parts.crew.dismiss(worker_id)
         for connection in self._parts.roster:
-            if connection.own and connection.worker_id == worker_id:
+            if connection.own and connection.pid == pid:
                 self._parts.roster.retire(connection)
                 if connection.state in (ConnState.READY, ConnState.IDLE):
                     self._replies.shut_down(connection)

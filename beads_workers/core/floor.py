@@ -126,7 +126,7 @@ class Floor:
                 self._tasks.unreserve(held)
             else:
                 self._lose(connection, held)
-        if connection.own:
+        if connection.own and not self._roster.is_connected(connection.pid):
             # It ends its task and exits by itself; if it does not, it is stuck.
             grace = self._replies.grace(connection) + limits.LEAVE_MARGIN_SECONDS
             self._timers.set(ExitDue(connection.pid), self._desk.now + grace)
@@ -218,7 +218,7 @@ class Floor:
         member = self._parts.crew.by_pid.get(connection.pid)
         connection.own = member is not None
         if member is not None:
-            connection.worker_id = member.worker_id
+            connection.worker_id = self._roster.own_id(member.worker_id, message.worker_id)
             if member.unwanted:
                 self._roster.retire(connection)
         else:
@@ -227,7 +227,9 @@ class Floor:
         self._timers.cancel(HelloDue(connection.conn_id))
         version = message.version if isinstance(message, Ready) else "1"
         who = (connection.worker_id, connection.pid, message.worker_id[:40])
-        self._desk.write(WorkerJoined(*who, connection.own, version[:10], connection.start_time))
+        # A further slot of one process comes and goes with its connection.
+        own = member is not None and connection.worker_id == member.worker_id
+        self._desk.write(WorkerJoined(*who, own, version[:10], connection.start_time))
 
     def _vouched(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before.

@@ -281,7 +281,7 @@ class _Account:
         )
 
 
-def _worker_order(span: WorkerSpan) -> tuple[int, str, float]:
+def _worker_order(span: WorkerSpan) -> tuple[int, int, str, float]:
     return (*worker_order(span.worker_id), span.began)
 
 

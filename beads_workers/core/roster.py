@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,12 +49,14 @@ class Roster:
     def __init__(self) -> None:
         self._connections: dict[ConnId, Connection] = {}
         self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
+        self._by_pid: Counter[int] = Counter()
         self._retiring = 0
 
     def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
         """Somebody connected."""
         connection = Connection(conn_id, pid, start_time)
         self._connections[conn_id] = connection
+        self._by_pid[pid] += 1
         self._by_state[connection.state][conn_id] = connection
         return connection
 
@@ -63,6 +66,9 @@ class Roster:
         if connection is not None:
             del self._by_state[connection.state][conn_id]
             self._retiring -= connection.retiring
+            self._by_pid[connection.pid] -= 1
+            if not self._by_pid[connection.pid]:
+                del self._by_pid[connection.pid]
         return connection
 
     def move(self, connection: Connection, stimulus: ConnStimulus) -> ConnReaction:
@@ -83,6 +89,17 @@ class Roster:
     def get(self, conn_id: ConnId) -> Connection | None:
         """The connection, unless it is over."""
         return self._connections.get(conn_id)
+
+    def own_id(self, worker_id: str, said: str) -> str:
+        """A process of ours with several slots has a connection for each: W1, W1.2, W1.3."""
+        number = said.removeprefix(f"{worker_id}.")
+        if number == said or not (number.isdecimal() and number.isascii() and len(number) < 6):
+            return worker_id
+        return worker_id if any(c.worker_id == said for c in self._connections.values()) else said
+
+    def is_connected(self, pid: int) -> bool:
+        """Whether a process has a connection, or several."""
+        return pid in self._by_pid
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._connections.values()))

@@ -27,6 +27,22 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
+class Executor:
+    """A program that serves functions for us: how it is called, and what it speaks.
+
+    ``protocol``: one of ``PROTOCOLS``. Jobs choose it by ``name``: ``name#function``.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    protocol: str = "rrq"
+
+
+PROTOCOLS = ("rrq", "rrq-tcp", "rrq2")
+"""RRQ's protocol, version 1 on a Unix socket or on a TCP one, and version 2 (TCP only)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Worktrees:
     """How each attempt gets a git worktree of its own (docs/CLI.md). Paths are absolute.
 
@@ -61,6 +77,9 @@ class Work:
     between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
     ``log_bytes_max``: the log of one attempt loses its middle beyond this. ``allow_modules``: what
     Python functions may be called, by the names of their modules or packages.
+    ``executors``: where there are any, every worker is a driver of one process of each, which has
+    ``in_flight`` jobs at once; the first one is for functions that name none, and ``function`` for
+    issues that name no function.
     """
 
     command: tuple[str, ...] | None = None
@@ -72,6 +91,9 @@ class Work:
     worktrees: Worktrees | None = None
     log_bytes_max: int = limits.LOG_BYTES_MAX
     allow_modules: tuple[str, ...] = ()
+    executors: tuple[Executor, ...] = ()
+    in_flight: int = 1
+    function: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +170,9 @@ def work_from_json(fields: dict[str, Any]) -> Work:
             "bd_argv": _tuple(fields["bd_argv"]),
             "allow_modules": tuple(fields["allow_modules"]),
             "worktrees": worktrees_from_json(worktrees) if worktrees else None,
+            "executors": tuple(
+                Executor(**{**each, "argv": tuple(each["argv"])}) for each in fields["executors"]
+            ),
         }
     )
 

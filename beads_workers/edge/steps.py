@@ -93,7 +93,11 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
     ``inherited``: the environment that the step's own is laid over (a plain dict: reading
     ``os.environb`` costs as much as a fork).
     """
-    output = prepare(plan, step)
+    return launch(step, prepare(plan, step), inherited)
+
+
+def launch(step: Step, output: Output, inherited: Mapping[bytes, bytes]) -> RunningStep:
+    """``start_step`` with what it prints to; ends that where there is nothing to run."""
     try:
         if step.place_file is None:
             return _watched(_spawn(step, output.fd, inherited), output)

@@ -47,12 +47,21 @@ def dial_path(path: str) -> socket.socket:
 
 
 class WorkerConnection:
-    """Watches itself in ``selector``; there is none until ``connect`` has given ``Connected``."""
+    """Watches itself in ``selector``; there is none until ``connect`` has given ``Connected``.
 
-    def __init__(self, dial: Dial, worker_id: str, selector: selectors.BaseSelector) -> None:
+    ``ready``: what the selector has as its data.
+    """
+
+    def __init__(
+        self,
+        dial: Dial,
+        worker_id: str,
+        selector: selectors.BaseSelector,
+        ready: Callable[[int], None] | None = None,
+    ) -> None:
         self._dial = dial
         self._worker_id = worker_id
-        self._selector = selector
+        self._selector, self._ready = selector, ready
         self._socket: socket.socket | None = None
         self._reader = LineReader()
         self._outbox = bytearray()
@@ -70,7 +79,7 @@ class WorkerConnection:
         except OSError as error:
             return ConnectFailed(str(error))
         connection.setblocking(False)
-        self._selector.register(connection, selectors.EVENT_READ)
+        self._selector.register(connection, selectors.EVENT_READ, self._ready)
         self._socket = connection
         return Connected()
 
@@ -113,7 +122,7 @@ class WorkerConnection:
         if bool(self._outbox) is not self._waits_to_write:
             self._waits_to_write = bool(self._outbox)
             writing = selectors.EVENT_WRITE if self._outbox else 0
-            self._selector.modify(self._socket, selectors.EVENT_READ | writing)
+            self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
 
     def say_goodbye(self) -> None:
         """Write what is due, waiting for it a little, and close."""

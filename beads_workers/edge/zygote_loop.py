@@ -128,7 +128,8 @@ class _Zygote:
     def _spawn(self, batch: list[WorkerSettings]) -> None:
         if not self.rehearsed:
             self.rehearsed = True
-            rehearse(batch[0])
+            if not batch[0].work.executors:
+                rehearse(batch[0])
             _ignore_signals()
         # Workers start only when they were reported, and never when that did not happen: the
         # orchestrator knows every worker of its own by its pid before that can connect.
@@ -200,7 +201,7 @@ class _Zygote:
             if self.nofile_soft is not None:
                 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile_soft, hard))
-            status = run_worker(settings)
+            status = _run(settings)
         except BaseException:
             # A worker that fails must never run on as a second zygote.
             traceback.print_exc()
@@ -237,6 +238,15 @@ class _Zygote:
     def _kill_all(self) -> None:
         for child in self.children.values():
             signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+
+
+def _run(settings: WorkerSettings) -> int:
+    if not settings.work.executors:
+        return run_worker(settings)
+    # Here, and not above: it would lie in the memory of every other worker, too.
+    from beads_workers.edge.rrq.driver import run_driver
+
+    return run_driver(settings)
 
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -41,6 +41,10 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
     if task.payload_file is not None:
         # Written and lost by the machine, not by the task.
         return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
+    if settings.work.executors:
+        from beads_workers.executors.rrq import requesting  # No other worker has use for it.
+
+        return requesting.plan(task, _call(task.payload), settings)
     run = _run(task, settings)
     if isinstance(run, NotRunnable):
         return run

@@ -23,6 +23,7 @@ OLD, NEW = "0.9.8", "0.11.1"
 """The one speaks version 1 of the executor protocol, the other version 2."""
 VERSIONS = (OLD, NEW)
 HANDLERS = "rrq_handlers.settings"
+HANDLERS_FOLDER = Path(__file__).parent / "handlers"
 PATIENCE_SECONDS = 30.0
 
 
@@ -56,7 +57,7 @@ class Rrq:
     def environment(self) -> dict[str, str]:
         """In which it finds ``rrq_handlers``."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RRQ_", "BW_"))}
-        return kept | {"PYTHONPATH": str(Path(__file__).parent / "handlers")}
+        return kept | {"PYTHONPATH": str(HANDLERS_FOLDER)}
 
 
 def rrq_of(version: str) -> Rrq:

@@ -23,6 +23,7 @@ from beads_workers.executors.rrq.driving_events import (
     EndAsked,
     Event,
     Heard,
+    HungUp,
     Kill,
     Log,
     Probe,
@@ -34,18 +35,19 @@ from beads_workers.executors.rrq.driving_events import (
     SendCancel,
     StartProcess,
 )
+from beads_workers.executors.rrq.suspects import Suspects
 from beads_workers.executors.rrq.translating import to_outcome
 from beads_workers.protocols.rrq import envelopes as wire
 
 PROBE_SECONDS = 0.05
 """Between the tries to connect to one that is starting; the real ones take 0.3 s and more."""
+DYING_SECONDS = 2.0
+"""A process that dies hangs up first: only one that still lives then hung up on purpose."""
 START_SECONDS = 60.0
 """One that does not accept by then never will."""
 STARTS_MAX = 3
 """Deaths before it ever accepted a connection: after so many in a row it is given up."""
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 0.5, 30.0
-SUSPECTS_MAX = 1000
-"""More are forgotten, oldest first: they run among others again."""
 
 
 class State(Enum):
@@ -72,6 +74,13 @@ class _Timer(Enum):
     START = "start it again"
 
 
+@dataclass(frozen=True, slots=True)
+class _StillAlive:
+    """Timer key: it hung up on this slot's request, and should have died by now."""
+
+    slot: int
+
+
 class Executor:
     """See the module text. ``version`` is what the process speaks."""
 
@@ -79,7 +88,7 @@ class Executor:
         self.state = State.DOWN
         self._version = version
         self._flights: dict[int, _Flight] = {}
-        self._suspects: dict[str, None] = {}
+        self._suspects = Suspects()
         self._timers = Timers()
         self._out: list[Command] = []
         self._was_up = False
@@ -99,6 +108,8 @@ class Executor:
                     self._out.append(Probe())
                 case _Timer.START:
                     self._start()
+                case _StillAlive(slot):
+                    self._broken(slot, "it closed a connection, and lives on")
                 case _:
                     self._log(f"it did not accept a connection within {START_SECONDS:g} s")
                     self._kill(None)
@@ -123,6 +134,9 @@ class Executor:
                 self._probed(accepts=accepts, now=now)
             case Heard(slot, answer):
                 self._heard(slot, answer)
+            case HungUp(slot):
+                if slot in self._flights and self.state is State.UP:
+                    self._timers.set(_StillAlive(slot), now + DYING_SECONDS)
             case Broken(slot, why):
                 self._broken(slot, why)
             case ProcessEnded(why):
@@ -165,7 +179,7 @@ class Executor:
             self._broken(slot, f"it answered {str(answer.request_id)[:80]!r}, which nobody asked")
             return
         assert named is not None
-        self._suspects.pop(flight.request.job_id, None)
+        self._suspects.clear_of(flight.request.job_id)
         self._answer(named, to_outcome(answer))
 
     def _slot_of(self, request_id: str) -> int | None:
@@ -195,6 +209,7 @@ class Executor:
 
     def _answer(self, slot: int, outcome: Outcome, *, unusable: bool = False) -> None:
         del self._flights[slot]
+        self._timers.cancel(_StillAlive(slot))
         self._out.append(Answer(slot, outcome, unusable))
 
     # --- the process --------------------------------------------------------------------------
@@ -254,19 +269,14 @@ class Executor:
             else:
                 guilty = len(dead) == 1
                 if not guilty:
-                    self._suspect(flight.request.job_id)
+                    self._suspects.add(flight.request.job_id)
             if guilty:
-                self._answer(slot, Outcome(OutcomeKind.LOST, f"the executor ended: {why}"))
+                self._answer(slot, Outcome(OutcomeKind.ERROR, f"the executor ended: {why}"))
             else:
                 text = f"the executor ended, maybe because of another job: {why}"
                 self._answer(slot, Outcome(OutcomeKind.RETRY, text, 0.0))
         if dead or not killed:
             self._log(f"it ended with {len(dead)} requests in it: {why}")
-
-    def _suspect(self, job_id: str) -> None:
-        self._suspects[job_id] = None
-        if len(self._suspects) > SUSPECTS_MAX:
-            del self._suspects[next(iter(self._suspects))]
 
     def _release_waiting(self, why: str) -> None:
         for slot in [s for s, f in self._flights.items() if not f.sent]:

@@ -62,15 +62,30 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
+class HungUp:
+    """A slot's connection is over; the process may be ending, too."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class Broken:
-    """A slot's connection is over, or said what makes no sense; ``why``: one line."""
+    """A slot's connection could not be made, or said what makes no sense; ``why``: one line."""
 
     slot: int
     why: str
 
 
 Event = (
-    Asked | EndAsked | ProcessStarted | ProcessNotStarted | ProcessEnded | Probed | Heard | Broken
+    Asked
+    | EndAsked
+    | ProcessStarted
+    | ProcessNotStarted
+    | ProcessEnded
+    | Probed
+    | Heard
+    | HungUp
+    | Broken
 )
 
 # --- commands ---------------------------------------------------------------------------------

@@ -8,6 +8,9 @@ from beads_workers.core import limits
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.protocols.rrq import envelopes as wire
 
+VERSION_REFUSED = "Unsupported protocol version"
+"""All that the real executors say of a version that they do not speak: no type, and no code."""
+
 
 def to_outcome(answer: wire.Outcome) -> Outcome:
     """The outcome of an attempt; retries and their limits are left to our own policy.
@@ -30,7 +33,9 @@ def to_outcome(answer: wire.Outcome) -> Outcome:
 def _is_fatal(answer: wire.Outcome) -> bool:
     error = answer.error
     return error is not None and (
-        error.type == wire.HANDLER_NOT_FOUND or error.code == wire.UNSUPPORTED_VERSION
+        error.type == wire.HANDLER_NOT_FOUND
+        or error.code == wire.UNSUPPORTED_VERSION
+        or (error.type is None and error.message == VERSION_REFUSED)
     )
 
 

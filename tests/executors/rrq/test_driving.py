@@ -13,6 +13,7 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.executors.rrq import driving_events as ev
 from beads_workers.executors.rrq.driving import (
     AGAIN_SECONDS_MAX,
+    DYING_SECONDS,
     PROBE_SECONDS,
     START_SECONDS,
     STARTS_MAX,
@@ -121,13 +122,13 @@ def test_one_that_ignores_a_cancel_is_killed_and_only_it_is_to_blame(up: Play) -
     assert ev.Kill() in up.tell(ev.EndAsked(1, hard=True))
     assert up.tell(ev.Asked(3, request(3))) == []
     told = up.tell(ev.ProcessEnded("killed"))
-    assert answers(told) == {1: OutcomeKind.LOST, 2: OutcomeKind.RETRY}
+    assert answers(told) == {1: OutcomeKind.ERROR, 2: OutcomeKind.RETRY}
     assert up.tick(0) == [ev.StartProcess()]
 
 
 def test_one_that_dies_with_a_single_request_is_its_fault(up: Play) -> None:
     up.sent(1)
-    assert answers(up.tell(ev.ProcessEnded("exit status 1"))) == {1: OutcomeKind.LOST}
+    assert answers(up.tell(ev.ProcessEnded("exit status 1"))) == {1: OutcomeKind.ERROR}
     assert up.executor.deadline() is None, "it is started again when it is needed"
 
 
@@ -142,7 +143,7 @@ def test_suspects_run_alone_until_one_of_them_is_found_guilty(up: Play) -> None:
     up.tell(ev.ProcessStarted())
     assert up.tell(ev.Probed(True)) == [ev.Send(3, request(3))]
     assert up.tell(ev.Heard(3, answer(3)))[1:] == [ev.Send(1, request(11, "j1"))]
-    assert answers(up.tell(ev.ProcessEnded("SEGV"))) == {1: OutcomeKind.LOST}
+    assert answers(up.tell(ev.ProcessEnded("SEGV"))) == {1: OutcomeKind.ERROR}
     up.tick(0)
     up.tell(ev.ProcessStarted())
     assert up.tell(ev.Probed(True)) == [ev.Send(2, request(12, "j2"))]
@@ -154,11 +155,35 @@ def test_a_broken_connection_costs_the_process_and_charges_its_own_request(up: P
     up.sent(1, 2)
     assert ev.Kill() in up.tell(ev.Broken(1, "an empty frame"))
     told = up.tell(ev.ProcessEnded("killed"))
-    assert answers(told) == {1: OutcomeKind.LOST, 2: OutcomeKind.RETRY}
+    assert answers(told) == {1: OutcomeKind.ERROR, 2: OutcomeKind.RETRY}
 
 
 def test_a_connection_that_breaks_with_nothing_on_it_costs_nothing(up: Play) -> None:
     assert not any(isinstance(c, ev.Kill) for c in up.tell(ev.Broken(1, "closed")))
+
+
+def test_one_that_hangs_up_and_dies_is_judged_by_its_death_alone(up: Play) -> None:
+    up.sent(1, 2)
+    assert up.tell(ev.HungUp(1)) == up.tell(ev.HungUp(2)) == []
+    told = up.tell(ev.ProcessEnded("SEGV"))
+    assert answers(told) == {1: OutcomeKind.RETRY, 2: OutcomeKind.RETRY}
+    assert up.executor.deadline() is None, "nothing is waited for any more"
+
+
+def test_one_that_hangs_up_and_lives_on_is_killed_because_of_that_request(up: Play) -> None:
+    up.sent(1, 2)
+    up.tell(ev.HungUp(1))
+    assert up.tick(DYING_SECONDS / 2) == []
+    assert ev.Kill() in up.tick(DYING_SECONDS / 2)
+    told = up.tell(ev.ProcessEnded("killed"))
+    assert answers(told) == {1: OutcomeKind.ERROR, 2: OutcomeKind.RETRY}
+
+
+def test_an_answer_that_comes_while_it_dies_still_counts(up: Play) -> None:
+    up.sent(1)
+    up.tell(ev.HungUp(1))
+    assert answers(up.tell(ev.Heard(1, answer(1)))) == {1: OutcomeKind.SUCCESS}
+    assert up.tick(DYING_SECONDS) == []
 
 
 def test_an_answer_that_nobody_asked_for_breaks_its_connection(up: Play) -> None:
@@ -272,7 +297,7 @@ class Driven(RuleBasedStateMachine):
 
     @rule(slot=st.integers(0, 3))
     def break_off(self, slot: int) -> None:
-        self.done(self.play.tell(ev.Broken(slot, "closed")))
+        self.done(self.play.tell(ev.Broken(slot, "an empty frame")))
 
     @precondition(lambda self: self.process in ("starting", "up", "killed"))
     @rule()
@@ -283,7 +308,7 @@ class Driven(RuleBasedStateMachine):
         told = self.play.tell(ev.ProcessEnded("gone"))
         self.done(told)
         assert not self.inside
-        lost = [s for s, kind in answers(told).items() if kind is OutcomeKind.LOST]
+        lost = [s for s, kind in answers(told).items() if kind is OutcomeKind.ERROR]
         assert len(lost) <= 1, "at most one is to blame"
 
     @rule(seconds=st.sampled_from([0.0, PROBE_SECONDS, AGAIN_SECONDS_MAX, START_SECONDS]))

@@ -1,0 +1,173 @@
+"""The driver: a worker process with several slots, whose work is done by executors.
+
+To the orchestrator each slot is a worker, with a connection of its own; a free slot is READY. One
+loop over all connections, the executors' processes, and signals.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from beads_workers.core import limits
+from beads_workers.core.plans import Plan, Step
+from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.worker_events import Event, Interrupted, StepAnswered, StepNotStarted
+from beads_workers.edge import orphans
+from beads_workers.edge.own_process import ASK_TO_END, heard, keep_from_tasks, say, wake_on
+from beads_workers.edge.rrq.executor import TERM_SECONDS, DrivenExecutor
+from beads_workers.edge.rrq.places import SocketFolder
+from beads_workers.edge.rrq.slot import Slot
+from beads_workers.executors.rrq import driving_events as ev
+from beads_workers.executors.rrq.requesting import find, route, to_request
+from beads_workers.protocols.rrq import envelopes as wire
+from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX
+
+
+def run_driver(
+    settings: WorkerSettings, connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
+) -> int:
+    """Be a worker with slots until told to leave; returns the exit status, as ``run_worker``.
+
+    The process must be able to call this its own. It leaves nothing running of what it started.
+    """
+    try:
+        os.makedirs(f"{settings.run_directory}/logs", 0o700, exist_ok=True)  # noqa: PTH103
+        sockets = SocketFolder(settings.run_directory, settings.worker_id)
+        os.chdir(settings.project)
+    except OSError as error:
+        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        return 1
+    keep_from_tasks()
+    orphans.adopt()
+    try:
+        return _Driver(settings, sockets, connect_delays).run()
+    finally:
+        sockets.close()
+
+
+class _Driver:
+    def __init__(
+        self, settings: WorkerSettings, sockets: SocketFolder, connect_delays: Sequence[float]
+    ) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._executors = {
+            each.name: DrivenExecutor(each, settings, sockets, self._selector, self._answered)
+            for each in settings.work.executors
+        }
+        self._described = settings.work.executors
+        self._slots = [
+            Slot(number, _of_slot(settings, number), connect_delays, self._selector, self)
+            for number in range(1, settings.work.in_flight + 1)
+        ]
+        self._at: dict[int, DrivenExecutor] = {}
+        """Whose request each slot has."""
+        self._leaving = False
+
+    def run(self) -> int:
+        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
+        self._selector.register(
+            wake, selectors.EVENT_READ, lambda mask: self._signalled(heard(wake))
+        )
+        for slot in self._slots:
+            slot.start()
+        while any(slot.status is None for slot in self._slots):
+            for key, mask in self._selector.select(self._patience()):
+                # One that this turn has closed may still be in the list.
+                if key.data is not None and self._selector.get_map().get(key.fd) == key:
+                    key.data(mask)
+            now = time.monotonic()
+            for executor in self._executors.values():
+                executor.tend(now)
+            for slot in self._slots:
+                slot.tend(now)
+            self._leave_together()
+        self._end_executors()
+        orphans.end(())
+        return max(slot.status or 0 for slot in self._slots)
+
+    # --- what a slot asks for -----------------------------------------------------------------
+
+    def run_step(self, slot: Slot, plan: Plan, step: Step) -> None:
+        """See ``Slot``."""
+        assert step.call is not None and slot.task is not None
+        name, _ = route(step.call.path)
+        described = find(name, self._described)
+        assert described is not None, "the plan has seen to that"
+        request_id = str(uuid.uuid4())
+        request = to_request(
+            slot.task, step.call, described, request_id, slot.worker_id, time.time()
+        )
+        if trouble := _too_large(request):
+            slot.tell(StepNotStarted(trouble))
+            return
+        self._at[slot.number] = executor = self._executors[described.name]
+        executor.ask(slot.number, request)
+
+    def end_step(self, slot: Slot, *, hard: bool) -> None:
+        """See ``Slot``."""
+        if (executor := self._at.get(slot.number)) is not None:
+            executor.end(slot.number, hard=hard)
+
+    def _answered(self, number: int, answer: ev.Answer, said: str) -> None:
+        del self._at[number]
+        slot = self._slots[number - 1]
+        slot.log(said)
+        event: Event = StepAnswered(answer.outcome)
+        if answer.unusable:
+            event = StepNotStarted(answer.outcome.error, missing=True)
+        slot.tell(event)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _patience(self) -> float | None:
+        dues = [each.deadline() for each in self._executors.values()]
+        dues += [slot.deadline() for slot in self._slots]
+        due = min((at for at in dues if at is not None), default=None)
+        if due is None:
+            return None
+        return min(max(0.0, due - time.monotonic()), limits.WAIT_AT_ONCE_SECONDS_MAX)
+
+    def _leave_together(self) -> None:
+        """Who has lost the orchestrator, or cannot reach it, is of no use with its other slots."""
+        if not self._leaving and any(slot.status for slot in self._slots):
+            self._leaving = True
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        for slot in self._slots:
+            slot.tell(Interrupted())
+
+    def _signalled(self, numbers: bytes) -> None:
+        if signal.SIGCHLD in numbers:
+            orphans.reap([each.pid for each in self._executors.values() if each.pid is not None])
+        if any(number in numbers for number in ASK_TO_END):
+            self._interrupt()
+
+    def _end_executors(self) -> None:
+        for executor in self._executors.values():
+            executor.leave()
+        until = time.monotonic() + TERM_SECONDS
+        for executor in self._executors.values():
+            executor.close(until)
+
+
+def _of_slot(settings: WorkerSettings, number: int) -> WorkerSettings:
+    if number == 1:
+        return settings
+    return replace(settings, worker_id=f"{settings.worker_id}.{number}")
+
+
+def _too_large(request: wire.Request) -> str:
+    try:
+        size = len(wire.encode(request))
+    except ValueError as error:
+        return f"the arguments cannot be sent: {error}"
+    if size > FRAME_BYTES_MAX:
+        return f"the request has {size} bytes; {FRAME_BYTES_MAX} are allowed"
+    return ""

@@ -1,0 +1,92 @@
+"""One slot's connection to an executor: frames out, frames in, and never more than one of each."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable
+
+from beads_workers.core.json_fields import ProtocolError
+from beads_workers.edge.rrq.places import Address, reach
+from beads_workers.protocols.rrq import envelopes as wire
+from beads_workers.protocols.rrq.frames import FrameReader, frame
+from beads_workers.protocols.rrq.reading import parse
+
+READ_BYTES = 1 << 18
+
+
+class NoAnswer(Exception):
+    """What came is none, and nothing more can; ``str()`` says why."""
+
+
+class HungUp(Exception):
+    """The executor has closed the connection, maybe because it died."""
+
+
+class Line:
+    """Made by ``open``; to be watched by the selector that it is given."""
+
+    def __init__(
+        self, address: Address, selector: selectors.BaseSelector, ready: Callable[[int], None]
+    ) -> None:
+        self._selector, self._ready = selector, ready
+        self._reader = FrameReader()
+        self._outbox = memoryview(b"")
+        self._socket: socket.socket = reach(address)
+        self._socket.setblocking(False)
+        selector.register(self._socket, selectors.EVENT_READ, ready)
+
+    def send(self, payload: bytes) -> None:
+        """Send what fits; ``flush`` sends the rest. Raises ``HungUp``."""
+        assert not self._outbox, "one request at a time"
+        self._outbox = memoryview(frame(payload))
+        self.flush()
+
+    def flush(self) -> None:
+        """Call when it can be written to. Raises ``HungUp``."""
+        if not self._outbox:
+            return
+        try:
+            self._outbox = self._outbox[self._socket.send(self._outbox) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            raise HungUp from None
+        writing = selectors.EVENT_WRITE if self._outbox else 0
+        self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
+
+    def read(self) -> list[wire.Outcome]:
+        """Call when it can be read. Raises ``NoAnswer`` for what is none, and ``HungUp``."""
+        try:
+            received = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            received = b""
+        if not received:
+            raise HungUp
+        answers = [_answer(payload) for payload in self._reader.feed(received)]
+        if self._reader.broken:
+            raise NoAnswer(self._reader.broken)
+        return answers
+
+    def close(self) -> None:
+        """It is over, for us at least."""
+        self._selector.unregister(self._socket)
+        self._socket.close()
+
+
+def send_once(address: Address, payload: bytes) -> None:
+    """On a connection of its own, which is closed again; raises ``OSError``."""
+    with reach(address) as connection:
+        connection.sendall(frame(payload))
+
+
+def _answer(payload: bytes) -> wire.Outcome:
+    try:
+        envelope = parse(payload)
+    except ProtocolError as error:
+        raise NoAnswer(f"it sent what is no answer: {error}") from None
+    if not isinstance(envelope, wire.Outcome):
+        raise NoAnswer("it sent what only we send")
+    return envelope

@@ -1,0 +1,84 @@
+"""Where an executor is to listen: a Unix socket below the run, or a port of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+
+UNIX_PATH_BYTES_MAX = 107
+"""What the kernel's address of a Unix socket holds, without the zero behind it."""
+LOOPBACK = "127.0.0.1"
+REACH_SECONDS = 1.0
+"""Connecting takes microseconds here, but for a process whose queue is full."""
+
+Address = str | tuple[str, int]
+"""A path, or a host and a port."""
+
+
+class SocketFolder:
+    """Nobody else may reach into it; ``close`` removes it where it is not the run's own."""
+
+    def __init__(self, run_directory: str, worker_id: str) -> None:
+        self._prefix = worker_id
+        self._folder = f"{run_directory}/executors"
+        self._temporary: str | None = None
+        os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
+
+    def unix(self, name: str, number: int) -> str:
+        """A path that is short enough; nothing is there."""
+        path = self._path(self._folder, name, number)
+        if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
+            self._temporary = self._temporary or tempfile.mkdtemp(prefix="beads-workers-")
+            path = self._path(self._temporary, name, number)
+        _remove(path)
+        return path
+
+    def log(self, name: str) -> str:
+        """Where what the executor prints is kept."""
+        return f"{self._folder}/{name}.{self._prefix}.log"
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _path(self, folder: str, name: str, number: int) -> str:
+        return f"{folder}/{name}.{self._prefix}.{number}.sock"
+
+
+def tcp() -> tuple[str, int]:
+    """A loopback port that is free now; who takes it meanwhile has the executor end, and start
+    anew."""
+    with socket.socket() as found:
+        found.bind((LOOPBACK, 0))
+        return LOOPBACK, int(found.getsockname()[1])
+
+
+def reach(address: Address) -> socket.socket:
+    """A connection; raises ``OSError``. Takes ``REACH_SECONDS`` at most."""
+    unix = isinstance(address, str)
+    connection = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
+    try:
+        connection.settimeout(REACH_SECONDS)
+        connection.connect(address)
+        if not unix:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def forget(address: Address | None) -> None:
+    """What a dead executor has left of its address."""
+    if isinstance(address, str):
+        _remove(address)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except OSError:
+        pass
