@@ -62,6 +62,9 @@ MODULES: dict[str, dict[str, str]] = {
         "import": "Read issues from beads' JSON Lines: all of them, or none.",
         "export": "Write every issue as beads' JSON Lines.",
     },
+    "submitting": {
+        "submit": "Hand in jobs as envelopes: all of them, or none.",
+    },
     "worker": {
         "worker": "Run one worker in this folder.",
     },

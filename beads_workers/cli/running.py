@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers.cli.client import Client, connect, find_state_directory, wait_for_exit
+from beads_workers.cli.enveloping import EnvelopesToo, refuse_without_json
 from beads_workers.cli.errors import (
     EXIT_NOT_RUNNING,
     EXIT_UNFINISHED,
@@ -35,20 +36,23 @@ def register(app: typer.Typer) -> None:
     app.command("release", epilog="Example: beads-workers release proj-a1b")(release)
 
 
-def status(as_json: Json = False, state_dir: StateDir = None) -> None:
+def status(
+    as_json: Json = False, envelopes: EnvelopesToo = False, state_dir: StateDir = None
+) -> None:
     """Show what the fleet does, or how the last run ended.
 
     Without a fleet the exit code is 3.
     """
+    refuse_without_json(envelopes=envelopes, as_json=as_json)
     directory = find_state_directory(state_dir)
     try:
         client = connect(directory)
     except CommandError as error:
-        _show_last_run(directory, error, as_json=as_json)
+        _show_last_run(directory, error, as_json=as_json, envelopes=envelopes)
         raise typer.Exit(EXIT_NOT_RUNNING) from None
     answer = client.ask("bw.status")
     if as_json:
-        print(json.dumps(answer))
+        print(json.dumps(answer | _unfinished(directory, wanted=envelopes)))
         return
     from beads_workers.dashboard.text import status_lines
 
@@ -211,12 +215,19 @@ def _pid(directory: Path) -> int:
     return int(json.loads((directory / "run.json").read_bytes())["pid"])
 
 
-def _show_last_run(directory: Path, error: CommandError, *, as_json: bool) -> None:
+def _unfinished(directory: Path, *, wanted: bool) -> dict[str, Any]:
+    from beads_workers.cli.enveloping import unfinished
+
+    return {"envelopes": unfinished(directory)} if wanted else {}
+
+
+def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
     from beads_workers.cli.last_run import last_run
 
     last = last_run(directory)
     if as_json:
-        print(json.dumps({"running": False, "last_run": last}))
+        told = {"running": False, "last_run": last}
+        print(json.dumps(told | _unfinished(directory, wanted=envelopes)))
         return
     print(f"error: {error.message}", file=sys.stderr)
     if last is None:

@@ -16,7 +16,10 @@ from typing import Annotated, Any, BinaryIO
 import typer
 from typer.core import TyperCommand
 
+from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.enveloping import print_list
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.running import StateDir
 from beads_workers.cli.tracker_place import Json, init, opened, warn
 from beads_workers.cli.tracker_text import issue_row, print_array, report, shown
 from beads_workers.core.jobs import (
@@ -128,11 +131,18 @@ def add(
 def list_issues(
     closed_too: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     json: Json = False,
+    envelopes: Annotated[
+        bool, typer.Option("--envelopes", help="Jobs of the last run too, by state; any tracker.")
+    ] = False,
+    state_dir: StateDir = None,
 ) -> None:
     """List issues, the most urgent first.
 
     Without --all only what is not closed.
     """
+    if envelopes:
+        print_list(find_state_directory(state_dir), closed_too=closed_too, as_json=json)
+        return
     from beads_workers.sources.issue import to_object
     from beads_workers.sources.sqlite.store import Store
 

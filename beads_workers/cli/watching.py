@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.enveloping import EnvelopesToo, print_replay, refuse_without_json
+from beads_workers.cli.enveloping import watch as watch_envelopes
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.running import StateDir
 from beads_workers.cli.runs import find_run
@@ -33,10 +35,16 @@ def register(app: typer.Typer) -> None:
     app.command("replay", epilog="Example: beads-workers replay --speed 50")(replay)
 
 
-def watch(as_json: Snapshots = False, state_dir: StateDir = None) -> None:
+def watch(
+    as_json: Snapshots = False, envelopes: EnvelopesToo = False, state_dir: StateDir = None
+) -> None:
     """Attach the dashboard from any terminal; leaving it stops nothing."""
+    refuse_without_json(envelopes=envelopes, as_json=as_json)
     directory = find_state_directory(state_dir)
     client = connect(directory)
+    if envelopes:
+        watch_envelopes(client, directory)
+        return
     if not as_json and _can_draw():
         _watch_drawn(client, directory)
         return
@@ -80,13 +88,18 @@ def replay(
         float | None, typer.Option(min=0.001, help="Times as fast; default 20 on a terminal.")
     ] = None,
     as_json: Snapshots = False,
+    envelopes: EnvelopesToo = False,
     state_dir: StateDir = None,
 ) -> None:
     """Show a run again from its journal, as it was shown when it ran."""
     from beads_workers.edge.journal_files import read_journal
 
+    refuse_without_json(envelopes=envelopes, as_json=as_json)
     folder = find_run(find_state_directory(state_dir), run)
     entries = read_journal(folder / "journal.jsonl")
+    if envelopes:
+        print_replay(entries)
+        return
     if as_json:
         for snapshot in paced(frames(entries), speed):
             print(json.dumps(snapshot), flush=speed is not None)

@@ -5,7 +5,6 @@ Source: docs/ENVELOPE.md. A job is known from its claim on, or from what an earl
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import floor
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 from beads_workers.core import records as rec
 from beads_workers.core.jobs import Call
 from beads_workers.core.journal_lines import Entry
-from beads_workers.protocols.envelope import Envelope, State
+from beads_workers.core.json_fields import is_deep, strict_loads
+from beads_workers.protocols.envelope import ATTEMPT_MAX, SECONDS_MAX, Envelope, State
 
 ISSUE_PATH = "beads.issue"
 """``job_path`` of an issue that names no function: whatever the fleet runs is run for it."""
@@ -39,12 +39,13 @@ class Envelopes:
     def __init__(self, *, keep_done: bool = True) -> None:
         self.jobs: dict[str, Envelope] = {}
         self._keep_done = keep_done
-        self._source = ""
+        self.source = ""
+        """Of the run: a name such as ``bd``."""
 
     def apply(self, entry: Entry) -> Envelope | None:
         """Take in the next entry; returns the envelope of the job that it has changed, if any."""
         job = self._changed(entry)
-        if job is None or job == self.jobs.get(job.job_id):
+        if job is None or not job.job_id or job == self.jobs.get(job.job_id):
             return None
         self.jobs.pop(job.job_id, None)
         if self._keep_done or job.state is not State.DONE:
@@ -52,13 +53,13 @@ class Envelopes:
         return job
 
     def _changed(self, entry: Entry) -> Envelope | None:
-        at = floor(entry.at)
+        at = _seconds(entry.at)
         match entry.record:
             case rec.Claimed() as claimed:
                 return self._claimed(claimed, at)
             case rec.Started(issue_id, _, attempt):
                 job = self._known(issue_id, at)
-                return _moved(job, State.RUNNING, attempt, ts_started=at)
+                return _moved(job, State.RUNNING, _attempt(attempt), ts_started=at)
             case rec.Finished() as finished:
                 return _finished(self._known(finished.issue_id, at), finished, entry.at)
             case rec.SettledRecord() as settled:
@@ -66,7 +67,7 @@ class Envelopes:
             case rec.Carried() as page:
                 return self._carried(page, at)
             case rec.RunStarted() as run:
-                self._source = run.source
+                self.source = run.source
             case _:
                 return self._asked(entry.record, at)
         return None
@@ -80,7 +81,7 @@ class Envelopes:
             case rec.RetryAsked(issue_id) if self._waits(issue_id):
                 return _moved(self.jobs[issue_id], State.ENQUEUED, None)
             case rec.Forgiven(issue_id, charged) if self._waits(issue_id):
-                return _moved(self.jobs[issue_id], State.ENQUEUED, charged + 1 if charged else None)
+                return _moved(self.jobs[issue_id], State.ENQUEUED, _next(charged))
             case _:
                 return None
 
@@ -94,7 +95,7 @@ class Envelopes:
         return job or Envelope(issue_id, self._path(""), State.ENQUEUED, at)
 
     def _path(self, path: str) -> str:
-        return job_path(path) if path else _PATH_OF_SOURCE.get(self._source, ISSUE_PATH)
+        return job_path(path) if path else _PATH_OF_SOURCE.get(self.source, ISSUE_PATH)
 
     def _described(self, record: rec.Claimed | rec.Carried, at: int) -> Envelope:
         """The job with what the record says of it, as if it were enqueued for the first time."""
@@ -105,7 +106,7 @@ class Envelopes:
             job_id=record.issue_id,
             job_path=self._path(record.path),
             state=State.ENQUEUED,
-            ts_enqueued=floor(record.enqueued_at) or known,
+            ts_enqueued=_seconds(record.enqueued_at) or known,
             args=args,
             kwargs=kwargs,
             omitted=omitted,
@@ -127,10 +128,8 @@ class Envelopes:
             if old is not None and old.state is State.ERROR:
                 return None
             return replace(job, state=State.ERROR, error=page.error or "failed")
-        retry_at = floor(page.not_before) if page.not_before > at else None
-        return _moved(
-            job, State.ENQUEUED, page.charged + 1 if page.charged else None, next_retry_at=retry_at
-        )
+        retry_at = _seconds(page.not_before) if page.not_before > at else None
+        return _moved(job, State.ENQUEUED, _next(page.charged), next_retry_at=retry_at)
 
     def _settled(self, settled: rec.SettledRecord, at: int) -> Envelope | None:
         job = self.jobs.get(settled.issue_id)
@@ -170,7 +169,7 @@ def envelope(call: Call | None, job_id: str, enqueued_at: float, source: str = "
     """A job that waits in its source, as an envelope."""
     path = job_path(call.path) if call else _PATH_OF_SOURCE.get(source, ISSUE_PATH)
     args, kwargs = (call.args, call.kwargs) if call else ((), {})
-    return Envelope(job_id, path, State.ENQUEUED, floor(enqueued_at), args, kwargs)
+    return Envelope(job_id, path, State.ENQUEUED, _seconds(enqueued_at), args, kwargs)
 
 
 def _moved(job: Envelope, state: State, attempt: int | None, **more: Any) -> Envelope:
@@ -197,37 +196,56 @@ def _failed(job: Envelope, error: str, reason: str | None, at: int) -> Envelope:
 
 
 def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
-    job = replace(job, attempt=finished.attempt)
+    job = replace(job, attempt=_attempt(finished.attempt))
     match finished.verdict:
         case "finish":
-            file = finished.result_file or None
-            done = replace(job, state=State.DONE, ts_finished=floor(at), result_file=file)
-            return replace(done, result=_result(finished.result))
+            more = {
+                "ts_started": job.ts_started,
+                "ts_finished": _seconds(at),
+                "result": _json(finished.result) if finished.result else None,
+                "result_file": finished.result_file or None,
+            }
+            return _moved(job, State.DONE, job.attempt, **more)
         case "set_aside":
             reason = _REASONS.get(finished.outcome)
-            return _failed(job, finished.error or finished.outcome, reason, floor(at))
+            return _failed(job, finished.error or finished.outcome, reason, _seconds(at))
         case _:
             delay = finished.delay_seconds
-            retry_at = floor(at + delay) if delay else None
-            return _moved(job, State.ENQUEUED, finished.charged + 1, next_retry_at=retry_at)
+            retry_at = _seconds(at + delay) if delay else None
+            return _moved(
+                job, State.ENQUEUED, _attempt(finished.charged + 1), next_retry_at=retry_at
+            )
 
 
 def _arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
     """What ``kept.arguments_of`` has kept, and the names of what it has not."""
     if not text:
         return (), {}, ()
-    try:
-        args, kwargs = json.loads(text)
-    except (ValueError, TypeError, RecursionError):  # Too long to be kept, or damaged.
-        args, kwargs = None, None
-    if isinstance(args, list) and isinstance(kwargs, dict):
-        return tuple(args), kwargs, ()
-    return (), {}, ("args", "kwargs")
+    match _json(text):
+        case [list() as args, dict() as kwargs]:
+            return tuple(args), kwargs, ()
+        case _:  # Too long to be kept, or damaged.
+            return (), {}, ("args", "kwargs")
 
 
-def _result(text: str) -> Any:
-    """What ``outcomes.kept`` has kept; a damaged one is none."""
+def _json(text: str) -> Any:
+    """A value that was kept as a text, and can be written again; None for a damaged one."""
     try:
-        return json.loads(text) if text else None
+        value = strict_loads(text.encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
+    return None if is_deep(value) else value
+
+
+def _seconds(at: float) -> int:
+    """A time as envelopes have it; one of a damaged journal becomes the nearest that there is."""
+    return floor(min(max(at, 0.0), SECONDS_MAX))
+
+
+def _next(charged: int) -> int | None:
+    """The number of the attempt that follows, where there has been one."""
+    return _attempt(charged + 1) if charged else None
+
+
+def _attempt(number: int) -> int:
+    return min(max(number, 1), ATTEMPT_MAX)

@@ -67,12 +67,14 @@ def _read(paths: Sequence[Path]) -> Iterator[Entry]:
             continue  # Removed meanwhile: the next one says what is to be known of it.
         with file:
             for line in file:
-                if (entry := _entry(line, repeated=not told)) is not None:
+                if (entry := entry_of(line, repeated=not told)) is not None:
                     yield entry
         told = True
 
 
-def _entry(line: bytes, *, repeated: bool) -> Entry | None:
+def entry_of(line: bytes, *, repeated: bool) -> Entry | None:
+    """The entry of a line with its end; None for a torn or foreign one, and, unless ``repeated``
+    ones are wanted, for what a checkpoint repeats."""
     if not line.endswith(b"\n"):
         return None
     if is_repeated(line) and not repeated:
@@ -81,7 +83,7 @@ def _entry(line: bytes, *, repeated: bool) -> Entry | None:
         return entry
     # The whole entry that a damaged line may end with.
     at = line.rfind(LINE_START)
-    return _entry(line[at:], repeated=repeated) if at > 0 else None
+    return entry_of(line[at:], repeated=repeated) if at > 0 else None
 
 
 def _is_whole(path: Path) -> bool:

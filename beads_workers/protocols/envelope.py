@@ -19,6 +19,10 @@ SECONDS_MAX = 253_402_300_799
 """The end of the year 9999: later ones cannot be written as the times of an issue."""
 
 
+ATTEMPT_MAX = 2**53 - 1
+"""The largest whole number that every reader of JSON takes for what it is."""
+
+
 class State(Enum):
     """The values are the wire names; the set is closed."""
 
@@ -36,7 +40,7 @@ class Envelope:
     ``next_retry_at`` goes with ``enqueued`` after a failure; ``reason`` says of an error that it
     was ``cancelled``, ``timeout``, ``lost`` or ``not_found``; ``result``: what a function
     returned, ``result_file``: where that lies if it is too long; ``omitted``: names of fields that
-    are empty because they were too long to be kept.
+    are empty because they were too long to be kept; ``extra``: keys that mean nothing to us.
     """
 
     job_id: str
@@ -54,6 +58,7 @@ class Envelope:
     result: Any = None
     result_file: str | None = None
     omitted: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def to_fields(envelope: Envelope) -> dict[str, Any]:
@@ -72,7 +77,7 @@ def to_fields(envelope: Envelope) -> dict[str, Any]:
             fields[name] = value
     if envelope.omitted:
         fields["omitted"] = list(envelope.omitted)
-    return fields
+    return {**fields, **{k: v for k, v in envelope.extra.items() if k not in KNOWN}}
 
 
 def from_fields(fields: Mapping[str, Any]) -> Envelope:
@@ -107,6 +112,7 @@ def from_fields(fields: Mapping[str, Any]) -> Envelope:
         result=fields.get("result"),
         result_file=_optional_text(fields, "result_file"),
         omitted=_names(fields, "omitted"),
+        extra={name: value for name, value in fields.items() if name not in KNOWN},
     )
 
 
@@ -120,6 +126,9 @@ _OPTIONAL = (
     "result",
     "result_file",
 )
+_REQUIRED = ("job_id", "job_path", "args", "kwargs", "state", "ts_enqueued")
+KNOWN = frozenset({*_REQUIRED, *_OPTIONAL, "omitted"})
+"""The keys of an envelope that mean something."""
 
 
 def _state(fields: Mapping[str, Any]) -> State:
@@ -165,6 +174,6 @@ def _names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 def _attempt(fields: Mapping[str, Any]) -> int | None:
     value = fields.get("attempt")
     number = as_integer(value)
-    if value is not None and (number is None or number < 1):
+    if value is not None and (number is None or not 1 <= number <= ATTEMPT_MAX):
         raise ProtocolError("attempt: not a number from 1 on")
     return number

@@ -1,4 +1,4 @@
-"""The wires of other systems: RRQ frames and envelopes."""
+"""The wires of other systems: RRQ frames and envelopes, and job envelopes that are handed in."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import struct
 from random import Random
 from typing import Any
 
-from beads_workers.core.json_fields import ProtocolError
-from beads_workers.protocols import times
+from beads_workers.core.json_fields import ProtocolError, parse_object
+from beads_workers.protocols import submission, times
+from beads_workers.protocols.envelope import State, from_fields, to_fields
 from beads_workers.protocols.rrq import envelopes, reading
 from beads_workers.protocols.rrq.frames import FrameReader
+from beads_workers.sources.envelopes import to_envelope, to_issue
+from beads_workers.sources.issue import BadIssue
 from tests.fuzz.inputs import any_of, as_json, as_text, cuts, hostile, hostile_object, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -134,6 +137,62 @@ def _trusting(payload: bytes) -> Any:
     return reading.parse(payload)
 
 
+# --- job envelopes ----------------------------------------------------------------------------
+
+JOB = {
+    "job_id": "job-1", "job_path": "pkg.mod.fn", "args": [1, "a"], "kwargs": {"b": None},
+    "state": "enqueued", "ts_enqueued": 1672531200, "ts_started": None, "error": None,
+    "attempt": 2, "next_retry_at": 1672531300, "reason": None, "result": {"any": [1]},
+    "result_file": None, "omitted": [], "title": "t", "priority": 1, "labels": ["l"],
+    "timeout_seconds": 1.5, "description": "d", "command": ["rm"], "envelope": 1,
+}  # fmt: skip
+
+
+def _submission(rng: Random) -> bytes:
+    made = []
+    for _ in range(rng.randrange(1, 4)):
+        state = "done" if rng.random() < 0.05 else "enqueued"
+        job = JOB | {"job_id": f"job-{rng.randrange(3)}", "state": state}
+        fields = hostile_object(rng, job) if rng.random() < 0.6 else job
+        made.append(as_json(rng, fields).replace(b", ", any_of(rng, [b", ", b",\n", b",\r\n"])))
+    return any_of(rng, [b"\n", b"\n\n", b"\r\n"]).join(made)
+
+
+def submissions_hold(read: Any, data: bytes) -> None:
+    found = read(data)
+    for problem in found.problems:
+        require(problem.startswith("line ") and len(problem) <= REASON_CHARS_MAX, problem)
+    lines = [int(job.where.removeprefix("line ")) for job in found.jobs]
+    require(lines == sorted(set(lines)), f"lines {lines}")
+    require(not lines or lines[-1] <= data.count(b"\n") + 1, f"line {lines[-1:]}")
+    for job in found.jobs:
+        well_typed(job.envelope)
+        require(job.envelope.state is State.ENQUEUED, "not enqueued")
+        again = from_fields(json.loads(json.dumps(to_fields(job.envelope))))
+        require(again == job.envelope, f"{again} is not {job.envelope}")
+        try:
+            issue, _ = to_issue(job.envelope, 1)
+        except BadIssue as error:
+            require(str(error).startswith("job_"), f"{error} names no field")
+            continue
+        require(issue.command is None and issue.status == "open", "it brought more than a call")
+        waits = to_envelope(issue)
+        require((waits.job_id, waits.extra) == (again.job_id, again.extra), f"{waits}")
+        require(waits.ts_enqueued == again.ts_enqueued, f"{waits.ts_enqueued}")
+
+
+def _any_state(data: bytes) -> submission.Submission:
+    """Planted bug: what is done is done once more."""
+    jobs = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        try:
+            job = from_fields(parse_object(line))
+        except ProtocolError:
+            continue
+        jobs.append(submission.Submitted(f"line {number}", job))
+    return submission.Submission(tuple(jobs), ())
+
+
 # --- times ------------------------------------------------------------------------------------
 
 TIME_PIECES = (
@@ -180,6 +239,14 @@ PARSERS = [
         hostile(_envelope),
         envelopes_hold,
         {"trusts types": _trusting},
+    ),
+    Parser(
+        "submissions",
+        ("protocols/submission.py",),
+        submission.read_submission,
+        hostile(_submission),
+        submissions_hold,
+        {"any state": _any_state},
     ),
     Parser(
         "rrq times",

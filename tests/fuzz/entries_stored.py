@@ -10,6 +10,7 @@ from typing import Any
 from beads_workers.core import journal_lines
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
+from beads_workers.core.envelopes import Envelopes
 from beads_workers.core.history_fold import fold
 from beads_workers.core.journal_lines import KINDS, Entry
 from beads_workers.core.recovery import remains
@@ -17,6 +18,7 @@ from beads_workers.core.status import status
 from beads_workers.edge.run_directory import RunInfo, read_info
 from beads_workers.edge.worktrees.looking import parse_status
 from beads_workers.edge.worktrees.records import Record, read_record
+from beads_workers.protocols.envelope import from_fields, to_fields
 from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, mutated, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -87,7 +89,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "charged": (0, 1, 3, -1, 10**30), "free_in_a_row": (0, 1, -1), "pid": (0, 1, 99, 10**30),
     "delay_seconds": (0.0, 10.0, -5.0, 1e300), "attempt": (1, 2, -1), "request_id": ("a", "b", ""),
     "by_priority": ((0, 1, 2, 3, 4), (), (1,), (1,) * 9), "priority": (0, 2, 4, 9, -1),
-    "status": (0, 1, 137, -9), "not_before": (0.0, 1.0, 1e300), "seconds": (0.0, 1e300),
+    "status": (0, 1, 137, -9), "not_before": (0.0, 1.0, 1e300), "path": ("", "m.f", "a#b"),
+    "arguments": ("", "…", "[[1],{}]", "[[NaN],{}]", "[[1]]", "[" * 2000), "seconds": (0.0, 1e300),
 }  # fmt: skip
 TIMES = (0.0, 0.5, 1.0, 3.0, 1e6, -1.0, 1e300)
 
@@ -115,6 +118,12 @@ def folds_hold(read: Any, data: bytes) -> None:
         board.apply(entry)
     shown = json.loads(json.dumps(status(board, board.elapsed), allow_nan=False))
     require(isinstance(shown, dict), "no snapshot")
+    known = Envelopes()
+    for entry in entries:
+        if (job := known.apply(entry)) is not None:
+            well_typed(job)
+            again = from_fields(json.loads(json.dumps(to_fields(job), allow_nan=False)))
+            require(again == job, f"{again} is not {job}")
     left = remains(entries)
     for page in left.checkpoint():
         well_typed(page)
@@ -208,7 +217,10 @@ PARSERS = [
     ),
     Parser(
         "journal-folds",
-        ("core/board.py", "core/recovery.py", "core/history_fold.py", "core/status.py"),
+        (
+            *("core/board.py", "core/recovery.py", "core/history_fold.py", "core/status.py"),
+            "core/envelopes.py",
+        ),
         journal_lines.decode,
         _journal,
         folds_hold,

@@ -27,7 +27,6 @@ EXEMPT = {
     "cli/running.py": "run.json, for the pid of a run that is known to live",
     "cli/restarting.py": "run.json of a fleet that has just been talked to",
     "core/current.py": "the text that our own process beside the worker has made of a result",
-    "core/envelopes.py": "what 'core.kept' wrote into the journal; all else counts as left out",
     "core/why/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
     "edge/functions/calls.py": "bytes for 'LineReader' and 'parse_answer', both fuzzed",
     "edge/functions/host.py": "the worker at the other end of that socket pair",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.json_fields import ProtocolError
-from beads_workers.protocols.envelope import Envelope, State, from_fields, to_fields
+from beads_workers.protocols.envelope import KNOWN, Envelope, State, from_fields, to_fields
 
 START = {
     "job_id": "job-123",
@@ -76,8 +77,10 @@ def test_unknown_keys_and_nulls_of_optional_ones_are_tolerated(example: dict[str
     null = {"ts_started": None, "ts_finished": None, "error": None, "attempt": None}
     lean = {k: v for k, v in example.items() if k not in null}
     if example["state"] != "error":
-        assert from_fields(lean | null | {"later": [1]}) == from_fields(lean)
-    assert from_fields(example | {"enqueued_at": "2023-01-01T00:00:00Z"}) == from_fields(example)
+        assert from_fields(lean | null) == from_fields(lean)
+    later = example | {"enqueued_at": "2023-01-01T00:00:00Z", "later": [1]}
+    assert replace(from_fields(later), extra={}) == from_fields(example)
+    assert json.dumps(to_fields(from_fields(later))) == json.dumps(later)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,11 @@ def test_unknown_keys_and_nulls_of_optional_ones_are_tolerated(example: dict[str
         ({"state": "error"}, "error"),
         ({"attempt": 0}, "attempt"),
         ({"reason": ""}, "reason"),
+        ({"result_file": 1}, "result_file"),
+        ({"omitted": "args"}, "omitted"),
+        ({"omitted": [1]}, "omitted"),
+        ({"next_retry_at": -1}, "next_retry_at"),
+        ({"ts_enqueued": 1e300}, "ts_enqueued"),
     ],
 )
 def test_what_breaks_the_contract_is_refused_by_name(change: dict[str, Any], named: str) -> None:
@@ -136,6 +144,9 @@ VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.int
         next_retry_at=st.none() | SECONDS,
         reason=st.none() | st.text(min_size=1),
         result=VALUES,
+        result_file=st.none() | st.text(min_size=1),
+        omitted=st.lists(st.sampled_from(["args", "kwargs"])).map(tuple),
+        extra=st.dictionaries(st.text().filter(lambda key: key not in KNOWN), VALUES),
     )
 )
 def test_what_is_written_is_read_back(envelope: Envelope) -> None:

@@ -1,0 +1,127 @@
+"""``submit``: jobs as envelopes, into the embedded tracker."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.tracker_place import Json, opened, warn
+from beads_workers.core.text import json_line, printable
+from beads_workers.protocols.submission import PROBLEMS_MAX
+
+if TYPE_CHECKING:
+    from beads_workers.protocols.submission import Submitted
+
+STDIN = "-"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("submit", epilog="Example: beads-workers submit < envelope.json")(submit)
+
+
+def submit(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE...]", help="Job envelopes, JSON Lines; default stdin."),
+    ] = None,
+    json: Json = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of an envelope, and that is all."),
+    ] = False,
+) -> None:
+    """Hand in jobs as envelopes: all of them, or none.
+
+    They become issues of the embedded tracker, whose functions 'start --allow-module' calls.
+    """
+    if schema:
+        _print_schema()
+        return
+    from beads_workers.sources.sqlite.submitting import Refused
+    from beads_workers.sources.sqlite.submitting import submit as hand_in
+
+    _look_for_bd()
+    jobs = _read(files or [STDIN])
+    with opened() as connection:
+        try:
+            warnings = hand_in(connection, jobs)
+        except Refused as refused:
+            raise _refusal(refused.problems) from None
+    for warning in warnings[:PROBLEMS_MAX]:
+        warn(printable(warning, 200))
+    ids = [job.envelope.job_id for job in jobs]
+    if json:
+        print(json_line({"submitted": len(ids), "job_ids": ids}))
+        return
+    print(f"submitted {len(ids)} job{'' if len(ids) == 1 else 's'}")
+
+
+def _print_schema() -> None:
+    from json import dumps
+
+    from beads_workers.protocols.envelope_schema import schema
+
+    print(dumps(schema(), indent=2))
+
+
+def _look_for_bd() -> None:
+    from beads_workers.edge.project import find_project, find_tracker
+
+    here = Path.cwd()
+    project = find_project(here)
+    if project is None or project.beads is None:
+        return
+    if find_tracker(here) is None:
+        raise CommandError(
+            "jobs are handed in to the embedded tracker, and this project has only bd",
+            "with bd, an issue names its function in a label: bd create TITLE -l call:pkg.mod.fn",
+            EXIT_TRACKER,
+        )
+    warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
+
+
+def _read(files: list[str]) -> list[Submitted]:
+    """Every job of every file; raises ``CommandError`` for whatever is wrong in any of them."""
+    from beads_workers.protocols.submission import read_submission
+
+    jobs: list[Submitted] = []
+    problems: list[str] = []
+    for file in files:
+        found = read_submission(_bytes(file), "" if file == STDIN else file)
+        problems += found.problems
+        jobs += found.jobs
+    if problems:
+        raise _refusal(problems)
+    if not jobs:
+        raise CommandError("no envelope was handed in", "see docs/ENVELOPE.md", EXIT_USAGE)
+    return jobs
+
+
+def _bytes(file: str) -> bytes:
+    if file == STDIN and sys.stdin.isatty():
+        print("reading envelopes from the terminal; Ctrl-D ends", file=sys.stderr)
+    try:
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        message = f"{printable(file)}: {error.strerror}"
+        raise CommandError(message, exit_code=EXIT_USAGE) from error
+
+
+def _refusal(problems: Sequence[str]) -> CommandError:
+    """Every problem is named; the last word is that none of the others was taken either."""
+    from beads_workers.sources.sqlite.submitting import IN_TRACKER
+
+    hint = "an envelope has job_id, job_path, args, kwargs, state 'enqueued' and ts_enqueued"
+    if all(problem.endswith(IN_TRACKER) for problem in problems):
+        hint = "'beads-workers list --envelopes --all' shows what became of it"
+    if len(problems) == 1:
+        return CommandError(f"nothing was taken: {printable(problems[0], 200)}", hint)
+    for problem in problems[:PROBLEMS_MAX]:
+        warn(printable(problem, 200))
+    return CommandError("nothing was taken: see what is wrong above", hint)
