@@ -75,6 +75,13 @@ bw_venv_path() { # NAME: sets bw_venv, without starting a program but one
   bw_venv=$bw_cache/$1-${hash:0:16}
 }
 
+# For whatever starts Python a thousand times: everything is compiled once, also where the caller's
+# environment says that no bytecode is to be written beside the sources. It lies in the cache.
+bw_keep_bytecode() {
+  unset PYTHONDONTWRITEBYTECODE
+  export PYTHONPYCACHEPREFIX=$bw_cache/bytecode
+}
+
 # Complete, and the Python that it was made with has not been removed meanwhile.
 bw_have_venv() { [[ -e $bw_venv/complete && -x $bw_venv/bin/python ]]; }
 

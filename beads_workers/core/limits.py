@@ -74,9 +74,9 @@ WAIT_SECONDS_MAX = 3600
 WAIT_SECONDS_BUSY = 2
 """While tasks run or retries are due, work may appear at any moment."""
 WAIT_SECONDS_IDLE = 5
-WAIT_SECONDS_IDLE_MAX = 30
+WAIT_SECONDS_IDLE_MAX = 90
 """Nothing runs and nothing is due: a hundred waiting workers must cost nothing to speak of, and
-five of them ask in a second."""
+one or two of them ask in a second."""
 WAIT_SECONDS_RESYNC = 1
 """Answer to a DONE or FAILED for nothing."""
 

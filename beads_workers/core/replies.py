@@ -159,7 +159,7 @@ class Replies:
         # With many who wait, each alone may sleep longer; wide apart, so that after those who were
         # told together somebody still asks soon.
         waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
-        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting // 3), limits.WAIT_SECONDS_IDLE_MAX)
+        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
         more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
         seconds = limits.WAIT_SECONDS_IDLE + round(
             more * jitter(f"{connection.conn_id} {self._desk.now}")

@@ -171,9 +171,9 @@ def test_of_many_who_were_told_to_wait_together_somebody_asks_soon() -> None:
     assert len(waits) == 100
     assert min(waits) <= limits.WAIT_SECONDS_IDLE + 1
     assert max(waits) <= limits.WAIT_SECONDS_IDLE_MAX * 1.2
-    assert sum(waits) / 100 >= 15, "a hundred that wait must cost nothing to speak of"
+    assert sum(waits) / 100 >= 45, "a hundred that wait must cost nothing to speak of"
     gaps = [later - sooner for sooner, later in itertools.pairwise(sorted(waits))]
-    assert max(gaps) <= 3
+    assert max(gaps) <= 8
 
 
 def test_the_wait_is_short_while_others_work() -> None:
