@@ -68,6 +68,9 @@ MODULES: dict[str, dict[str, str]] = {
     "worker": {
         "worker": "Run one worker in this folder.",
     },
+    "rrq_executor": {
+        "rrq-executor": "Be an RRQ executor: run what an orchestrator sends.",
+    },
     "config": {
         "config": "What beads-workers.toml and others settle.",
     },

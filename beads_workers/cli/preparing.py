@@ -124,7 +124,7 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     options = resolved.options
     if options.executor:
         return replace(
-            find_executors(options, _runnable),
+            find_executors(options, runnable),
             term_grace_seconds=_known(options.term_grace),
             log_bytes_max=_known(options.log_max),
         )
@@ -133,9 +133,9 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     if not (command or agent or calls or issues_bring_commands(tracker)):
         raise CommandError("nothing to run: no command and no agent", what_to_type(), EXIT_USAGE)
     if command is not None:
-        command = _runnable(command)
+        command = runnable(command)
     if agent is not None:
-        agent = replace(agent, argv=_runnable(agent.argv, f"install {agent.name}; {_found()}"))
+        agent = replace(agent, argv=runnable(agent.argv, f"install {agent.name}; {_found()}"))
     return Work(
         command=command,
         agent=agent,
@@ -225,7 +225,7 @@ def _agent(resolved: Resolved, name: str) -> Agent:
     return agent
 
 
-def _runnable(
+def runnable(
     argv: tuple[str, ...], hint: str = "a shell's own words need a shell: -- sh -c '...'"
 ) -> tuple[str, ...]:
     """The command with a path that holds from anywhere; raises where it cannot be run."""

@@ -65,6 +65,8 @@ class Board:
     closing: set[str] = field(default_factory=set)
     not_closed: dict[str, str] = field(default_factory=dict)
     given_back: dict[str, None] = field(default_factory=dict)
+    handed_back: set[str] = field(default_factory=set)
+    """Failed, and about to go back to whoever sent them: nothing of them is remembered."""
     lost: dict[str, rec.HolderLost] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
@@ -222,6 +224,8 @@ class Board:
         if finished.verdict == "set_aside":
             self.totals["set_aside"] += 1
             self.set_aside[issue_id] = (finished.charged, finished.error)
+        elif finished.verdict == "hand_back":
+            self.handed_back.add(issue_id)
         elif finished.outcome != "cancelled":
             self.totals["retried"] += 1
             self.retrying[issue_id] = elapsed + finished.delay_seconds
@@ -241,7 +245,9 @@ class Board:
             self.set_aside.pop(issue_id, None)
         if settled.action == "close" or not self._remembers(issue_id):
             self.titles.pop(issue_id, None)
-        if settled.action == "release" and settled.result == "applied":
+        if issue_id in self.handed_back:
+            self.handed_back.discard(issue_id)
+        elif settled.action == "release" and settled.result == "applied":
             self.given_back[issue_id] = None
 
     def _remembers(self, issue_id: str) -> bool:

@@ -14,6 +14,7 @@ from beads_workers.core.events import (
     Ticket,
     WhyAsked,
 )
+from beads_workers.core.held import RELEASED
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.ledger import Standing
@@ -22,7 +23,6 @@ from beads_workers.core.records import RetryAsked, Withheld
 from beads_workers.core.replies import Replies
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
-from beads_workers.core.tasks import RELEASED
 from beads_workers.core.why.gathering import gather
 
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"

@@ -125,6 +125,19 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrived:
+    """Work has come to the source by itself: it can be taken now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Whoever sent these does not want them any more; ``why`` is for a worker's ears."""
+
+    issue_ids: tuple[IssueId, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """``drain``: running tasks may finish. ``seconds``: for leaving; 0 kills at once.
 
@@ -231,6 +244,8 @@ Event = (
     | RecoveryFailed
     | RecoveryEnded
     | TurnEnded
+    | Arrived
+    | Withdrawn
     | StopAsked
     | FatalError
     | PauseAsked

@@ -12,6 +12,7 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, WatchHolder
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
+from beads_workers.core.held import Held, lost
 from beads_workers.core.message_types import (
     CANNOT_START,
     Done,
@@ -26,7 +27,6 @@ from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
 from beads_workers.core.roster import Connection
 from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, JobState, RunState
-from beads_workers.core.tasks import Held, lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,8 @@ class Floor:
             self._replies.shut_down(connection)
         elif state is RunState.RUNNING and (held := self._tasks.most_urgent()):
             self._replies.deliver(connection, held)
+        elif self._parts.pushed and connection.own and state is RunState.RUNNING:
+            pass  # Held until there is work: whoever sends it waits for the answer.
         elif soon and HoldOver(connection.conn_id) not in self._timers:
             self._timers.set(HoldOver(connection.conn_id), self._desk.now + limits.HOLD_SECONDS)
         elif not soon:
@@ -293,8 +295,6 @@ def _outcome(message: Done | Failed) -> Outcome:
     if isinstance(message, Done):
         note, result = note_of(message.result), kept(message.result)
         return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
-    if message.error == "busy":
-        return Outcome(OutcomeKind.CANCELLED, message.error)
-    if message.error_detail == CANNOT_START:
+    if message.error == "busy" or message.error_detail == CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)
     return Outcome(message.outcome, message.error, message.retry_after_seconds)

@@ -84,7 +84,9 @@ class Intake:
     def _may_linger(self) -> bool:
         # While workers find their next job here, a turn for one or two closes is a waste.
         flowing = self._parts.state is RunState.RUNNING and self._tasks.count(JobState.CLAIMED) > 0
-        return flowing and bool(self._lane.owed) and self._lane.may_linger()
+        return (
+            flowing and not self._parts.pushed and bool(self._lane.owed) and self._lane.may_linger()
+        )
 
     def answered(self, turn: TurnEnded) -> None:
         """Take in what a turn brought: claims go to the backlog."""

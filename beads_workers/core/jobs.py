@@ -59,7 +59,7 @@ class Job:
     ``original`` is the issue as the tracker showed it (JSON object), handed to commands in
     ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue, ``call``
     where the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0
-    where that is not known.
+    where that is not known. ``attempt``: which one this is, where the source counts them.
     """
 
     source: str
@@ -72,6 +72,7 @@ class Job:
     command: tuple[str, ...] | None = None
     call: Call | None = None
     timeout_seconds: float | None = None
+    attempt: int | None = None
     original: Mapping[str, Any] = field(default_factory=dict)
     enqueued_at: float = 0.0
 

@@ -46,15 +46,18 @@ class Orchestrator:
         now: float,
         *,
         literal: bool,
+        pushed: bool = False,
         carried: Iterable[Carried] = (),
         epoch: float = 0.0,
     ) -> None:
         """``literal``: a plain v1 worker claims and closes by itself on this source.
 
+        ``pushed``: work comes to it by itself; ``Arrived`` says when.
+
         ``carried``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
         needed only for their ``not_before``.
         """
-        self._parts = make_parts(settings, run_id, now, literal=literal)
+        self._parts = make_parts(settings, run_id, now, literal=literal, pushed=pushed)
         self._desk = self._parts.desk
         self._replies = Replies(self._parts)
         self._floor = Floor(self._parts, self._replies)
@@ -138,6 +141,11 @@ class Orchestrator:
             case ev.RecoveryEnded():
                 self._parts.lane.recovered()
                 self._recovered(event)
+            case ev.Arrived():
+                self._intake.look_again()
+            case ev.Withdrawn(issue_ids, why):
+                for issue_id in issue_ids:
+                    self._claim_lost(issue_id, why, "info")
             case ev.StopAsked():
                 self._ending.stop(event)
             case ev.FatalError(error):
@@ -191,8 +199,9 @@ class Orchestrator:
         if turn.settled or turn.settle_error:
             self._ending.tried()
 
-    def _claim_lost(self, issue_id: IssueId, why: str) -> None:
-        """Somebody else may have it now, or soon: nobody of ours works on it any longer."""
+    def _claim_lost(self, issue_id: IssueId, why: str, level: str = "error") -> None:
+        """Nobody of ours works on it any longer: somebody else may have it now, or soon, or nobody
+        wants it."""
         held = self._parts.tasks.held.get(issue_id)
         if held is None or held.handed_over:
             return
@@ -200,7 +209,7 @@ class Orchestrator:
             # The release finds out whose it is now, and leaves it alone.
             self._parts.tasks.take_away(held)
         elif held.state is JobState.RUNNING:
-            self._desk.note("error", f"{issue_id}: {why}; its attempt is ended")
+            self._desk.note(level, f"{issue_id}: {why}; its attempt is ended")
             self._replies.end_attempt(held, why)
 
     def _settled(self, settled: Settled) -> None:

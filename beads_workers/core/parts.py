@@ -27,12 +27,14 @@ class Parts:
     coming SHUTDOWN.
 
     ``literal``: on this source a plain v1 worker claims and closes by itself. ``listed``: what the
-    last listing showed; kept by ``intake``.
+    last listing showed; kept by ``intake``. ``pushed``: work comes to the source by itself, and
+    somebody waits for its answer.
     """
 
     settings: FleetSettings
     run_id: str
     literal: bool
+    pushed: bool
     desk: Desk
     roster: Roster
     crew: Crew
@@ -48,7 +50,9 @@ class Parts:
     listed: Listed = field(default_factory=Listed)
 
 
-def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: bool) -> Parts:
+def make_parts(
+    settings: FleetSettings, run_id: str, now: float, *, literal: bool, pushed: bool
+) -> Parts:
     """Everything new and empty."""
     desk = Desk(now)
     lane = Lane(desk)
@@ -59,6 +63,7 @@ def make_parts(settings: FleetSettings, run_id: str, now: float, *, literal: boo
         settings,
         run_id,
         literal,
+        pushed,
         desk,
         Roster(),
         Crew(desk),

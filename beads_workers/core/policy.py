@@ -14,12 +14,16 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """``attempts_max``: charged attempts before an issue is set aside. Delays in seconds."""
+    """``attempts_max``: charged attempts before an issue is set aside. Delays in seconds.
+
+    ``hand_back``: whoever sent a job has a policy of its own: it is told how the one attempt went.
+    """
 
     attempts_max: int = limits.ATTEMPTS_MAX
     retry_delay_seconds: float = limits.RETRY_DELAY_SECONDS
     retry_delay_max_seconds: float = limits.RETRY_DELAY_MAX_SECONDS
     free_retries_max: int = limits.FREE_RETRIES_MAX
+    hand_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,12 @@ class SetAside:
     history: History
 
 
-Verdict = Finish | Requeue | SetAside
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """It goes back to whoever sent it, who decides about another try; nothing is remembered."""
+
+
+Verdict = Finish | Requeue | SetAside | HandBack
 
 
 def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
@@ -64,6 +73,8 @@ def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> 
     match outcome.kind:
         case OutcomeKind.SUCCESS:
             return Finish()
+        case _ if policy.hand_back:
+            return HandBack()
         case OutcomeKind.CANCELLED:
             return Requeue(0.0, history)
         case OutcomeKind.NOT_FOUND:

@@ -185,7 +185,7 @@ class HolderLost(Record):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Record):
-    """An attempt ended. ``verdict``: ``finish``, ``requeue`` or ``set_aside``.
+    """An attempt ended. ``verdict``: ``finish``, ``requeue``, ``set_aside``, ``hand_back``.
 
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,

@@ -12,12 +12,12 @@ from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, Send
 from beads_workers.core.desk import jitter
 from beads_workers.core.events import ConnId
+from beads_workers.core.held import Held
 from beads_workers.core.jobs import Job
 from beads_workers.core.message_types import Cancel, Shutdown, Task, ToWorker, Wait
 from beads_workers.core.parts import Parts
 from beads_workers.core.roster import Connection
 from beads_workers.core.states import ConnState, ConnStimulus
-from beads_workers.core.tasks import Held
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,10 +114,20 @@ class WorkerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RrqExecutor:
+    """Being an RRQ executor. ``address``: ``sources.rrq.addresses``, as text; ``function_prefix``
+    stands before the names of functions, with a dot."""
+
+    address: str
+    function_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
-    ``source``: ``bd`` or ``sqlite``; ``tracker``: the folder ``.beads`` or the database file.
+    ``source``: ``bd``, ``sqlite`` or ``rrq``; ``tracker``: the folder ``.beads``, the database
+    file, or the state directory. ``quiet``: the client is told the end, and no events.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
     the attempts' logs go instead of the run's own folder. ``argv`` and ``folder``: what was typed
@@ -152,6 +162,8 @@ class FleetSettings:
     keep_runs: int = limits.KEEP_RUNS
     journal_bytes_max: int = limits.JOURNAL_BYTES_MAX
     shared: bool = False
+    quiet: bool = False
+    rrq: RrqExecutor | None = None
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
@@ -194,6 +206,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "work": work_from_json(fields["work"]),
             "filters": Filters(**filters),
             "policy": Policy(**fields["policy"]),
+            "rrq": RrqExecutor(**fields["rrq"]) if fields["rrq"] else None,
         }
     )
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from beads_workers.core.jobs import PRIORITY_DEFAULT, IssueId, Job, Listed
+from beads_workers.core.outcomes import Outcome
 
 
 class SourceError(Exception):
@@ -46,6 +47,7 @@ class Settlement:
     before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``).
     ``note``: the reason of a close, or the comment that goes with a set-aside. ``result`` (JSON)
     and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
+    ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
     """
 
     action: Action
@@ -55,6 +57,7 @@ class Settlement:
     handed_over: bool = False
     result: str = ""
     result_file: str = ""
+    outcome: Outcome | None = None
 
 
 class Result(Enum):

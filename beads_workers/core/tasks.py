@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
 from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import ConnId
+from beads_workers.core.held import RELEASED, Held
 from beads_workers.core.jobs import IssueId, Job
 from beads_workers.core.kept import arguments_of
 from beads_workers.core.lane import Lane
 from beads_workers.core.ledger import Ledger
 from beads_workers.core.moves import step
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.policy import Finish, Policy, Requeue, SetAside, judge, set_aside_note
+from beads_workers.core.policy import (
+    Finish,
+    HandBack,
+    Policy,
+    Requeue,
+    SetAside,
+    judge,
+    set_aside_note,
+)
 from beads_workers.core.records import (
     Claimed,
     Finished,
@@ -26,34 +34,6 @@ from beads_workers.core.records import (
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus
 from beads_workers.core.storm import Storm
-
-
-@dataclass(slots=True)
-class Held:
-    """A job that is ours until the tracker knows better.
-
-    ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
-    ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
-    why it was taken away from its worker, if it was. ``overdue``: its time was over long before.
-    """
-
-    job: Job
-    claimed_at: float
-    state: JobState = JobState.CLAIMED
-    conn_id: ConnId | None = None
-    worker_id: str = ""
-    attempt: int = 0
-    request_id: str = ""
-    started_at: float = 0.0
-    handed_over: bool = False
-    holder_pid: int = 0
-    lost_conn_id: ConnId | None = None
-    cancelled: str = ""
-    overdue: bool = False
-
-
-RELEASED = "released"
-"""Why a task is cancelled when a person takes it away."""
 
 _STIMULUS = {
     Result.APPLIED: JobStimulus.APPLIED,
@@ -129,7 +109,7 @@ class Tasks:
             self._move(held, JobStimulus.SENT)
         self._requests += 1
         held.conn_id, held.worker_id = conn_id, worker_id
-        held.attempt = self._ledger.history(held.job.issue_id).attempt
+        held.attempt = held.job.attempt or self._ledger.history(held.job.issue_id).attempt
         held.request_id = f"{self._run_id}.{self._requests}"
         held.started_at = self._desk.now
         job = held.job
@@ -142,7 +122,9 @@ class Tasks:
         job = held.job
         self.last_seconds = self._desk.now - held.started_at
         history = self._ledger.history(job.issue_id)
-        struck = self._storm.strikes(job.issue_id, outcome, self.last_seconds)
+        struck = not self._policy.hand_back and self._storm.strikes(
+            job.issue_id, outcome, self.last_seconds
+        )
         verdict = (
             Requeue(0.0, history)
             if struck
@@ -154,6 +136,10 @@ class Tasks:
                 self._move(held, JobStimulus.SUCCEEDED)
                 self._record(held, outcome, duration_ms, "finish")
                 self._owe(held, Action.CLOSE, outcome.note, outcome)
+            case HandBack():
+                self._record(held, outcome, duration_ms, "hand_back")
+                self._owe(held, Action.RELEASE, outcome=outcome)
+                self._move(held, JobStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
                 self._ledger.requeue(
@@ -254,9 +240,17 @@ class Tasks:
     ) -> None:
         # What a worker did by itself, or what nobody saw the end of, is looked at first.
         unseen = held.handed_over or held.state is JobState.LOOSE
-        result, file = outcome.result, outcome.result_file
         self._lane.owe(
-            Settlement(action, held.job.issue_id, note, unseen, held.handed_over, result, file)
+            Settlement(
+                action,
+                held.job.issue_id,
+                note,
+                unseen,
+                held.handed_over,
+                outcome.result,
+                outcome.result_file,
+                outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
+            )
         )
 
     def _record(
@@ -287,8 +281,3 @@ class Tasks:
                 outcome.result_file,
             )
         )
-
-
-def lost(pid: int) -> Outcome:
-    """A worker died with the job under a living orchestrator."""
-    return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")

@@ -85,6 +85,8 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
+    if finished.verdict == "hand_back":
+        return f"{head} failed   {issue} in {took}: {error} (handed back)"
     wait = f"{finished.delay_seconds:.0f} s" if finished.delay_seconds else ""
     then = next_try(wait, charged=finished.charged >= finished.attempt)
     return f"{head} failed   {issue} in {took}: {error} ({then})"

@@ -21,6 +21,7 @@ MARKS = {
     "finish": ("✓", "+", "green"),
     "requeue": ("↻", "~", "yellow"),
     "set_aside": ("✗", "x", "red"),
+    "hand_back": ("✗", "x", "red"),
     "cancelled": ("↩", "<", "dim"),
 }
 """Verdict -> mark, the same in ASCII, style. The words stand beside it: colour is never alone."""
@@ -108,6 +109,8 @@ def _became(outcome: Fields) -> str:
         return "given back"
     if outcome["verdict"] == "set_aside":
         return f"set aside after {counted(outcome['attempt'], 'try', 'tries')}"
+    if outcome["verdict"] == "hand_back":
+        return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]
     then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
     return f"{outcome['outcome']}, {then}"

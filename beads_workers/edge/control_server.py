@@ -47,7 +47,10 @@ class ControlServer:
         status: Callable[[], dict[str, Any]],
         frames: Frames,
         owner: socket.socket | None,
+        *,
+        quiet: bool = False,
     ) -> None:
+        """``quiet``: the owner is told the end only."""
         self._selector = selector
         self._tell = tell
         self._status = status
@@ -66,7 +69,7 @@ class ControlServer:
         self.door = Door(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
             self._owner = self._add(owner)
-            self._followers.add(self._owner)
+            (self._stoppers if quiet else self._followers).add(self._owner)
 
     def publish(self, lines: bytes) -> None:
         """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import Eased, Event, Hindered, Warned
-from beads_workers.edge.listener import Listener
+from beads_workers.edge.listener import Listener, TcpListener
 from beads_workers.edge.run_directory import RUNTIME, runtime_directory
 
 NONE_LEFT = (errno.EMFILE, errno.ENFILE)
@@ -43,18 +43,21 @@ class Door:
     def __init__(
         self,
         name: str,
-        path: Path,
+        place: Path | tuple[str, int],
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
         enter: Callable[[Peers], None],
         spares: int = 0,
     ) -> None:
-        """Bind, listen, watch. Raises ``OSError`` where something is in the way."""
+        """Bind, listen, watch. ``place``: a path, or an address and a port.
+
+        Raises ``OSError`` where something is in the way.
+        """
         self._name = name
         self._selector = selector
         self._tell = tell
         self._enter = enter
-        self._listener = Listener(path)
+        self._listener = Listener(place) if isinstance(place, Path) else TcpListener(*place)
         self._spares_wanted = spares
         self._spares: list[int] = []
         self._shut = False
@@ -138,6 +141,7 @@ class Door:
         return True
 
     def _put_back(self) -> None:
+        assert isinstance(self._listener, Listener), "a port does not go away"
         try:
             if self._listener.path.parent == RUNTIME:
                 runtime_directory()  # Swept away with what lay in it.

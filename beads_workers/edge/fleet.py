@@ -32,10 +32,12 @@ from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
 from beads_workers.edge.conditions import Conditions, Place
 from beads_workers.edge.control_server import ControlServer
+from beads_workers.edge.fronts import is_pushed, open_front
 from beads_workers.edge.handshake import read_settings, say, say_failed, vars_of
 from beads_workers.edge.journal import Journal, Size
-from beads_workers.edge.lane import LaneThread
-from beads_workers.edge.loop import Loop, Mailbox
+from beads_workers.edge.lane import LaneThread, PromptLane
+from beads_workers.edge.loop import Loop
+from beads_workers.edge.mailbox import Mailbox
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import JournalCalls, open_source
 from beads_workers.edge.own_process import raise_file_limit, redirect_output
@@ -134,6 +136,7 @@ class Fleet:
             self._run_id,
             time.monotonic(),
             literal=self._source.literal,
+            pushed=is_pushed(self._settings),
             carried=last.checkpoint(),
             epoch=time.time(),
         )
@@ -153,20 +156,29 @@ class Fleet:
                 loop.snapshot,
                 frames,
                 self._client if self._settings.owned else None,
+                quiet=self._settings.quiet,
             )
+            if is_pushed(self._settings):
+                loop.front = open_front(self._settings, self._source, selector, loop.tell)
             # Only now: whoever hears it may talk to us at once.
             say(self._client, {"started": vars_of(info) | {"tracker": description}})
             keep = Keep(self._settings.keep_runs)
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
             loop.conditions = Conditions(self._places(), loop.tell)
-            loop.lane = LaneThread(self._source, self._journal, recovery.run, mailbox.post)
+            loop.lane = self._lane(recovery, mailbox, loop)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             code = loop.run()
             recovery.abandon()
         finally:
             loop.workers.close()
+            if loop.front is not None:
+                loop.front.close()
         return self._end(loop, nursery, board, code)
+
+    def _lane(self, recovery: Recovery, mailbox: Mailbox, loop: Loop) -> LaneThread:
+        made = self._source, self._journal, recovery.run, mailbox.post
+        return PromptLane(*made, loop.tell) if is_pushed(self._settings) else LaneThread(*made)
 
     def _places(self) -> list[Place]:
         tracker, logs = Path(self._settings.tracker), self._folder / "logs"

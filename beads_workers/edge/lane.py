@@ -18,6 +18,9 @@ from beads_workers.core.events import RecoveryEnded, TurnEnded
 from beads_workers.core.source import Source, SourceError
 from beads_workers.edge.journal import Journal
 
+SYNC_SECONDS = 1.0
+"""Where nothing that is told waits for the disk: a power cut costs so much of the account."""
+
 Answer = RecoveryEnded | TurnEnded
 
 
@@ -54,16 +57,20 @@ class LaneThread:
     def _run(self) -> None:
         try:
             self._post(self._recover())
-            while (turn := self._turns.get()) is not None:
-                self._post(self._carry_out(turn))
+            self._work()
             self._source.close()
         except BaseException as error:  # A bug must end the process, not only this thread.
             self._post(error)
 
-    def _carry_out(self, turn: Turn) -> TurnEnded:
+    def _work(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            # Whatever this turn writes to the tracker follows from records before it.
+            self._journal.sync_patiently()
+            self._post(self.carry_out(turn))
+
+    def carry_out(self, turn: Turn) -> TurnEnded:
+        """One turn, whole."""
         began = time.monotonic()
-        # Whatever this turn writes to the tracker follows from records before it.
-        self._journal.sync_patiently()
         ended = self._take(turn, self._settle(turn))
         calls = self._source.calls
         return replace(
@@ -98,6 +105,47 @@ class LaneThread:
         except OSError as error:
             ended = replace(ended, take_error=_of_machine(error))
         return ended
+
+
+class PromptLane(LaneThread):
+    """The lane of a source that never blocks: its turns are carried out where they are begun.
+
+    Somebody waits for each answer, and a journey to a thread and back takes longer than the turn.
+    Nothing that such a source tells outlives a power cut that the journal does not, so it does not
+    wait for the disk: the thread, having recovered, syncs the journal soon afterwards.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        journal: Journal,
+        recover: Callable[[], RecoveryEnded],
+        post: Callable[[Answer | BaseException], None],
+        tell: Callable[[TurnEnded], None],
+    ) -> None:
+        """``tell``: takes the answers of turns, in the thread that begins them."""
+        super().__init__(source, journal, recover, post)
+        self._tell = tell
+        self._told = threading.Event()
+        self._over = threading.Event()
+
+    def begin(self, turn: Turn) -> None:
+        """Carry it out."""
+        self._tell(self.carry_out(turn))
+        self._told.set()
+
+    def stop(self, seconds: float) -> None:
+        """Let it finish what it does, for so long, and close the source."""
+        self._over.set()
+        self._told.set()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        # However much is told, the disk is bothered once a second; where nothing is, never.
+        while not self._over.wait(SYNC_SECONDS):
+            self._told.wait()
+            self._told.clear()
+            self._journal.sync_patiently()
 
 
 def _of_machine(error: OSError) -> str:

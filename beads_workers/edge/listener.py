@@ -63,6 +63,39 @@ class Listener:
             self.path.unlink(missing_ok=True)
 
 
+class TcpListener:
+    """A port of the loopback interface. Anybody on this machine can connect; nobody else can."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Bind and listen. Raises ``OSError`` where somebody else has the port."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.create_server(
+            (host, port), family=family, backlog=limits.LISTEN_BACKLOG
+        )
+        self.socket.setblocking(False)
+
+    def fileno(self) -> int:
+        """For the selector."""
+        return self.socket.fileno()
+
+    def is_there(self) -> bool:
+        """A port has no file that could go."""
+        return True
+
+    def accept(self) -> tuple[socket.socket, int] | None:
+        """The next peer, whose pid nobody knows (0); None when nobody waits. Raises ``OSError``."""
+        try:
+            sock, _ = self.socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock, 0
+
+    def close(self) -> None:
+        """Close it."""
+        self.socket.close()
+
+
 def clear_dead(path: Path) -> None:
     """Remove a dead socket of ours; raises ``OSError`` for anything else in its place."""
     try:

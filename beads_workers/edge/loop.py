@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import socket
 import sys
 import time
 from collections import deque
@@ -31,53 +30,23 @@ from beads_workers.core.commands import (
 from beads_workers.core.events import Eased, Event, FatalError, Hindered, HolderGone, StopAsked
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.states import RunState
 from beads_workers.core.status import status
 from beads_workers.edge.conditions import Conditions
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, lost
 from beads_workers.edge.lane import LaneThread
+from beads_workers.edge.mailbox import Mailbox
 from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.sources.clock import boot_seconds
 
 if TYPE_CHECKING:
+    from beads_workers.edge.fronts import Front
     from beads_workers.edge.notifying import Notifier
 
 
-class Mailbox:
-    """Events from other threads and signal handlers; wakes the loop's selector."""
-
-    def __init__(self, selector: selectors.BaseSelector) -> None:
-        self._read, self._write = socket.socketpair()
-        self._read.setblocking(False)
-        self._write.setblocking(False)
-        self._posted: deque[Event | BaseException] = deque()
-        selector.register(self._read, selectors.EVENT_READ, lambda mask: self._drain())
-        signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-
-    def post(self, event: Event | BaseException) -> None:
-        """Hand an event to the loop, from any thread."""
-        self._posted.append(event)
-        try:
-            self._write.send(b"\0")
-        except BlockingIOError:
-            pass  # It is full: the loop is about to wake anyway.
-
-    def collect(self) -> list[Event]:
-        """What has been posted; a bug in another thread surfaces here."""
-        events: list[Event] = []
-        while self._posted:
-            event = self._posted.popleft()
-            if isinstance(event, BaseException):
-                raise event
-            events.append(event)
-        return events
-
-    def _drain(self) -> None:
-        try:
-            self._read.recv(4096)
-        except BlockingIOError:
-            pass
+_OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 
 class Loop:
@@ -113,6 +82,7 @@ class Loop:
         self.lane: LaneThread
         self.conditions: Conditions
         self.notifier: Notifier | None = None
+        self.front: Front | None = None
 
     def tell(self, event: Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""
@@ -157,6 +127,10 @@ class Loop:
             for command in outside:
                 self._carry_out(command)
         self.workers.flush()
+        if self.front is not None:
+            if self._core.state in _OVER:
+                self.front.cease()
+            self.front.flush()
         self.control.flush(time.monotonic())
         if self._disk_full:
             return
@@ -180,6 +154,8 @@ class Loop:
         due.append(self.conditions.deadline())
         soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
         due += [at for at in (*soon, self._nursery.deadline()) if at is not None]
+        if self.front is not None:
+            due.append(self.front.deadline())
         if self.notifier is not None:
             due.append(self._journal.clock_at(self.notifier.deadline()))
         return max(0.0, min(due) - time.monotonic())
@@ -248,6 +224,8 @@ class Loop:
         self.workers.door.tend(now)
         self.control.door.tend(now)
         self._nursery.tend(now)
+        if self.front is not None:
+            self.front.tend(now)
         if now >= self.conditions.deadline():
             self._check_memory()
             self.conditions.look(now)

@@ -62,9 +62,25 @@ def _sqlite(settings: FleetSettings, actor: str, call_log: CallLog | None) -> So
     )
 
 
+def _rrq(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:
+    from beads_workers.sources.rrq import RrqSource
+    from beads_workers.sources.rrq.serving import Serving
+
+    assert settings.rrq is not None
+    return RrqSource(
+        Serving(),
+        actor=actor,
+        place=settings.rrq.address,
+        calls_functions=settings.work.command is None,
+        prefix=settings.rrq.function_prefix,
+        attempt_seconds=settings.work.timeout_seconds,
+    )
+
+
 SOURCES: dict[str, Callable[[FleetSettings, str, CallLog | None], Source]] = {
     "bd": _bd,
     "sqlite": _sqlite,
+    "rrq": _rrq,
 }
 
 

@@ -119,6 +119,7 @@ class Play:
         workers: int = 0,
         *,
         literal: bool = False,
+        pushed: bool = False,
         carried: Iterable[Carried] = (),
         recovering: bool = False,
         **others: Any,
@@ -138,6 +139,7 @@ class Play:
             "run-1",
             self.now,
             literal=literal,
+            pushed=pushed,
             carried=carried,
             epoch=EPOCH,
         )

@@ -33,6 +33,7 @@ _KINDS = {
         OutcomeKind.SUCCESS,
         OutcomeKind.ERROR,
         OutcomeKind.RETRY,
+        OutcomeKind.TIMEOUT,
         OutcomeKind.NOT_FOUND,
     )
 }

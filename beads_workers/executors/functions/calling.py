@@ -158,7 +158,8 @@ def _failed(error: BaseException) -> Answer:
         trace, said = "", f"(its text cannot be had: {type(another).__qualname__})"
     name = type(error).__qualname__
     return Answer(
-        OutcomeKind.ERROR,
+        # It has timed itself out.
+        OutcomeKind.TIMEOUT if isinstance(error, TimeoutError) else OutcomeKind.ERROR,
         error=_line(f"{name}: {said}" if said.strip() else name),
         trace=trace[-TRACE_CHARS_MAX:],
     )

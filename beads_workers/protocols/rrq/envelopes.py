@@ -122,7 +122,7 @@ def encode(envelope: Envelope) -> bytes:
     """
     match envelope:
         case Request():
-            kind, fields = "request", _request_fields(envelope)
+            kind, fields = "request", request_fields(envelope)
         case Outcome():
             kind, fields = "response", _outcome_fields(envelope)
         case Cancel():
@@ -136,7 +136,8 @@ def encode(envelope: Envelope) -> bytes:
     return text.encode()
 
 
-def _request_fields(request: Request) -> dict[str, Any]:
+def request_fields(request: Request) -> dict[str, Any]:
+    """A request as the JSON object that it is on the wire."""
     if request.protocol_version == V2:
         if request.args:
             raise ValueError("version 2 has no positional arguments")

@@ -22,6 +22,11 @@ class FrameReader:
         self.broken = ""
         """Why nothing more can be read: handle what was given back, then close the connection."""
 
+    @property
+    def unread(self) -> int:
+        """How many bytes of a frame that is not complete are held."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[bytes]:
         """Add bytes; returns the payloads that are complete. Look at ``broken`` afterwards."""
         if self.broken:

@@ -63,6 +63,14 @@ def test_retry_asks_for_another_try(caller: Caller, after: float | None) -> None
     assert answer == Answer(OutcomeKind.RETRY, error="not yet", retry_after_seconds=after)
 
 
+def test_a_timeout_of_its_own_is_a_timeout(caller: Caller) -> None:
+    def late() -> None:
+        raise TimeoutError("too late")
+
+    answer = caller.call(late, (), {})
+    assert (answer.kind, answer.error) == (OutcomeKind.TIMEOUT, "TimeoutError: too late")
+
+
 def test_leaving_is_an_error_and_not_the_end(caller: Caller) -> None:
     assert caller.call(lambda: sys.exit(3), [], {}).error == "it called exit(3)"
     assert caller.call(add, [1], {}).kind is OutcomeKind.SUCCESS

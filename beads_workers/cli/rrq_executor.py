@@ -1,0 +1,166 @@
+"""``rrq-executor``: our workers run what a real RRQ orchestrator sends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, parse_duration
+from beads_workers.cli.starting import CommandAfterDashes, command_of
+
+if TYPE_CHECKING:
+    from beads_workers.core.settings import FleetSettings, Work
+
+FOLDER = "rrq"
+"""Below the run directory of a project: one folder for each executor that runs at the same time."""
+
+POLL_SECONDS = 3600.0
+"""Nothing is to be found by asking: requests come by themselves."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command(
+        "rrq-executor",
+        cls=CommandAfterDashes,
+        epilog="Example: beads-workers rrq-executor -n 8 --allow-module shop.tasks",
+    )(rrq_executor)
+
+
+def _seconds(text: str | float) -> float:
+    try:
+        return text if isinstance(text, float) else parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def rrq_executor(
+    ctx: typer.Context,
+    workers: Annotated[
+        int, typer.Option("-n", "--workers", min=1, max=WORKERS_MAX, help="Requests at a time.")
+    ] = WORKERS_DEFAULT,
+    allow_module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Requests may call what is in this module or package."),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="NAME", help="Stands before every function's name, with a dot.")
+    ] = "",
+    timeout: Annotated[
+        float | None,
+        typer.Option(parser=_seconds, metavar="DURATION", help="For one request."),
+    ] = None,
+    term_grace: Annotated[
+        float | None,
+        typer.Option(parser=_seconds, metavar="DURATION", help="TERM to KILL; default 5s."),
+    ] = None,
+    socket: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Instead of RRQ_EXECUTOR_SOCKET.")
+    ] = None,
+    tcp_socket: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Instead of RRQ_EXECUTOR_TCP_SOCKET; loopback only."
+        ),
+    ] = None,
+    state_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Default: one that no other executor has.")
+    ] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
+) -> None:
+    """Be an RRQ executor: run what an orchestrator sends.
+
+    It calls Python functions below --allow-module by their names, or runs the command behind --,
+    which finds the request as JSON in the file $BW_ISSUE_FILE.
+    """
+    from beads_workers.core.policy import Policy
+    from beads_workers.core.settings import FleetSettings, RrqExecutor
+    from beads_workers.edge.project import STATE_FOLDER
+    from beads_workers.edge.slots import take_slot
+    from beads_workers.sources.rrq.addresses import choose, split_command
+
+    command, behind = split_command(command_of(ctx) or ())
+    try:
+        address = choose(socket, tcp_socket or behind, os.environ)
+    except ValueError as error:
+        raise CommandError(str(error), _HINT, EXIT_USAGE) from None
+    work = _work(command, tuple(allow_module or ()), prefix, timeout, term_grace)
+    folder = Path.cwd()
+    # Held until this process ends: nobody else comes to have the same state.
+    place, _ = (Path(state_dir), -1) if state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
+    _run(
+        FleetSettings(
+            workers=workers,
+            source="rrq",
+            tracker=str(place.absolute()),
+            project=str(folder),
+            state_directory=str(place.absolute()),
+            work=work,
+            policy=Policy(hand_back=True),
+            poll_seconds=POLL_SECONDS,
+            argv=tuple(sys.argv[1:]),
+            folder=str(folder),
+            quiet=not json_lines,
+            rrq=RrqExecutor(str(address), prefix),
+        ),
+        as_json=json_lines,
+    )
+
+
+_HINT = (
+    "an RRQ orchestrator gives one: RRQ_EXECUTOR_SOCKET=PATH or RRQ_EXECUTOR_TCP_SOCKET=HOST:PORT;"
+    " by hand: --socket PATH"
+)
+
+
+def _work(
+    command: tuple[str, ...],
+    allow_modules: tuple[str, ...],
+    prefix: str,
+    timeout: float | None,
+    term_grace: float | None,
+) -> Work:
+    from beads_workers.cli.preparing import runnable
+    from beads_workers.core import limits
+    from beads_workers.core.jobs import is_module_name
+    from beads_workers.core.settings import Work
+
+    if bool(command) == bool(allow_modules):
+        what = "both functions and a command" if command else "nothing to run"
+        hint = "--allow-module NAME for Python functions, or -- COMMAND [ARG]..., one of them"
+        raise CommandError(what, hint, EXIT_USAGE)
+    for name in (*allow_modules, *([prefix] if prefix else [])):
+        if not is_module_name(name):
+            raise CommandError(
+                f"{name!r} is no name of a module", "like tasks, or shop.tasks", EXIT_USAGE
+            )
+    if prefix and command:
+        raise CommandError("--prefix goes with --allow-module", "leave it out", EXIT_USAGE)
+    return Work(
+        command=runnable(command) if command else None,
+        timeout_seconds=timeout,
+        term_grace_seconds=limits.TERM_GRACE_SECONDS if term_grace is None else term_grace,
+        allow_modules=allow_modules,
+    )
+
+
+def _run(settings: FleetSettings, *, as_json: bool) -> None:
+    from beads_workers.cli.launching import Interrupts, Launch, watch_run
+    from beads_workers.core.text import printable
+
+    launch = Launch()
+    started = launch.tell(settings)
+    interrupts = Interrupts(launch.client)
+    if not as_json:
+        state = printable(settings.state_directory)
+        fleet = f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"
+        print(f"ok rrq      {printable(started['tracker'])}", file=sys.stderr)
+        print(f"ok workers  {settings.workers}, state in {state}", file=sys.stderr)
+        print(f"ok fleet    {fleet}", file=sys.stderr)
+    code = watch_run(launch.client, started, named=(), as_json=as_json, interrupts=interrupts)
+    raise typer.Exit(code)

@@ -1,0 +1,43 @@
+"""A job that is in our hands, and all that is known of who has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import Job
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.states import JobState
+
+
+@dataclass(slots=True)
+class Held:
+    """A job that is ours until the tracker knows better.
+
+    ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
+    ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
+    why it was taken away from its worker, if it was. ``overdue``: its time was over long before.
+    """
+
+    job: Job
+    claimed_at: float
+    state: JobState = JobState.CLAIMED
+    conn_id: ConnId | None = None
+    worker_id: str = ""
+    attempt: int = 0
+    request_id: str = ""
+    started_at: float = 0.0
+    handed_over: bool = False
+    holder_pid: int = 0
+    lost_conn_id: ConnId | None = None
+    cancelled: str = ""
+    overdue: bool = False
+
+
+RELEASED = "released"
+"""Why a task is cancelled when a person takes it away."""
+
+
+def lost(pid: int) -> Outcome:
+    """A worker died with the job under a living orchestrator."""
+    return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")

@@ -1,0 +1,211 @@
+"""The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
+
+What is said and owed is decided in ``sources.rrq.serving``. Source: docs/PROTOCOL.md, "Being an RRQ
+executor".
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from beads_workers.core.events import Arrived, ConnId, Event, Withdrawn
+from beads_workers.edge.door import Door, Peers
+from beads_workers.edge.frame_stream import FrameStream
+from beads_workers.sources.rrq import owed
+from beads_workers.sources.rrq.addresses import Address, Unix
+from beads_workers.sources.rrq.serving import Serving
+
+CONNECTIONS_MAX = 1024
+"""More than any orchestrator opens; whoever comes after that is turned away."""
+
+UNREAD_BYTES_MAX = 64 << 20
+"""Of frames that are not complete, on all connections together: four of the largest."""
+
+FRAME_SECONDS = 60.0
+"""A frame that was begun is complete by then, or never."""
+
+LAST_WORDS_SECONDS = 1.0
+"""At the end, for answers that are still on their way to a peer."""
+
+
+class RrqServer:
+    """Tells the core what has arrived, and sends what is owed. See ``edge.fronts.Front``."""
+
+    def __init__(
+        self,
+        address: Address,
+        serving: Serving,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+    ) -> None:
+        """Listen. Raises ``OSError`` where something is in the way."""
+        self._serving = serving
+        self._selector = selector
+        self._tell = tell
+        self._streams: dict[ConnId, FrameStream] = {}
+        self._masks: dict[ConnId, int] = {}
+        self._touched: set[ConnId] = set()
+        """Those whose mask may be another one now."""
+        self._full: set[ConnId] = set()
+        """Those that are not read from, for they are owed too much."""
+        self._last = 0
+        self._unread = 0
+        self._look_at = float("inf")
+        place: Path | tuple[str, int]
+        if isinstance(address, Unix):
+            place = Path(address.path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            place = (address.host, address.port)
+        self._door: Door | None = Door("the RRQ socket", place, selector, tell, self._enter)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        due = [self._look_at]
+        if self._door is not None:
+            due.append(self._door.deadline())
+        if (at := self._serving.deadline()) is not None:
+            due.append(at)
+        return min(due)
+
+    def tend(self, now: float) -> None:
+        """Whatever time has come for."""
+        if self._door is not None:
+            self._door.tend(now)
+        self._serving.on_deadline(now)
+        if now >= self._look_at:
+            self._look_for_unfinished(now)
+
+    def flush(self) -> None:
+        """Carry out what is asked, and send what is owed, once in each turn of the loop."""
+        for command in self._serving.collect():
+            self._carry_out(command)
+        for conn_id in list(self._full):
+            if not self._serving.is_full(conn_id):
+                self._full.discard(conn_id)
+                self._touched.add(conn_id)
+        while self._touched:
+            self._pump(self._touched.pop())
+        if self._serving.has_commands:
+            self.flush()  # Somebody has gone while he was sent something.
+
+    def cease(self) -> None:
+        """The run is ending: nobody is let in any more, and nothing is begun."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+            self._serving.finish()
+
+    def close(self) -> None:
+        """The run is over: the last answers, as far as their peers take them."""
+        self.cease()
+        self._serving.abandon()
+        self.flush()
+        until = time.monotonic() + LAST_WORDS_SECONDS
+        for conn_id, stream in list(self._streams.items()):
+            stream.send_rest(until)
+            self._drop(conn_id)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _carry_out(self, command: owed.Command) -> None:
+        match command:
+            case owed.Reply(conn_id, data):
+                if (stream := self._streams.get(conn_id)) is not None:
+                    stream.queue(data)
+                    self._touched.add(conn_id)
+            case owed.HangUp(conn_id):
+                self._drop(conn_id)
+            case owed.Offer():
+                self._tell(Arrived())
+            case owed.Withdraw(issue_id, why):
+                self._tell(Withdrawn((issue_id,), why))
+
+    def _enter(self, peers: Peers) -> None:
+        for sock, _ in peers:
+            if len(self._streams) >= CONNECTIONS_MAX:
+                sock.close()
+                continue
+            self._add(sock)
+
+    def _add(self, sock: socket.socket) -> None:
+        self._last += 1
+        conn_id = ConnId(self._last)
+        self._streams[conn_id] = FrameStream(sock)
+        self._masks[conn_id] = selectors.EVENT_READ
+        self._selector.register(sock, selectors.EVENT_READ, partial(self._ready, conn_id))
+        self._serving.connected(conn_id)
+
+    def _ready(self, conn_id: ConnId, mask: int) -> None:
+        stream = self._streams[conn_id]
+        if mask & selectors.EVENT_READ:
+            self._read(conn_id, stream)
+        self._touched.add(conn_id)
+
+    def _read(self, conn_id: ConnId, stream: FrameStream) -> None:
+        now, epoch = time.monotonic(), time.time()
+        self._unread -= stream.unread
+        payloads = stream.read(now)
+        self._unread += stream.unread
+        for payload in payloads:
+            self._serving.received(conn_id, payload, now, epoch)
+        if stream.unread:
+            self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
+        if stream.broken:
+            self._serving.misread(conn_id, stream.broken)
+        elif self._unread > UNREAD_BYTES_MAX:
+            self._serving.misread(conn_id, "too many large frames at once")
+        if self._serving.is_full(conn_id):
+            self._full.add(conn_id)
+
+    def _pump(self, conn_id: ConnId) -> None:
+        stream = self._streams.get(conn_id)
+        if stream is None:
+            return
+        stream.flush()
+        if stream.closed:
+            self._drop(conn_id)
+            return
+        reads = conn_id not in self._full and stream.takes_more
+        mask = selectors.EVENT_READ if reads else 0
+        mask |= selectors.EVENT_WRITE if stream.unsent else 0
+        self._watch(conn_id, stream, mask)
+
+    def _watch(self, conn_id: ConnId, stream: FrameStream, mask: int) -> None:
+        before, self._masks[conn_id] = self._masks[conn_id], mask
+        if mask == before:
+            return
+        if not mask:
+            self._selector.unregister(stream.socket)
+        elif not before:
+            self._selector.register(stream.socket, mask, partial(self._ready, conn_id))
+        else:
+            self._selector.modify(stream.socket, mask, partial(self._ready, conn_id))
+
+    def _drop(self, conn_id: ConnId) -> None:
+        stream = self._streams.pop(conn_id, None)
+        if stream is None:
+            return
+        self._unread -= stream.unread
+        self._full.discard(conn_id)
+        if self._masks.pop(conn_id):
+            self._selector.unregister(stream.socket)
+        stream.socket.close()
+        if self._door is not None:
+            self._door.room()
+        self._serving.gone(conn_id)
+
+    def _look_for_unfinished(self, now: float) -> None:
+        self._look_at = float("inf")
+        for conn_id, stream in list(self._streams.items()):
+            if not stream.unread:
+                continue
+            if now >= stream.began + FRAME_SECONDS:
+                self._serving.misread(conn_id, "a frame was never finished")
+            else:
+                self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)

@@ -1,0 +1,296 @@
+"""Requests from their arrival to their answer: pure, told the time, no I/O.
+
+Every request that was read is answered exactly once, while its connection lives: a request of
+version 1 in its turn (the connection's next one begins when it is answered), others when they are
+done. What is to be done about it all is in ``collect``: call it after anything else.
+
+Source: docs/PROTOCOL.md, "Being an RRQ executor". Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.json_fields import ProtocolError
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.timers import Timers
+from beads_workers.protocols.rrq import envelopes as wire
+from beads_workers.protocols.rrq.reading import parse
+from beads_workers.sources.rrq import answers
+from beads_workers.sources.rrq.answers import Ids
+from beads_workers.sources.rrq.owed import (
+    ID_CHARS_MAX,
+    UNANSWERED_BYTES_MAX,
+    UNANSWERED_MAX,
+    Command,
+    Connection,
+    HangUp,
+    Offer,
+    Owed,
+    Reply,
+    Withdraw,
+)
+
+
+class Serving:
+    """All connections and requests of one executor."""
+
+    def __init__(self) -> None:
+        self._connections: dict[ConnId, Connection] = {}
+        self._by_request: dict[str, Owed] = {}
+        self._waiting: dict[IssueId, Owed] = {}
+        self._taken: dict[IssueId, Owed] = {}
+        self._timers = Timers()
+        self._timed: dict[int, Owed] = {}
+        self._count = 0
+        self._bytes = 0
+        self._ending = False
+        self._commands: list[Command] = []
+
+    # --- what the connections do --------------------------------------------------------------
+
+    def connected(self, conn_id: ConnId) -> None:
+        """Somebody came, perhaps only to see whether we are there."""
+        self._connections[conn_id] = Connection()
+
+    def received(self, conn_id: ConnId, payload: bytes, now: float, epoch: float) -> None:
+        """A whole frame. ``epoch``: the wall clock at ``now``, for deadlines."""
+        connection = self._connections.get(conn_id)
+        if connection is None or connection.over:
+            return
+        try:
+            envelope = parse(payload)
+        except wire.WrongRequest as error:
+            ids = Ids(error.request_id, error.job_id)
+            owed = self._enter(conn_id, connection, ids, None, len(payload))
+            self._answer(owed, answers.failed(ids, f"wrong request: {error}", code="wrong_request"))
+            return
+        except ProtocolError as error:
+            self.misread(conn_id, str(error))
+            return
+        match envelope:
+            case wire.Request():
+                self._request(conn_id, connection, envelope, len(payload), now, epoch)
+            case wire.Cancel():
+                self._cancel(envelope)
+            case wire.Outcome():
+                self.misread(conn_id, "an executor is sent no response")
+
+    def misread(self, conn_id: ConnId, why: str) -> None:
+        """What came is no frame, or none for us: where the next begins is not to be trusted."""
+        connection = self._connections.get(conn_id)
+        if connection is not None and not connection.over:
+            connection.over = True
+            self._commands.append(HangUp(conn_id, why))
+
+    def gone(self, conn_id: ConnId) -> None:
+        """The connection is over: nobody hears its answers, so what it asked for is ended."""
+        connection = self._connections.pop(conn_id, None)
+        for owed in connection.unanswered.values() if connection else ():
+            owed.conn_id = None
+            self._forget(owed)
+            self._end(owed, "whoever asked for it has left")
+
+    def is_full(self, conn_id: ConnId) -> bool:
+        """Whether nothing more is to be read from it for now."""
+        connection = self._connections.get(conn_id)
+        mine = len(connection.unanswered) if connection else 0
+        return mine >= UNANSWERED_MAX or self._bytes >= UNANSWERED_BYTES_MAX
+
+    def deadline(self) -> float | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.deadline()
+
+    def on_deadline(self, now: float) -> None:
+        """Requests whose time is over are answered, and ended."""
+        for number in self._timers.due(now):
+            assert isinstance(number, int)
+            self._time_out(self._timed.pop(number))
+
+    def finish(self) -> None:
+        """The executor ends: what nobody works on is answered, and nothing more is begun."""
+        self._ending = True
+        for owed in list(self._by_request.values()):
+            if owed.issue_id not in self._taken:
+                self._answer(owed, answers.from_outcome(owed.ids, None))
+
+    def abandon(self) -> None:
+        """The last moment: whatever is still unanswered is answered now."""
+        self.finish()
+        for owed in list(self._by_request.values()):
+            self._answer(owed, answers.failed(owed.ids, answers.ENDING, type=wire.CANCELLED))
+
+    def collect(self) -> list[Command]:
+        """What is to be done since the last time, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether ``collect`` would bring anything."""
+        return bool(self._commands)
+
+    # --- what the fleet does ------------------------------------------------------------------
+
+    def take(self, limit: int) -> list[Owed]:
+        """The next ones to work on, oldest first; each is owed a ``settled``."""
+        taken: list[Owed] = []
+        while self._waiting and len(taken) < limit:
+            issue_id = next(iter(self._waiting))
+            owed = self._taken[issue_id] = self._waiting.pop(issue_id)
+            taken.append(owed)
+        return taken
+
+    def settled(self, issue_id: IssueId, outcome: Outcome | None) -> None:
+        """How it went; None: it was never begun."""
+        owed = self._taken.pop(issue_id, None)
+        if owed is None or owed.answer is not None:
+            return
+        if owed.cancelled and outcome is not None and outcome.kind is not OutcomeKind.SUCCESS:
+            # However its attempt was ended: it was because somebody asked for that.
+            outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
+        self._answer(owed, answers.from_outcome(owed.ids, outcome))
+
+    @property
+    def waiting(self) -> int:
+        """How many could be taken."""
+        return len(self._waiting)
+
+    @property
+    def unanswered(self) -> int:
+        """How many are owed an answer."""
+        return len(self._by_request)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _request(
+        self,
+        conn_id: ConnId,
+        connection: Connection,
+        request: wire.Request,
+        size: int,
+        now: float,
+        epoch: float,
+    ) -> None:
+        ids = Ids(request.request_id, request.job_id)
+        known = request.request_id in self._by_request
+        owed = self._enter(conn_id, connection, ids, request, size)
+        if (refusal := self._refusal(request, known=known)) is not None:
+            self._answer(owed, refusal)
+            return
+        if request.context.deadline is not None:
+            owed.deadline = now + (request.context.deadline - epoch)
+            if owed.deadline <= now:
+                self._answer(owed, answers.timed_out(ids, "its deadline had passed already"))
+                return
+            self._timers.set(owed.number, owed.deadline)
+            self._timed[owed.number] = owed
+        if owed.in_turn:
+            self._advance(connection)
+        else:
+            self._begin(owed)
+
+    def _enter(
+        self,
+        conn_id: ConnId,
+        connection: Connection,
+        ids: Ids,
+        request: wire.Request | None,
+        size: int,
+    ) -> Owed:
+        self._count += 1
+        in_turn = request is None or request.protocol_version != wire.V2
+        owed = Owed(self._count, ids, request, conn_id, size, in_turn)
+        self._bytes += size
+        self._by_request.setdefault(ids.request_id, owed)
+        connection.unanswered[owed.number] = owed
+        if in_turn:
+            connection.line.append(owed)
+        return owed
+
+    def _refusal(self, request: wire.Request, *, known: bool) -> wire.Outcome | None:
+        ids = Ids(request.request_id, request.job_id)
+        if request.protocol_version not in wire.VERSIONS:
+            version = request.protocol_version[:20]
+            message = f"Unsupported protocol version {version!r}: 1 and 2 are spoken here"
+            return answers.failed(ids, message, code=wire.UNSUPPORTED_VERSION)
+        if max(map(len, (*ids, request.function_name))) > ID_CHARS_MAX:
+            message = f"an id or a name is longer than {ID_CHARS_MAX} characters"
+            return answers.failed(ids, message, code="wrong_request")
+        if known:
+            message = "a request of this id is not answered yet"
+            return answers.failed(ids, message, code=answers.DUPLICATE)
+        return answers.from_outcome(ids, None) if self._ending else None
+
+    def _begin(self, owed: Owed) -> None:
+        """Its turn has come."""
+        issue_id = IssueId(owed.ids.job_id)
+        if issue_id in self._waiting or issue_id in self._taken:
+            # The same job once more: its last attempt may not have ended yet.
+            issue_id = IssueId(f"{issue_id}~{owed.number}")
+        owed.issue_id = issue_id
+        self._waiting[issue_id] = owed
+        self._commands.append(Offer())
+
+    def _advance(self, connection: Connection) -> None:
+        """Answer those whose turn has come, and begin the one that comes behind them."""
+        while connection.line:
+            first = connection.line[0]
+            if first.answer is None:
+                if first.issue_id is None:
+                    self._begin(first)
+                return
+            connection.line.popleft()
+            self._reply(first, first.answer)
+
+    def _answer(self, owed: Owed, answer: wire.Outcome) -> None:
+        """Once and for all; it is sent when its turn has come."""
+        owed.answer = answer
+        self._forget(owed)
+        connection = self._connections.get(owed.conn_id) if owed.conn_id is not None else None
+        if connection is None:
+            return
+        if owed.in_turn:
+            self._advance(connection)
+        else:
+            self._reply(owed, answer)
+
+    def _reply(self, owed: Owed, answer: wire.Outcome) -> None:
+        assert owed.conn_id is not None, "its connection is there"
+        del self._connections[owed.conn_id].unanswered[owed.number]
+        self._commands.append(Reply(owed.conn_id, answers.framed(owed.ids, answer)))
+
+    def _forget(self, owed: Owed) -> None:
+        """It is not to be answered any more; its attempt may still be there."""
+        if self._by_request.get(owed.ids.request_id) is owed:
+            del self._by_request[owed.ids.request_id]
+        if owed.issue_id is not None:
+            self._waiting.pop(owed.issue_id, None)
+        self._timers.cancel(owed.number)
+        self._timed.pop(owed.number, None)
+        self._bytes -= owed.size
+        owed.size, owed.request = 0, None
+
+    def _end(self, owed: Owed, why: str) -> None:
+        if owed.issue_id is not None and self._taken.get(owed.issue_id) is owed:
+            self._commands.append(Withdraw(owed.issue_id, why))
+
+    def _time_out(self, owed: Owed) -> None:
+        self._answer(owed, answers.timed_out(owed.ids, "its deadline has passed"))
+        self._end(owed, "its deadline has passed")
+
+    def _cancel(self, cancel: wire.Cancel) -> None:
+        if cancel.protocol_version not in wire.VERSIONS:
+            return
+        for owed in self._meant(cancel):
+            owed.cancelled = True
+            if owed.issue_id in self._taken:
+                self._end(owed, "cancelled")
+            else:
+                self._answer(owed, answers.failed(owed.ids, "cancelled", type=wire.CANCELLED))
+
+    def _meant(self, cancel: wire.Cancel) -> list[Owed]:
+        if cancel.request_id is not None:
+            owed = self._by_request.get(cancel.request_id)
+            return [owed] if owed is not None and owed.ids.job_id == cancel.job_id else []
+        return [o for o in self._by_request.values() if o.ids.job_id == cancel.job_id]

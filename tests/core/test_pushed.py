@@ -1,0 +1,152 @@
+"""Work that comes by itself: taken at once, tried once, and answered whatever becomes of it."""
+
+from __future__ import annotations
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core.commands import Send
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.message_types import Cancel, Task, Wait
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.policy import Policy
+from beads_workers.core.source import Action
+from tests.core.playbook import Play, cancelled, done, failed, job, lost, of, ready, said, task_of
+
+HAND_BACK = Policy(hand_back=True)
+
+
+def pushed(workers: int = 1) -> Play:
+    """A fleet with so many workers of its own, all of them waiting for work."""
+    play = Play(workers, pushed=True, policy=HAND_BACK, poll_seconds=3600.0)
+    for number in range(1, workers + 1):
+        play.own(number)
+    play.quiet()
+    return play
+
+
+def running(issue_id: str = "a") -> Play:
+    """One worker, with one job."""
+    play = pushed()
+    play.do(ev.Arrived())
+    assert task_of(play.answer(issue_id)) == issue_id
+    play.quiet()
+    return play
+
+
+def settled(play: Play) -> tuple[Action, Outcome | None]:
+    """The one settlement of the turn under way: what is asked, and how it went."""
+    settlement = play.settlement()
+    return settlement.action, settlement.outcome
+
+
+def test_a_worker_of_ours_is_never_told_to_wait() -> None:
+    play = pushed()
+    assert said(play.wait(10 * limits.HOLD_SECONDS)) == []
+
+
+def test_a_worker_of_somebody_else_is_told_to_wait_as_always() -> None:
+    play = pushed()
+    told = play.join(7) + play.wait(limits.HOLD_SECONDS + 1)
+    assert [type(message) for message in said(told, 7)] == [Wait]
+
+
+def test_what_arrives_is_taken_at_once() -> None:
+    play = pushed()
+    play.do(ev.Arrived())
+    assert play.asked() >= 1
+    assert task_of(play.answer("a"), 1) == "a"
+
+
+def test_a_success_is_closed_at_once_with_its_outcome() -> None:
+    play = pushed(2)
+    play.do(ev.Arrived())
+    play.answer("a", "b")
+    play.quiet()
+    play.do(done(1, "a", result={"x": 1}))
+    action, outcome = settled(play)
+    assert action is Action.CLOSE
+    assert outcome == Outcome(OutcomeKind.SUCCESS, result='{"x":1}')
+
+
+def test_a_failure_is_handed_back_and_nothing_of_it_is_remembered() -> None:
+    play = running()
+    play.do(failed(1, "a", "boom"))
+    assert settled(play) == (Action.RELEASE, Outcome(OutcomeKind.ERROR, "boom"))
+    play.do(ready(1))
+    play.quiet()
+    assert play.board.retrying == play.board.set_aside == play.board.given_back == {}
+    assert not play.board.handed_back and not play.board.titles
+    play.do(ev.Arrived())
+    assert play.turn is not None and play.turn.skip == frozenset()
+    assert task_of(play.answer("a"), 1) == "a", "whoever sent it may send it again"
+
+
+def test_a_retry_is_not_ours_to_make() -> None:
+    play = running()
+    play.do(failed(1, "a", "later", outcome=OutcomeKind.RETRY, retry_after_seconds=7.0))
+    assert settled(play) == (Action.RELEASE, Outcome(OutcomeKind.RETRY, "later", 7.0))
+
+
+def test_a_worker_that_dies_gives_back_what_it_had() -> None:
+    play = running()
+    play.do(lost(1))
+    play.quiet()
+    play.reap(1, -9)
+    action, outcome = settled(play)
+    assert action is Action.RELEASE
+    assert outcome is not None and outcome.kind is OutcomeKind.LOST
+
+
+def test_many_failures_at_the_start_are_no_storm() -> None:
+    play = pushed()
+    for number in range(limits.STORM_ISSUES + 2):
+        play.do(ev.Arrived())
+        assert task_of(play.answer(f"a{number}"), 1) == f"a{number}"
+        play.quiet()
+        play.do(failed(1, f"a{number}"), ready(1))
+        play.quiet()
+    assert play.board.state == "running"
+    assert play.board.totals["failed"] == limits.STORM_ISSUES + 2
+
+
+def test_what_is_withdrawn_before_it_was_sent_is_settled_without_an_outcome() -> None:
+    play = pushed()
+    play.do(ev.Arrived(), lost(1))
+    play.answer("b")
+    play.quiet()
+    play.do(ev.Withdrawn((IssueId("b"),), "it has left"))
+    assert settled(play) == (Action.RELEASE, None)
+
+
+def test_what_is_withdrawn_from_its_worker_is_ended_and_then_settled() -> None:
+    play = running()
+    told = play.do(ev.Withdrawn((IssueId("a"),), "it has left"))
+    assert [s.message for s in of(told, Send)] == [Cancel(IssueId("a"), "it has left")]
+    assert play.turn is None
+    play.do(cancelled(1, "a"))
+    action, outcome = settled(play)
+    assert action is Action.RELEASE
+    assert outcome is not None and outcome.kind is OutcomeKind.CANCELLED
+
+
+def test_what_nobody_has_can_be_withdrawn() -> None:
+    play = running()
+    assert play.do(ev.Withdrawn((IssueId("x"),), "gone")) == []
+
+
+def test_the_attempt_is_the_one_that_the_source_counts() -> None:
+    play = pushed()
+    play.do(ev.Arrived())
+    (task,) = [m for m in said(play.answer(job("a", attempt=4)), 1) if isinstance(m, Task)]
+    assert task.attempt == 4
+
+
+def test_a_run_that_has_failed_at_requests_ends_well() -> None:
+    play = running()
+    play.do(failed(1, "a"), ready(1))
+    play.quiet()
+    play.do(ev.StopAsked())
+    play.do(lost(1))
+    play.reap(1)
+    play.quiet()
+    assert play.ended == 0
