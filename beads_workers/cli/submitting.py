@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.tracker_place import Json, opened, warn
-from beads_workers.core.text import json_line, printable
+from beads_workers.core.text import counted, json_line, printable
+from beads_workers.edge.locks import is_locked
 from beads_workers.protocols.submission import PROBLEMS_MAX
 
 if TYPE_CHECKING:
     from beads_workers.protocols.submission import Submitted
 
 STDIN = "-"
+PACKAGES_SHOWN = 3
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +62,16 @@ def submit(
     if json:
         print(json_line({"submitted": len(ids), "job_ids": ids}))
         return
-    print(f"submitted {len(ids)} job{'' if len(ids) == 1 else 's'}")
+    print(f"submitted {counted(len(ids), 'job')}")
+    if not is_locked(find_state_directory() / "lock"):
+        print(f"next: beads-workers start --allow-module {_packages(jobs)}")
+
+
+def _packages(jobs: Sequence[Submitted]) -> str:
+    """What is to be allowed for these, as far as one can tell: the modules' first names."""
+    names = dict.fromkeys(job.envelope.job_path.partition(".")[0] for job in jobs)
+    shown = [printable(name, 40) for name in names if name.isidentifier()][:PACKAGES_SHOWN]
+    return " --allow-module ".join(shown or ["PREFIX"])
 
 
 def _print_schema() -> None:

@@ -127,7 +127,9 @@ class Envelopes:
             old = self.jobs.get(page.issue_id)
             if old is not None and old.state is State.ERROR:
                 return None
-            return replace(job, state=State.ERROR, error=page.error or "failed")
+            reason, attempt = _REASONS.get(page.outcome), _attempt(page.charged)
+            said = {"error": page.error or "failed", "reason": reason}
+            return _moved(job, State.ERROR, attempt, **said)
         retry_at = _seconds(page.not_before) if page.not_before > at else None
         return _moved(job, State.ENQUEUED, _next(page.charged), next_retry_at=retry_at)
 

@@ -54,7 +54,8 @@ class Carried(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
     ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
-    name a done issue is still to be closed. From ``path`` on: see ``Claimed``.
+    name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
+    ``outcome``: of its last attempt, see ``Finished``.
     """
 
     issue_id: str
@@ -69,6 +70,7 @@ class Carried(Record):
     path: str = ""
     arguments: str = ""
     enqueued_at: float = 0.0
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)

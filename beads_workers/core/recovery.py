@@ -220,6 +220,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         path=described.path if described else "",
         arguments=described.arguments if described else "",
         enqueued_at=described.enqueued_at if described else 0.0,
+        outcome=finished.outcome,
     )
 
 

@@ -27,7 +27,10 @@ from beads_workers.sources.settling import BLOCKED, CLOSED, FINISHED, IN_PROGRES
 EXTRA = "envelope"
 """The key of an issue under which it keeps what else stood in the envelope that it came with."""
 
-TAKEN = frozenset({"title", "description", "priority", "labels", "timeout_seconds"})
+TAKEN = frozenset(
+    {"title", "description", "priority", "labels", "timeout_seconds"}
+    | {"trace_context", "correlation_context"}
+)
 """Keys of an envelope that mean for its issue what they mean for any; never ``command``: what
 others hand in names functions, and runs nothing of their own."""
 

@@ -56,7 +56,9 @@ def listed(*arguments: str) -> list[dict[str, Any]]:
 
 def test_what_is_handed_in_is_listed_as_it_was() -> None:
     sent = ENQUEUED | {"tenant": "x"}
-    assert told("submit", given=json.dumps(sent, indent=2)) == "submitted 1 job\n"
+    assert told("submit", given=json.dumps(sent, indent=2)) == (
+        "submitted 1 job\nnext: beads-workers start --allow-module backend\n"
+    )
     assert listed() == [sent]
     assert "job_path: backend.workers.tasks.worker_heartbeat" in told("show", "job-123")
     assert told("list", "--envelopes") == (

@@ -196,12 +196,13 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
     cooling = rec.Carried(
         "a", "t", 1, not_before=EPOCH + 9.5, path="m.f", arguments=arguments, enqueued_at=PUT
     )
-    aside = rec.Carried("b", "t", 3, set_aside=True, error="boom", enqueued_at=PUT)
+    aside = rec.Carried("b", "t", 3, set_aside=True, error="boom", outcome="timeout")
     owed = rec.Carried("c", held_by="actor/run-0")
     waits, failed_before = told(Play(carried=[cooling, aside, owed]).entries)
     assert (waits.state, waits.attempt, waits.next_retry_at) == (State.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
     assert (failed_before.state, failed_before.error) == (State.ERROR, "boom")
+    assert (failed_before.attempt, failed_before.reason) == (3, "timeout")
 
 
 def test_arguments_that_are_too_long_are_named_instead() -> None:

@@ -51,8 +51,8 @@ def test_what_an_issue_calls_is_remembered_with_it_from_run_to_run() -> None:
     play.do(failed(1, "a"))
     first = remains(reread(play.entries)).checkpoint()
     (page,) = remains(reread(Play(carried=first).entries)).checkpoint()
-    described = (page.title, page.path, page.arguments, page.enqueued_at)
-    assert described == ("title of a", "m.f", "[[1],{}]", EPOCH - 5.5)
+    described = (page.title, page.path, page.arguments, page.enqueued_at, page.outcome)
+    assert described == ("title of a", "m.f", "[[1],{}]", EPOCH - 5.5, "error")
 
 
 def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:

@@ -39,6 +39,16 @@ def test_its_function_is_what_a_worker_calls() -> None:
     assert routed is not None and routed.path == "web#render"
 
 
+def test_what_an_executor_is_to_be_told_stands_where_it_is_looked_for() -> None:
+    trace = {"traceparent": "00-a-b-01"}
+    assert (
+        to_job(issue(replace(JOB, extra={"trace_context": trace})), "sqlite").original[
+            "trace_context"
+        ]
+        == trace
+    )
+
+
 def test_the_order_of_a_submission_is_the_order_of_age() -> None:
     ages = [to_issue(JOB, position)[0].created_at for position in range(3)]
     assert ages == sorted(set(ages))
