@@ -58,7 +58,7 @@ class Replies:
         """TASK: a new attempt begins."""
         self._tasks.begin(held, connection.conn_id, connection.worker_id)
         self._roster.move(connection, ConnStimulus.TASK_SENT)
-        self.say(connection, self._task(held))
+        self.say(connection, self._task(connection, held))
         timeout = self._timeout(held.job)
         if timeout is not None:
             grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
@@ -69,7 +69,7 @@ class Replies:
         held = self.held(connection)
         assert held is not None, "a busy connection has a job"
         self.note_stray(connection, f"said READY while it has {held.job.issue_id}")
-        self.say(connection, self._task(held))
+        self.say(connection, self._task(connection, held))
 
     def note_stray(self, connection: Connection, text: str) -> None:
         """Log what makes no sense; a peer that goes on like this must not fill the disk."""
@@ -130,9 +130,13 @@ class Replies:
             return None
         return self._tasks.held.get(connection.issue_id)
 
-    def _task(self, held: Held) -> Task:
+    def _task(self, connection: Connection, held: Held) -> Task:
         job = held.job
-        payload: dict[str, object] = {"issue": dict(job.original)} if job.original else {}
+        # A function has its arguments; only what verifies its work looks at the issue.
+        lean = job.call is not None and connection.own and not self._parts.settings.work.verify
+        payload: dict[str, object] = {}
+        if job.original and not lean:
+            payload["issue"] = dict(job.original)
         if job.command is not None:
             payload["command"] = list(job.command)
         if job.call is not None:
@@ -142,9 +146,9 @@ class Replies:
             job.issue_id,
             job.priority,
             job.title[: limits.TITLE_CHARS_MAX],
-            job.description,
+            "" if lean else job.description,
             job.issue_type,
-            job.labels,
+            () if lean else job.labels,
             held.attempt,
             self._timeout(job),
             payload,

@@ -16,6 +16,7 @@ TAIL_BYTES = 4096
 LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 0.1, 1.0
 """How long an output may grow unseen: less where it grows fast, and soon after its start."""
 
+_COPY_BYTES = 1 << 20
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -47,10 +48,8 @@ class Output:
 
     def again(self, plan: Plan) -> bool:
         """Whether it is now the output of ``plan``, after ``end(keep=True)``: its file is open and
-        empty, and would be opened again."""
-        if self.fd < 0 or self._from != plan.output_file or os.fstat(self.fd).st_size:
-            return False
-        if os.path.exists(plan.log_file):  # noqa: PTH110 - no Path here
+        empty, and would be opened again. What an earlier attempt has printed waits for the end."""
+        if self.fd < 0 or self._from != plan.output_file:
             return False
         self._becomes, self._bytes_max = plan.log_file, plan.log_bytes_max
         self._start = self._seen = 0
@@ -90,10 +89,26 @@ class Output:
         self.look()
         size = os.fstat(self.fd).st_size
         tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
-        self.close()
         if size and self._becomes:
             try:
-                os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here
+                self._become(size)
             except OSError:
                 pass  # The run directory is gone; the outcome counts all the same.
+        self.close()
         return tail.decode("utf-8", "replace")
+
+    def _become(self, size: int) -> None:
+        try:
+            earlier = os.open(self._becomes, _APPEND)
+        except FileNotFoundError:
+            os.rename(self._from, self._becomes)  # noqa: PTH104 - no Path here
+            return
+        # A free retry has the number, and the log, of the attempt before it.
+        try:
+            sent = 0
+            while sent < size and (more := os.pread(self.fd, _COPY_BYTES, sent)):
+                sent += os.write(earlier, more)
+            shorten(earlier, self._bytes_max)
+        finally:
+            os.close(earlier)
+        os.unlink(self._from)  # noqa: PTH108 - no Path here

@@ -106,9 +106,10 @@ class _Process:
         while self.status is None:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
+            called = isinstance(self.step, CallStep)
             if over := self.step is not None and self.step.fd in ready:
                 self._bury()
-            if over or wake.fileno() in ready:
+            if (over and not called) or wake.fileno() in ready:
                 # The end of a step comes with a SIGCHLD: that is worth no turn of its own.
                 self._signalled(heard(wake))
             if self.connection.fileno() in ready:

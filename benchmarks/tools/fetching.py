@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.tools.figures import say
@@ -44,6 +46,24 @@ def debian(program: str, package: str) -> str:
         except (Broken, OSError, ValueError) as error:
             raise Missing(f"sudo apt-get install {package} ({error})") from error
     return str(unpacked)
+
+
+def python_environment(name: str, requirements: Sequence[str]) -> Path:
+    """The Python of an environment with these packages, made once; raises ``Missing``."""
+    target = cache() / name
+    python = target / "bin" / "python"
+    complete = target / "complete"
+    if not complete.exists():
+        say(f"installing {', '.join(requirements)} into {target}")
+        shutil.rmtree(target, ignore_errors=True)
+        here, quiet = dict(os.environ), ("--quiet", "--disable-pip-version-check")
+        try:
+            run([sys.executable, "-m", "venv", str(target)], cache().parent, here)
+            run([str(python), "-m", "pip", "install", *quiet, *requirements], target, here)
+        except (Broken, OSError) as error:
+            raise Missing(f"{', '.join(requirements)} could not be installed: {error}") from error
+        complete.write_text("\n".join(requirements))
+    return python
 
 
 def crate(name: str, version: str) -> Path:

@@ -61,13 +61,13 @@ class Host:
                 self.socket.close()
                 raise
         self.socket.setblocking(False)
-        self._idle = select.poll()
-        self._idle.register(self._pidfd, select.POLLIN)
-        self._idle.register(self.socket, select.POLLIN)
+        self._unfit = select.poll()
+        self._unfit.register(self._pidfd, select.POLLIN)
+        self._unfit.register(self.socket, select.POLLIN)
 
     def is_fit(self) -> bool:
         """Whether it lives and is silent, as it should between calls."""
-        return not self.buried and not self._idle.poll(0)
+        return not self.buried and not self._unfit.poll(0)
 
     def call(
         self,

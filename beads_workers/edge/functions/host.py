@@ -67,12 +67,12 @@ class Host:
                 return
             if control:
                 self._take_output(control)
+                self._own_descriptors()
             for framed in reader.feed(received):
                 assert isinstance(framed, Line), "a worker knows how long a line may be"
                 self._worker.sendall(self._answer(json.loads(framed.text)))
 
     def _answer(self, call: dict[str, Any]) -> bytes:
-        self._own_descriptors()
         try:
             self._calling = True
             answer = self._carry_out(call)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from _signal import getsignal  # type: ignore[import-not-found]  # C's own: no enum to make
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -49,7 +50,7 @@ class Surroundings:
         """A module was imported: what it has set up is how things are from now on."""
         self._umask = os.umask(0o077)
         os.umask(self._umask)
-        self._handlers = [signal.getsignal(number) for number in SIGNALS]
+        self._handlers = _handlers()
 
     def remember(self) -> None:
         """The function is called next: from here on, what changes is changed back."""
@@ -57,13 +58,17 @@ class Surroundings:
 
     def restore(self) -> None:
         """The call is over."""
-        for stream in (sys.stdout, sys.stderr, self._stdout, self._stderr):
-            _flush(stream)
+        _flush(self._stdout)
+        _flush(self._stderr)
+        if sys.stdout is not self._stdout or sys.stderr is not self._stderr:
+            _flush(sys.stdout)
+            _flush(sys.stderr)
         os.umask(self._umask)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        for number, before in zip(SIGNALS, self._handlers, strict=True):
-            if signal.getsignal(number) is not before and before is not None:
-                signal.signal(number, before)
+        if (now := _handlers()) != self._handlers:
+            for number, before, after in zip(SIGNALS, self._handlers, now, strict=True):
+                if after != before and before is not None:
+                    signal.signal(number, before)
         if _variables() != self._environment:
             for name in _variables().keys() - self._environment.keys():
                 del os.environb[name]
@@ -75,6 +80,10 @@ class Surroundings:
         if self._stderr.closed:
             self._stderr = _printing(2)
         return self._stdout, self._stderr
+
+
+def _handlers() -> list[Any]:
+    return [getsignal(number) for number in SIGNALS]
 
 
 def _printing(descriptor: int) -> TextIO:
