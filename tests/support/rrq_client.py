@@ -1,0 +1,124 @@
+"""A small RRQ orchestrator's end: requests of both versions to an executor, and its answers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from beads_workers.protocols.rrq.envelopes import (
+    V1,
+    V2,
+    Cancel,
+    Context,
+    Envelope,
+    Outcome,
+    Request,
+    encode,
+)
+from beads_workers.protocols.rrq.frames import FrameReader, frame
+from beads_workers.protocols.rrq.reading import parse
+
+PATIENCE_SECONDS = 60.0
+
+
+def request(
+    name: str,
+    *args: Any,
+    version: str = V1,
+    request_id: str = "",
+    job_id: str = "",
+    seconds: float | None = None,
+    attempt: int = 1,
+    **kwargs: Any,
+) -> Request:
+    """For ``name``, with a deadline so many seconds from now; ids are made of a counter."""
+    _count[0] += 1
+    number = _count[0]
+    now = time.time()
+    deadline = None if seconds is None else now + seconds
+    job = job_id or f"job-{number}"
+    context = Context(job, attempt, now, "default", deadline, worker_id="a test")
+    return Request(
+        request_id or f"request-{number}",
+        job,
+        name,
+        context,
+        args,
+        kwargs,
+        protocol_version=version,
+    )
+
+
+_count = [0]
+
+
+class Client:
+    """One connection; ``place``: the path of a socket, or a loopback port."""
+
+    def __init__(self, place: Path | int) -> None:
+        if isinstance(place, Path):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(str(place))
+        else:
+            self.socket = socket.create_connection(("127.0.0.1", place))
+        self.socket.settimeout(PATIENCE_SECONDS)
+        self._reader = FrameReader()
+        self._payloads: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def send(self, *envelopes: Envelope) -> None:
+        """All of them in one write."""
+        self.raw(b"".join(frame(encode(each)) for each in envelopes))
+
+    def raw(self, data: bytes) -> None:
+        """Whatever it is."""
+        self.socket.sendall(data)
+
+    def cancel(self, of: Request, *, by_request: bool = False) -> None:
+        """A cancel frame for it."""
+        version = of.protocol_version if of.protocol_version in (V1, V2) else V1
+        request_id = of.request_id if by_request else None
+        self.send(Cancel(of.job_id, request_id, protocol_version=version))
+
+    def answer(self) -> Outcome | None:
+        """The next one; None when the executor has closed the connection."""
+        while not self._payloads:
+            try:
+                data = self.socket.recv(1 << 16)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            self._payloads += self._reader.feed(data)
+        answer = parse(self._payloads.pop(0))
+        assert isinstance(answer, Outcome)
+        return answer
+
+    def ask(self, of: Request) -> Outcome:
+        """Send it, and wait for its answer."""
+        self.send(of)
+        answer = self.answer()
+        assert answer is not None, "no answer"
+        assert (answer.request_id, answer.job_id) == (of.request_id, of.job_id)
+        return answer
+
+    def silent(self) -> bool:
+        """Whether nothing is there to be read at this moment."""
+        self.socket.setblocking(False)
+        try:
+            return not self._payloads and not self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return not self._payloads
+        finally:
+            self.socket.settimeout(PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        """Leave."""
+        self.socket.close()
