@@ -28,6 +28,9 @@ _REASONS = {
 }
 
 TAKEN_AWAY = "taken away by a person"
+WITHDRAWN = "its sender took it back, or the executor ended"
+_SENT_TO_US = ("rrq",)
+"""Sources whose jobs come by themselves: one that is given back unstarted is over for us."""
 
 
 class Envelopes:
@@ -145,9 +148,13 @@ class Envelopes:
         if settled.result == "not_ours" and job.state is not State.DONE:
             del self.jobs[settled.issue_id]
             return None
-        if job.state is State.RUNNING and (settled.action, settled.result) == _GIVEN_BACK:
+        if (settled.action, settled.result) != _GIVEN_BACK:
+            return None
+        if job.state is State.RUNNING:
             # Its run was killed under it, and a later one has given it back.
             return _moved(job, State.ENQUEUED, job.attempt)
+        if self.source in _SENT_TO_US and job.state is State.ENQUEUED and job.attempt is None:
+            return _failed(job, WITHDRAWN, "cancelled", at)
         return None
 
 
@@ -208,7 +215,9 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
                 "result_file": finished.result_file or None,
             }
             return _moved(job, State.DONE, job.attempt, **more)
-        case "set_aside":
+        case "hand_back" if finished.outcome == "retry":
+            return _moved(job, State.ENQUEUED, _attempt(finished.attempt + 1))
+        case "set_aside" | "hand_back":
             reason = _REASONS.get(finished.outcome)
             return _failed(job, finished.error or finished.outcome, reason, _seconds(at))
         case _:

@@ -60,6 +60,7 @@ class Job:
     ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue, ``call``
     where the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0
     where that is not known. ``attempt``: which one this is, where the source counts them.
+    ``named``: what its sender calls it, where no worker is to call that.
     """
 
     source: str
@@ -75,6 +76,7 @@ class Job:
     attempt: int | None = None
     original: Mapping[str, Any] = field(default_factory=dict)
     enqueued_at: float = 0.0
+    named: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)

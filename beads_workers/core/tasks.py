@@ -78,8 +78,8 @@ class Tasks:
         self._in_state[JobState.CLAIMED] += 1
         self._claims += 1
         heapq.heappush(self._backlog, (job.priority, self._claims, job.issue_id))
-        path = job.call.path if job.call else ""
-        described = (path, arguments_of(job.call), job.enqueued_at)
+        named = job.call or job.named
+        described = (named.path if named else "", arguments_of(named), job.enqueued_at)
         self._desk.write(Claimed(job.issue_id, job.title, job.priority, *described))
 
     def most_urgent(self) -> Held | None:

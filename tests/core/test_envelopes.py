@@ -225,6 +225,36 @@ def test_a_result_that_is_only_a_note_is_none() -> None:
     assert told(play.entries)[-1].result is None
 
 
+def sent(*records: rec.Record) -> list[Envelope]:
+    """Of a job that another orchestrator has sent to us."""
+    run = rec.RunStarted("run-1", 1, "actor/run-1", "rrq", "/project")
+    claimed = rec.Claimed("a", "render", 2, "default#render", "[[1],{}]", PUT)
+    return told(Entry(record, EPOCH + n, n) for n, record in enumerate((run, claimed, *records)))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "reason"),
+    [
+        ("error", State.ERROR, None),
+        ("timeout", State.ERROR, "timeout"),
+        ("cancelled", State.ERROR, "cancelled"),
+        ("retry", State.ENQUEUED, None),
+    ],
+)
+def test_what_is_handed_back_to_its_sender_is_over_for_us_unless_it_is_a_retry(
+    outcome: str, state: State, reason: str | None
+) -> None:
+    ended = rec.Finished("a", "W1", 2, "r", outcome, "hand_back", "boom")
+    given_back = rec.SettledRecord("a", "release", "applied")
+    *_, last = sent(rec.Started("a", "W1", 2, "r"), ended, given_back)
+    assert (last.job_path, last.state, last.reason) == ("rrq.default.render", state, reason)
+
+
+def test_what_its_sender_takes_back_before_it_is_begun_is_cancelled() -> None:
+    *_, last = sent(rec.SettledRecord("a", "release", "applied"))
+    assert (last.state, last.reason, last.ts_started) == (State.ERROR, "cancelled", None)
+
+
 def test_done_ones_need_not_be_remembered() -> None:
     play = working()
     play.do(done(1, "a"))

@@ -27,6 +27,9 @@ from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX
 from beads_workers.sources.rrq.owed import Owed
 from beads_workers.sources.rrq.serving import Serving
 
+EXECUTOR = "default"
+"""What we are called where jobs are shown: the orchestrator does not say which of its executors."""
+
 SECONDS_MIN = 0.001
 """Some time is left, or it would have been answered already."""
 
@@ -113,9 +116,11 @@ class RrqSource:
             issue_type="request",
             timeout_seconds=seconds,
             attempt=request.context.attempt,
+            enqueued_at=request.context.enqueue_time,
         )
         if not self._calls_functions:
-            return replace(job, original=_shown(owed.issue_id, request))
+            named = Call(f"{EXECUTOR}#{request.function_name}", request.args, request.kwargs)
+            return replace(job, original=_shown(owed.issue_id, request), named=named)
         path = self._prefix + request.function_name
         return replace(job, call=Call(path, request.args, request.kwargs))
 
