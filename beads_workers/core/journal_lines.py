@@ -91,8 +91,15 @@ def encode(entry: Entry) -> bytes:
     for name, key, default in _FIELDS[kind]:
         value = getattr(record, name)
         if default is MISSING or value != default:
-            line += key + (quoted(value) if type(value) is str else _ENCODER.encode(value))
+            line += key + _json(value)
     return line.encode("ascii") + b"}\n"
+
+
+def _json(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return quoted(value)
+    return repr(value) if kind is int else _ENCODER.encode(value)
 
 
 def encode_repeated(entry: Entry) -> bytes:

@@ -208,7 +208,9 @@ class Fleet:
             for run_id, host in self._directory.foreign()
         )
         for record in (began, *last.checkpoint(), CheckpointEnded(), *foreign):
-            board.apply(self._journal.append(record))
+            self._journal.append(record)
+        for entry in self._journal.fold():
+            board.apply(entry)
         self._journal.flush()
         self._journal.sync()
 

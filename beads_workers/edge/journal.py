@@ -21,7 +21,7 @@ from beads_workers.core.board import Board
 from beads_workers.core.checkpoint import Checkpoint, resumed
 from beads_workers.core.journal_lines import Entry, encode, encode_repeated
 from beads_workers.core.records import CallEnded, CallStarted, Record
-from beads_workers.edge.journal_files import segment_path, segments
+from beads_workers.edge.journal_files import remove_oldest, segment_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
@@ -73,6 +73,7 @@ class Journal:
         self._written = 0
         self._synced = -1
         self._checkpoint = Checkpoint()
+        self._unfolded: list[Entry] = []
         self._call: Entry | None = None
         self._number = 1
         self._next_at = size.segment_bytes
@@ -96,8 +97,18 @@ class Journal:
         # As it is read back: whoever watches sees the same numbers as whoever replays.
         entry = Entry(record, round(time.time(), 3), round(self.elapsed(), 6))
         self._gathered.append(encode(entry))
-        self._checkpoint.apply(entry)
+        self._unfolded.append(entry)
         return entry
+
+    def fold(self) -> list[Entry]:
+        """Work out what they mean for a checkpoint; returns what was appended since the last time.
+
+        Apart from ``append``, because it takes as long and somebody waits for what comes of that.
+        """
+        entries, self._unfolded = self._unfolded, []
+        for entry in entries:
+            self._checkpoint.apply(entry)
+        return entries
 
     def flush(self) -> bytes:
         """Write what has gathered; returns the bytes.
@@ -123,6 +134,7 @@ class Journal:
 
         ``board``: of all that was appended. Without a descriptor, or room, it is tried again later.
         """
+        self.fold()
         path = segment_path(self.path, self._number + 1)
         self._next_at = self._written + self._limit.segment_bytes // 8
         with self._lock:
@@ -234,16 +246,7 @@ class Journal:
 
     def _remove_old(self) -> None:
         # Only now: until its checkpoint is on disk, what is before a segment may still be needed.
-        sizes = {path: _size(path) for path in segments(self.path)}
-        total = sum(sizes.values())
-        for path, size in sizes.items():
-            if total <= self._limit.bytes_max or path == self._current:
-                break
-            total -= size
-            try:
-                path.unlink()
-            except OSError:
-                pass  # Gone already, or the disk is read-only.
+        remove_oldest(self.path, self._limit.bytes_max, keep=self._current)
 
     def _note_call(self, entry: Entry) -> None:
         if isinstance(entry.record, CallStarted):
@@ -282,10 +285,3 @@ def lost(error: OSError) -> OSError:
 
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

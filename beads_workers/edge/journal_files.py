@@ -88,3 +88,27 @@ def entry_of(line: bytes, *, repeated: bool) -> Entry | None:
 
 def _is_whole(path: Path) -> bool:
     return any(isinstance(entry.record, CheckpointEnded) for entry in _read([path]))
+
+
+def remove_oldest(path: Path, bytes_max: int, *, keep: Path) -> None:
+    """Remove the oldest segments of the journal at ``path``, until the rest is no longer than this.
+
+    ``keep``: that one and those after it stay.
+    """
+    sizes = {segment: _size(segment) for segment in segments(path)}
+    total = sum(sizes.values())
+    for segment, size in sizes.items():
+        if total <= bytes_max or segment == keep:
+            break
+        total -= size
+        try:
+            segment.unlink()
+        except OSError:
+            pass  # Gone already, or the disk is read-only.
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -90,6 +90,7 @@ class Loop:
 
     def snapshot(self) -> dict[str, Any]:
         """``status`` as it is now."""
+        self._fold()
         return status(self._frames.board, self._journal.elapsed())
 
     def run(self) -> int:
@@ -104,6 +105,7 @@ class Loop:
             if self._exit_code is None:
                 self._wait()
         self._write_journal()
+        self._fold()
         return self._exit_code
 
     # --- one turn -----------------------------------------------------------------------------
@@ -131,6 +133,8 @@ class Loop:
             if self._core.state in _OVER:
                 self.front.cease()
             self.front.flush()
+        self._fold()  # Only now: nobody waits any more for what is due.
+        self._show()
         self.control.flush(time.monotonic())
         if self._disk_full:
             return
@@ -163,11 +167,7 @@ class Loop:
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Write):
-                entry = self._journal.append(command.record)
-                if (snapshot := self._frames.add(entry)) is not None:
-                    self._unshown.append(snapshot)
-                if self.notifier is not None:
-                    self.notifier.add(entry)
+                self._journal.append(command.record)
             else:
                 self._outside.append(command)
 
@@ -184,8 +184,8 @@ class Loop:
             del self._unshown[:-1]  # Whoever watches is shown the last one, once it is on file.
             return False
         self._disk_full = False
-        self._show()
         if self._journal.is_long():
+            self._fold()
             self._journal.begin_segment(self._frames.board)
         return True
 
@@ -215,7 +215,16 @@ class Loop:
             case _:
                 assert_never(command)
 
+    def _fold(self) -> None:
+        for entry in self._journal.fold():
+            if (snapshot := self._frames.add(entry)) is not None:
+                self._unshown.append(snapshot)
+            if self.notifier is not None:
+                self.notifier.add(entry)
+
     def _show(self) -> None:
+        if self._disk_full:
+            return
         unshown, self._unshown = self._unshown, []
         for snapshot in unshown:
             self.control.show(snapshot)
