@@ -24,7 +24,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f" {queue['set_aside']} set aside, {queue['not_closed']} not closed yet"
     )
     yield (
-        f"totals: {totals['done']} done, {totals['failed']} failed attempts,"
+        f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"
         f" {totals['retried']} retried, {totals['lost']} lost, {totals['set_aside']} set aside;"
         f" {shown['rate_per_minute']:.0f} a minute"
     )

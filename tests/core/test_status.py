@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from beads_workers.core import events as ev
@@ -48,6 +49,28 @@ def test_every_promised_key_is_there() -> None:
     for key, keys in PROMISED.items():
         part = found[key][0] if isinstance(found[key], list) else found[key]
         assert part.keys() >= keys, key
+
+
+def _only_documented(said: Any, real: Any, place: str = "") -> list[str]:
+    """Keys that the document shows and ``status`` does not have."""
+    if isinstance(said, list) and isinstance(real, list):
+        return _only_documented(said[0], real[0], place) if said and real else []
+    if not isinstance(said, dict) or not isinstance(real, dict):
+        return []
+    missing = [f"{place}.{key}" for key in said.keys() - real.keys()]
+    inner = [_only_documented(said[k], real[k], f"{place}.{k}") for k in said.keys() & real.keys()]
+    return missing + [key for keys in inner for key in keys]
+
+
+def test_the_document_shows_no_key_that_there_is_not() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text()
+    example = page.partition("## `status --json`")[2].split("```")[1]
+    play = Play(policy=Policy(attempts_max=1))
+    play.working("a", "b")
+    play.do(failed(2, "b"))
+    play.answer()
+    assert _only_documented(json.loads(example), shown(play)) == []
+    assert _only_documented({"workers": [{"x": 1}]}, shown(play)) == [".workers.x"]
 
 
 def test_a_busy_worker_shows_its_issue_and_for_how_long() -> None:
