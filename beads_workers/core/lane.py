@@ -57,8 +57,10 @@ class OwedAgain:
 class Lane:
     """The core's side of the one helper thread that talks to the source."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, pushed: bool = False) -> None:
+        """``pushed``: a turn asks nobody, and costs nothing that people would want to know."""
         self._desk = desk
+        self._pushed = pushed
         self.owed: dict[IssueId, Owed] = {}
         self.busy = False
         self._handing: set[IssueId] = set()
@@ -135,7 +137,8 @@ class Lane:
         """Start a turn; ``TurnEnded`` will answer."""
         assert not self.busy, "one turn at a time"
         self.busy = True
-        self._desk.write(TurnBegan(len(turn.settlements), len(turn.renew), turn.take))
+        if not self._pushed:
+            self._desk.write(TurnBegan(len(turn.settlements), len(turn.renew), turn.take))
         self._desk.ask(turn)
 
     def wake(self) -> None:
@@ -156,7 +159,8 @@ class Lane:
         # A moving average over about four turns: groups grow and shrink with the tracker.
         self.turn_seconds = self.turn_seconds or turn.seconds
         self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
-        self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
+        if not self._pushed:
+            self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
         self.claims_unknown = bool(turn.take_error) or (self.claims_unknown and turn.taken is None)
         error = turn.settle_error or turn.take_error
         if error:

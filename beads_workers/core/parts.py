@@ -55,7 +55,7 @@ def make_parts(
 ) -> Parts:
     """Everything new and empty."""
     desk = Desk(now)
-    lane = Lane(desk)
+    lane = Lane(desk, pushed=pushed)
     ledger = Ledger(desk.timers)
     storm = Storm(desk, lane, ledger)
     tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id)

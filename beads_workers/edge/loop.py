@@ -194,9 +194,11 @@ class Loop:
             case Send():
                 self.workers.send(command)
             case Turn():
-                self._check_memory()
-                # Workers get their replies before the lane's thread competes for the interpreter.
-                self.workers.flush()
+                if self.front is None:
+                    self._check_memory()
+                    # Workers get their replies before the lane's thread competes for the
+                    # interpreter.
+                    self.workers.flush()
                 self.lane.begin(command)
             case HangUp(conn_id, reason):
                 self.workers.hang_up(conn_id, reason)

@@ -83,7 +83,10 @@ class RrqServer:
 
     def flush(self) -> None:
         """Carry out what is asked, and send what is owed, once in each turn of the loop."""
-        for command in self._serving.collect():
+        commands = self._serving.collect()
+        if any(isinstance(command, owed.Offer) for command in commands):
+            self._tell(Arrived())
+        for command in commands:
             self._carry_out(command)
         for conn_id in list(self._full):
             if not self._serving.is_full(conn_id):
@@ -122,7 +125,7 @@ class RrqServer:
             case owed.HangUp(conn_id):
                 self._drop(conn_id)
             case owed.Offer():
-                self._tell(Arrived())
+                pass  # Told once for all.
             case owed.Withdraw(issue_id, why):
                 self._tell(Withdrawn((issue_id,), why))
 
