@@ -99,7 +99,7 @@ def _json(value: Any) -> str:
     kind = type(value)
     if kind is str:
         return quoted(value)
-    return repr(value) if kind is int else _ENCODER.encode(value)
+    return repr(value) if kind is int or kind is float else _ENCODER.encode(value)
 
 
 def encode_repeated(entry: Entry) -> bytes:
