@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from beads_workers.cli.allowing import check_modules, shown_functions
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.executing import find_executors, shown_executors
@@ -129,8 +130,8 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
             log_bytes_max=_known(options.log_max),
         )
     command, agent = choose_work(resolved)
-    calls = bool(options.allow_module)
-    if not (command or agent or calls or issues_bring_commands(tracker)):
+    check_modules(options, tracker.folder)
+    if not (command or agent or options.allow_module or issues_bring_commands(tracker)):
         raise CommandError("nothing to run: no command and no agent", what_to_type(), EXIT_USAGE)
     if command is not None:
         command = runnable(command)
@@ -168,8 +169,8 @@ def shown_command(work: Work) -> str:
         return shown_executors(work)
     argv = work.command or (work.agent.argv if work.agent else ())
     shown = shlex.join(argv) if argv else "each issue's own command"
-    allowed = ", ".join(work.allow_modules)
-    return f"{shown}, or the function of {allowed} that it names" if allowed else shown
+    functions = shown_functions(work)
+    return f"{functions}, or {shown}" if functions else shown
 
 
 def _place(project: Project, source: str | None) -> Path | None:

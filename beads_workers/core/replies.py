@@ -131,9 +131,9 @@ class Replies:
         return self._tasks.held.get(connection.issue_id)
 
     def _task(self, connection: Connection, held: Held) -> Task:
-        job = held.job
+        job, work = held.job, self._parts.settings.work
         # A function has its arguments; only what verifies its work looks at the issue.
-        lean = job.call is not None and connection.own and not self._parts.settings.work.verify
+        lean = job.call and work.allow_modules and connection.own and not work.verify
         payload: dict[str, object] = {}
         if job.original and not lean:
             payload["issue"] = dict(job.original)

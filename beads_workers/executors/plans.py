@@ -117,16 +117,15 @@ def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
     """The step that does the work."""
     work, added = settings.work, environment(task, settings)
     call = _call(task.payload)
-    if call is not None and work.verify is None:
-        del added["BW_ISSUE_FILE"]  # It has its arguments; a file for each call would cost more.
-    if call is not None:
-        if not work.allow_modules:
-            return NotRunnable(f"{call.path[:200]}: no module is allowed (--allow-module)")
-        if work.worktrees is not None:
-            return NotRunnable(f"{call.path[:200]}: functions do not run in worktrees")
+    if call is not None and work.allow_modules:
+        if work.verify is None:
+            del added["BW_ISSUE_FILE"]  # It has its arguments; a file for each would cost more.
         return Step(StepKind.RUN, (), added, call=call)
+    # A fleet that calls no functions does with such an issue what it does with any other.
     chosen = _choose(task, settings)
     if chosen is None:
+        if call is not None:
+            return NotRunnable(f"{call.path[:200]}: no module is allowed (--allow-module)")
         return NotRunnable(NO_COMMAND)
     argv, prompt = chosen
     if trouble := check_command(argv) or _unsafe_id(argv, task.issue_id):

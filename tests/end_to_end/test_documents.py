@@ -30,6 +30,9 @@ PROGRAMS = {
     "notify-send": ":",
     "make": ":",
 }
+MODULES = ("shop/tasks.py", "myproject/jobs.py")
+"""Functions that documents have called."""
+
 PID = "4242"
 """Stands in the documents for a running orchestrator's."""
 
@@ -48,6 +51,9 @@ class Reader:
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"#!/bin/sh\n{script}\n")
             path.chmod(0o755)
+        for module in MODULES:
+            (self.folder / module).parent.mkdir()
+            (self.folder / module).write_text("def send(*args): pass\n\ndef triage(issue): pass\n")
         (self.folder / "bin").symlink_to(ROOT / "bin")
         self._environment = bd_environment(NEW)
         venv = Path(sys.executable).parent

@@ -86,7 +86,7 @@ def test_every_end_of_a_function_becomes_what_it_should(
     embedded.create_many([{"id": key, **fields} for key, fields in CALLS.items()])
     fleet: Fleet = start(embedded, *QUICK, "--until-empty", "--allow-module", "shop")
     assert fleet.wait() == 7, fleet.said()
-    assert "the function of shop that it names" in fleet.errors
+    assert "ok command  the function of shop that an issue names" in fleet.errors
     for key, reason in SET_ASIDE.items():
         assert f"{key}: {reason}" in fleet.output
     status = {key: value for key, (value, _) in embedded.read_all().items()}

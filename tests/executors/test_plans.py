@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.messages import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, StepKind
@@ -203,3 +203,27 @@ def test_a_long_argument_is_looked_at_in_no_time() -> None:
     began = time.process_time()
     assert check_command(["true", "9" * 100_000 + "x"]) is None
     assert time.process_time() - began < 1.0
+
+
+CALL = replace(TASK, payload={"callable": "shop.send", "args": ["me"], "kwargs": {"n": 1}})
+
+
+def test_a_call_is_a_step_and_needs_no_file_for_its_issue() -> None:
+    made_plan = made(CALL, allow_modules=("shop",), command=("x",))
+    (step,) = made_plan.steps
+    assert step.call == Call("shop.send", ("me",), {"n": 1})
+    assert made_plan.issue_file == "" and "BW_ISSUE_FILE" not in step.environment
+    assert made_plan.result_file == "/run/results/bw-1.2.json"
+
+
+def test_what_verifies_a_call_or_claims_for_it_is_a_program_with_the_issues_file() -> None:
+    made_plan = made(CALL, allow_modules=("shop",), verify="v", bd_argv=("bd",))
+    kinds = [step.kind for step in made_plan.steps]
+    assert kinds == [StepKind.CLAIM, StepKind.RUN, StepKind.VERIFY]
+    assert made_plan.close and made_plan.issue_file == "/run/issues/W3.json"
+    assert made_plan.steps[2].environment["BW_ISSUE_FILE"] == made_plan.issue_file
+
+
+def test_a_fleet_that_allows_no_module_runs_its_command_for_such_an_issue() -> None:
+    assert made(CALL, command=("x",)).steps[0].argv == ("x",)
+    assert "no module is allowed (--allow-module)" in refused(CALL).error
