@@ -6,6 +6,7 @@ from tests.fuzz import (
     entries_functions,
     entries_peers,
     entries_people,
+    entries_serving,
     entries_stored,
     entries_tracker,
     entries_wire,
@@ -15,6 +16,7 @@ from tests.fuzz.parser import Parser
 ENTRIES = (
     entries_wire,
     entries_peers,
+    entries_serving,
     entries_functions,
     entries_tracker,
     entries_stored,
