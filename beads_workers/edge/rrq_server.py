@@ -42,8 +42,11 @@ class RrqServer:
         serving: Serving,
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
+        *,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
         """Listen. Raises ``OSError`` where something is in the way."""
+        self._unread_bytes_max = unread_bytes_max
         self._serving = serving
         self._selector = selector
         self._tell = tell
@@ -161,7 +164,7 @@ class RrqServer:
             self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
         if stream.broken:
             self._serving.misread(conn_id, stream.broken)
-        elif self._unread > UNREAD_BYTES_MAX:
+        elif self._unread > self._unread_bytes_max:
             self._serving.misread(conn_id, "too many large frames at once")
         if self._serving.is_full(conn_id):
             self._full.add(conn_id)

@@ -23,7 +23,8 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.edge.journal import Journal
-from beads_workers.edge.lane import Answer, LaneThread
+from beads_workers.edge.lane import Answer, LaneThread, PromptLane
+from tests.support.fleet import until
 
 A = IssueId("a")
 CLOSE = Settlement(Action.CLOSE, A)
@@ -159,3 +160,21 @@ def test_a_bug_in_the_thread_is_posted_and_does_not_pass_in_silence(tmp_path: Pa
     lane.thread.begin(Turn(take=1))
     assert isinstance(lane.posted.get(timeout=10), KeyError)
     lane.stop()
+
+
+def test_a_prompt_lane_answers_where_it_is_asked_and_syncs_soon_after(tmp_path: Path) -> None:
+    source, told = Recorder(), list[TurnEnded]()
+    journal = Journal(tmp_path / "journal.jsonl")
+    posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+    lane = PromptLane(source, journal, RecoveryEnded, posted.put, told.append)
+    lane.start()
+    assert posted.get(timeout=10) == RecoveryEnded()
+    journal.append(rec.Claimed("a"))
+    written = len(journal.flush())
+    lane.begin(WHOLE)
+    assert [answer.settled for answer in told] == [(Settled(CLOSE, Result.APPLIED),)]
+    until(lambda: journal._synced == written, 10)
+    lane.stop(10)
+    journal.close()
+    assert source.asked == ["settle", "renew", "take", "close"]
+    assert posted.empty()
