@@ -7,9 +7,10 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from beads_workers.cli.allowing import check_modules, shown_functions
 from beads_workers.cli.config import Resolved
@@ -21,9 +22,13 @@ from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work
 from beads_workers.core.source import SourceError
+from beads_workers.core.text import printable
 from beads_workers.edge.project import STATE_FOLDER, Project, find_project
 from beads_workers.executors.agents import DEFAULT_PROMPT, PRESETS, find_agents
 from beads_workers.executors.placeholders import check_command
+
+if TYPE_CHECKING:
+    import sqlite3
 
 T = TypeVar("T")
 
@@ -132,7 +137,8 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     command, agent = choose_work(resolved)
     check_modules(options, tracker.folder)
     if not (command or agent or options.allow_module or issues_bring_commands(tracker)):
-        raise CommandError("nothing to run: no command and no agent", what_to_type(), EXIT_USAGE)
+        hint = _allow_functions(tracker) or what_to_type()
+        raise CommandError("nothing to run: no command and no agent", hint, EXIT_USAGE)
     if command is not None:
         command = runnable(command)
     if agent is not None:
@@ -246,12 +252,32 @@ def issues_bring_commands(tracker: Tracker) -> bool:
     """Whether any issue has a command of its own, so that the fleet needs none."""
     if tracker.source != "sqlite":
         return False
-    from beads_workers.sources.sqlite.schema import connect
     from beads_workers.sources.sqlite.store import any_command
+
+    with _embedded(tracker) as connection:
+        return any_command(connection)
+
+
+def _allow_functions(tracker: Tracker) -> str:
+    """What has the functions called that issues name; "" where none does."""
+    if tracker.source != "sqlite":
+        return ""
+    from beads_workers.sources.sqlite.store import a_function
+
+    with _embedded(tracker) as connection:
+        path = printable(a_function(connection), 60)
+    if not path or "#" in path:  # Of an RRQ executor: it is that which calls it.
+        return ""
+    return f"to call {path}: beads-workers start --allow-module {path.partition('.')[0]}"
+
+
+@contextlib.contextmanager
+def _embedded(tracker: Tracker) -> Iterator[sqlite3.Connection]:
+    from beads_workers.sources.sqlite.schema import connect
 
     try:
         with contextlib.closing(connect(tracker.place)) as connection:
-            return any_command(connection)
+            yield connection
     except SourceError as error:
         raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
 

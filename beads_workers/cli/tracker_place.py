@@ -14,7 +14,7 @@ import typer
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line, printable
-from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE, find_tracker
+from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE, find_project, find_tracker
 
 if TYPE_CHECKING:
     import sqlite3
@@ -77,11 +77,12 @@ def opened() -> Iterator[sqlite3.Connection]:
 
     database = find_tracker(Path.cwd())
     if database is None:
-        raise CommandError(
-            "no tracker here",
-            "run 'beads-workers init' here, or go to a folder below one",
-            EXIT_TRACKER,
-        )
+        project = find_project(Path.cwd())
+        if project is not None and project.beads is not None:
+            hint = "ask bd: 'bd list', 'bd show ID'; a run's jobs: 'beads-workers list --envelopes'"
+            raise CommandError("the tracker of this project is bd", hint, EXIT_TRACKER)
+        hint = "run 'beads-workers init' here, or go to a folder below one"
+        raise CommandError("no tracker here", hint, EXIT_TRACKER)
     with tracker_errors():
         connection = connect(database)
         try:

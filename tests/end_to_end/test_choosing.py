@@ -128,6 +128,15 @@ def test_without_anything_to_run_it_exits_2_and_names_what_to_type(
     assert set(any_project.read_all().values()) == {("open", "")}
 
 
+def test_where_issues_name_functions_it_says_how_to_have_them_called(
+    embedded: EmbeddedProject,
+) -> None:
+    embedded.create_many([{"job_path": "shop.mail.send", "args": [], "kwargs": {}}])
+    bare = call(embedded, "start", "--until-empty")
+    assert bare.returncode == 2
+    assert "to call shop.mail.send: beads-workers start --allow-module shop\n" in bare.stderr
+
+
 def test_without_a_tracker_it_exits_6_and_names_both_commands(
     embedded: EmbeddedProject, tmp_path: Path
 ) -> None:

@@ -270,3 +270,12 @@ def any_command(connection: sqlite3.Connection) -> bool:
     """Whether any issue that is not closed brings its own command."""
     statement = "SELECT 1 FROM issues WHERE command IS NOT NULL AND status <> 'closed' LIMIT 1"
     return connection.execute(statement).fetchone() is not None
+
+
+def a_function(connection: sqlite3.Connection) -> str:
+    """The function that some issue which is not closed names in ``job_path``; "" without any."""
+    found = connection.execute(
+        "SELECT json_extract(extra, '$.job_path') FROM issues WHERE status NOT IN"
+        " ('closed', 'tombstone') AND json_type(extra, '$.job_path') = 'text' LIMIT 1"
+    ).fetchone()
+    return str(found[0]) if found else ""
