@@ -71,7 +71,7 @@ def _packages(jobs: Sequence[Submitted]) -> str:
     """What is to be allowed for these, as far as one can tell: the modules' first names."""
     names = dict.fromkeys(job.envelope.job_path.partition(".")[0] for job in jobs)
     shown = [printable(name, 40) for name in names if name.isidentifier()][:PACKAGES_SHOWN]
-    return " --allow-module ".join(shown or ["PREFIX"])
+    return " --allow-module ".join(shown or ["NAME"])
 
 
 def _print_schema() -> None:

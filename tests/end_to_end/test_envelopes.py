@@ -64,7 +64,6 @@ def test_from_a_submission_to_its_result(embedded: EmbeddedProject, start: Start
         embedded,
         *("-n", "2", "--poll", "0.2", "--max-attempts", "2", "--retry-delay", "0.1"),
         *("--allow-module", "mail"),
-        environment={"PYTHONPATH": str(embedded.folder)},
     ).started()
     fleet.wait_for("finished", issue_id="j-2")
     watch = subprocess.Popen(
