@@ -58,9 +58,12 @@ def reported(ended: StepOver) -> Outcome:
     return Outcome(OutcomeKind.SUCCESS)
 
 
-def timed_out(step: Step, seconds: float) -> Outcome:
+def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
     """The outcome of a task that was ended after its timeout; what came before it is no fault
-    of it."""
+    of it, nor is what its executor answers for: that it was never begun, or ended for another's
+    sake."""
+    if isinstance(ended, StepAnswered) and ended.outcome.kind is OutcomeKind.RETRY:
+        return ended.outcome
     if step.kind is StepKind.CLAIM:
         return Outcome(OutcomeKind.RETRY, "claim failed: the tracker did not answer")
     if step.kind is StepKind.PREPARE:

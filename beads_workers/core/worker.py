@@ -129,7 +129,7 @@ class WorkerHalf:
                 current.error_detail = detail(current.step, current.task, ended)
             case WorkerState.TIMING_OUT:
                 seconds = (current.times_out_at or current.started) - current.started
-                current.answer = timed_out(current.step, seconds)
+                current.answer = timed_out(current.step, seconds, ended)
             case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
                 why = "cancelled" if self.state is WorkerState.CANCELLING else "worker shut down"
                 current.answer = Outcome(OutcomeKind.CANCELLED, why)

@@ -8,7 +8,7 @@ from beads_workers.core import limits
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.step_results import failure, last_line, timed_out
-from beads_workers.core.worker_events import StepEnded, StepNotStarted
+from beads_workers.core.worker_events import StepAnswered, StepEnded, StepNotStarted
 
 RUN = Step(StepKind.RUN, ("tool", "x"))
 
@@ -72,4 +72,13 @@ def test_an_error_never_passes_its_limit() -> None:
 def test_what_comes_before_a_task_is_no_fault_of_it(kind: StepKind, failed: str, late: str) -> None:
     step = Step(kind, ("tool",))
     assert failure(step, StepEnded(1, "no")) == Outcome(OutcomeKind.RETRY, failed)
-    assert timed_out(step, 5.0) == Outcome(OutcomeKind.RETRY, late)
+    assert timed_out(step, 5.0, StepEnded(-15)) == Outcome(OutcomeKind.RETRY, late)
+
+
+def test_a_call_that_was_not_begun_in_time_or_ended_for_anothers_sake_is_charged_nothing() -> None:
+    late = Outcome(OutcomeKind.TIMEOUT, "timed out after 5 s")
+    innocent = Outcome(OutcomeKind.RETRY, "not begun")
+    assert timed_out(RUN, 5.0, StepAnswered(innocent)) == innocent
+    for kind in (OutcomeKind.SUCCESS, OutcomeKind.ERROR, OutcomeKind.CANCELLED):
+        assert timed_out(RUN, 5.0, StepAnswered(Outcome(kind))) == late
+    assert timed_out(RUN, 5.0, StepEnded(75)) == late

@@ -88,14 +88,16 @@ def test_whoever_executes_a_task_the_same_becomes_of_it(
             {"job_path": f"{path}block", "args": [], "kwargs": {}},
         ]
     )
-    fleet = fleet_of(start, embedded, *options, "--until-empty", "--timeout", "3s")
+    fleet = fleet_of(
+        start, embedded, *options, "--until-empty", "--timeout", "4s", "--max-attempts", "1"
+    )
     assert fleet.wait(110) == 7, fleet.said()
     ended = {i: status for i, (status, _) in embedded.read_all().items()}
     assert [ended[i] for i in ids] == ["closed"] * 2 + ["blocked"] * 4
     outcomes = Counter((r["issue_id"], r["outcome"]) for r in fleet.journal("finished"))
     expected = [
-        (ids[0], "success"), (ids[1], "success"), (ids[1], "retry"), *[(ids[2], "error")] * 3,
-        (ids[3], "not_found"), *[(ids[4], "error")] * 3, *[(ids[5], "timeout")] * 3,
+        (ids[0], "success"), (ids[1], "success"), (ids[1], "retry"), (ids[2], "error"),
+        (ids[3], "not_found"), (ids[4], "error"), (ids[5], "timeout"),
     ]  # fmt: skip
     assert outcomes == Counter(expected)
     assert "the reason" in embedded.notes(ids[2])
@@ -123,15 +125,15 @@ def test_one_that_blocks_its_executor_is_ended_with_it_and_costs_its_neighbours_
         [*calls("block"), *[{**call, "priority": 3} for call in 6 * calls("echo", a=1)]]
     )
     fleet = fleet_of(
-        start, embedded, *served(protocol), "--in-flight", "1", "--until-empty", "--timeout", "1s",
-        "--max-attempts", "2",
+        start, embedded, *served(protocol), "--in-flight", "2", "--until-empty", "--timeout", "3s",
+        "--max-attempts", "1",
     )  # fmt: skip
     assert fleet.wait(110) == 7, fleet.said()
     ended = embedded.read_all()
     assert ended[blocking][0] == "blocked"
     assert {ended[i][0] for i in others} == {"closed"}
-    failed = [r for r in fleet.journal("finished") if r["outcome"] != "success"]
-    assert [(r["issue_id"], r["outcome"]) for r in failed] == [(blocking, "timeout")] * 2
+    charged = [r for r in fleet.journal("finished") if r["outcome"] not in ("success", "retry")]
+    assert [(r["issue_id"], r["outcome"]) for r in charged] == [(blocking, "timeout")]
 
 
 def test_an_executor_that_is_killed_in_the_middle_is_started_again(
@@ -193,18 +195,18 @@ def test_several_executors_are_chosen_by_name(embedded: EmbeddedProject, start: 
     assert names == {"old.W1.log", "new.W1.log"}
 
 
+@pytest.mark.parametrize("spoken", ["rrq", "rrq2"])
 def test_issues_of_bd_are_executed_and_closed(
-    tmp_path: Path, start: StartFleet, protocol: str
+    tmp_path: Path, start: StartFleet, spoken: str
 ) -> None:
     project = BdProject(tmp_path, NEW_BD)
-    ids = [project.create(f"number {n}", labels=("call:echo",)) for n in range(3)]
-    ids += [project.create("without a function")]
+    project.create("names its function", labels=("call:echo",))
+    project.create("names none")
     fleet = fleet_of(
-        start, project, *served(protocol), "--in-flight", "2", "--until-empty", "--function", "echo"
+        start, project, *served(spoken), "--in-flight", "2", "--until-empty", "--function", "echo"
     )  # fmt: skip
     assert fleet.wait(110) == 0, fleet.said()
-    assert {status for status, _ in project.read_all().values()} == {"closed"}
-    assert set(ids) == set(project.read_all())
+    assert [status for status, _ in project.read_all().values()] == ["closed"] * 2
     fleet.leaves_nothing()
 
 

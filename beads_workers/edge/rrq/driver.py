@@ -67,6 +67,11 @@ class _Driver:
         ]
         self._at: dict[int, DrivenExecutor] = {}
         """Whose request each slot has."""
+        self._prefix, self._asked = str(uuid.uuid4())[:-12], 0
+        """Of request ids: their last twelve digits are counted up, and each is a UUID, too."""
+        self._touched: set[int] = set()
+        self._dues: dict[int, float] = {}
+        """Of slots that wait for a time."""
         self._leaving = False
 
     def run(self) -> int:
@@ -76,16 +81,15 @@ class _Driver:
         )
         for slot in self._slots:
             slot.start()
+        self._tend_slots(time.monotonic())
         while any(slot.status is None for slot in self._slots):
             for key, mask in self._selector.select(self._patience()):
-                # One that this turn has closed may still be in the list.
-                if key.data is not None and self._selector.get_map().get(key.fd) == key:
-                    key.data(mask)
+                # Who was closed in this turn looks for nothing, and finds nothing.
+                key.data(mask)
             now = time.monotonic()
             for executor in self._executors.values():
                 executor.tend(now)
-            for slot in self._slots:
-                slot.tend(now)
+            self._tend_slots(now)
             self._leave_together()
         self._end_executors()
         orphans.end(())
@@ -99,15 +103,18 @@ class _Driver:
         name, _ = route(step.call.path)
         described = find(name, self._described)
         assert described is not None, "the plan has seen to that"
-        request_id = str(uuid.uuid4())
+        self._asked += 1
+        request_id = f"{self._prefix}{self._asked:012x}"
         request = to_request(
             slot.task, step.call, described, request_id, slot.worker_id, time.time()
         )
-        if trouble := _too_large(request):
-            slot.tell(StepNotStarted(trouble))
+        try:
+            payload = _payload(request)
+        except ValueError as error:
+            slot.tell(StepNotStarted(f"the arguments cannot be sent: {error}"))
             return
         self._at[slot.number] = executor = self._executors[described.name]
-        executor.ask(slot.number, request)
+        executor.ask(slot.number, request, payload)
 
     def end_step(self, slot: Slot, *, hard: bool) -> None:
         """See ``Slot``."""
@@ -125,9 +132,24 @@ class _Driver:
 
     # --- inside -------------------------------------------------------------------------------
 
+    def _tend_slots(self, now: float) -> None:
+        # Only those that something happened to: there may be hundreds, and thousands of turns.
+        self._touched |= {number for number, at in self._dues.items() if at <= now}
+        while self._touched:
+            slot = self._slots[self._touched.pop() - 1]
+            slot.tend(now)
+            if (at := slot.deadline()) is None:
+                self._dues.pop(slot.number, None)
+            else:
+                self._dues[slot.number] = at
+
+    def touch(self, slot: Slot) -> None:
+        """See ``Slot``."""
+        self._touched.add(slot.number)
+
     def _patience(self) -> float | None:
         dues = [each.deadline() for each in self._executors.values()]
-        dues += [slot.deadline() for slot in self._slots]
+        dues.append(min(self._dues.values(), default=None))
         due = min((at for at in dues if at is not None), default=None)
         if due is None:
             return None
@@ -163,11 +185,8 @@ def _of_slot(settings: WorkerSettings, number: int) -> WorkerSettings:
     return replace(settings, worker_id=f"{settings.worker_id}.{number}")
 
 
-def _too_large(request: wire.Request) -> str:
-    try:
-        size = len(wire.encode(request))
-    except ValueError as error:
-        return f"the arguments cannot be sent: {error}"
-    if size > FRAME_BYTES_MAX:
-        return f"the request has {size} bytes; {FRAME_BYTES_MAX} are allowed"
-    return ""
+def _payload(request: wire.Request) -> bytes:
+    payload = wire.encode(request)
+    if len(payload) > FRAME_BYTES_MAX:
+        raise ValueError(f"{len(payload)} bytes; {FRAME_BYTES_MAX} are allowed")
+    return payload

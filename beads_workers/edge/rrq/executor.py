@@ -60,6 +60,7 @@ class DrivenExecutor:
         self._address: places.Address | None = None
         self._starts = 0
         self._lines: dict[int, Line] = {}
+        self._payloads: dict[int, bytes] = {}
         self._said: dict[int, str] = {}
         self._look_at = 0.0
         self._mark = f"{settings.run_id}/{settings.worker_id}/{described.name}"
@@ -69,8 +70,9 @@ class DrivenExecutor:
         """Of its process, while that is not buried."""
         return None if self._process is None else self._process.pid
 
-    def ask(self, slot: int, request: wire.Request) -> None:
-        """Have it executed; the slot has nothing else under way."""
+    def ask(self, slot: int, request: wire.Request, payload: bytes) -> None:
+        """Have it executed, ``payload`` is how it is sent; the slot has nothing else under way."""
+        self._payloads[slot] = payload
         self._tell(ev.Asked(slot, request))
 
     def end(self, slot: int, *, hard: bool) -> None:
@@ -128,14 +130,15 @@ class DrivenExecutor:
                     self._events.append(self._start())
                 case ev.Probe():
                     self._events.append(ev.Probed(self._accepts()))
-                case ev.Send(slot, request):
-                    self._send(slot, request)
+                case ev.Send(slot):
+                    self._send(slot)
                 case ev.SendCancel(cancel):
                     self._cancel(cancel)
                 case ev.Kill():
                     if self._process is not None:
                         self._process.end(hard=True)
                 case ev.Answer(slot):
+                    self._payloads.pop(slot, None)
                     self._answer(slot, command, self._said.pop(slot, ""))
                 case ev.Log(text):
                     say(self._settings.worker_id, f"executor {self.described.name}: {text}")
@@ -212,13 +215,13 @@ class DrivenExecutor:
             return False
         return True
 
-    def _send(self, slot: int, request: wire.Request) -> None:
+    def _send(self, slot: int) -> None:
         assert self._address is not None
         try:
             if slot not in self._lines:
                 ready = partial(self._line_ready, slot)
                 self._lines[slot] = Line(self._address, self._selector, ready)
-            self._lines[slot].send(wire.encode(request))
+            self._lines[slot].send(self._payloads.pop(slot))
         except (OSError, HungUp):
             self._drop(slot)
             self._events.append(ev.HungUp(slot))

@@ -32,6 +32,7 @@ class Line:
         self._selector, self._ready = selector, ready
         self._reader = FrameReader()
         self._outbox = memoryview(b"")
+        self._waits_to_write = False
         self._socket: socket.socket = reach(address)
         self._socket.setblocking(False)
         selector.register(self._socket, selectors.EVENT_READ, ready)
@@ -52,8 +53,10 @@ class Line:
             pass
         except OSError:
             raise HungUp from None
-        writing = selectors.EVENT_WRITE if self._outbox else 0
-        self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
+        if bool(self._outbox) is not self._waits_to_write:
+            self._waits_to_write = bool(self._outbox)
+            writing = selectors.EVENT_WRITE if self._outbox else 0
+            self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
 
     def read(self) -> list[wire.Outcome]:
         """Call when it can be read. Raises ``NoAnswer`` for what is none, and ``HungUp``."""

@@ -39,6 +39,9 @@ class Steps(Protocol):
     def end_step(self, slot: Slot, *, hard: bool) -> None:
         """End what runs; its end follows."""
 
+    def touch(self, slot: Slot) -> None:
+        """Something happened: call ``tend`` in this turn."""
+
 
 class Slot:
     """``number`` from 1. ``status``: the exit status that it would have; None: it goes on."""
@@ -69,14 +72,14 @@ class Slot:
     def start(self) -> None:
         """Connect; once, before anything else."""
         self._drain(self._half.start())
-        self._flush()
+        self._steps.touch(self)
 
     def deadline(self) -> float | None:
         """When ``tend`` is due (monotonic seconds)."""
         return None if self.status is not None else self._half.deadline()
 
     def tend(self, now: float) -> None:
-        """Call once a turn."""
+        """Call at the end of a turn in which it was touched, or its deadline has passed."""
         if self.status is None:
             self._drain(self._half.on_deadline(now))
             self._flush()
@@ -85,6 +88,7 @@ class Slot:
         """Something happened to its step, or to the whole process."""
         self._events.append(event)
         self._drain()
+        self._steps.touch(self)
 
     def log(self, text: str) -> None:
         """Add to the log of the attempt."""
@@ -105,6 +109,7 @@ class Slot:
         return plan(task, self._settings)
 
     def _ready(self, mask: int) -> None:
+        self._steps.touch(self)
         if mask & selectors.EVENT_READ and self.status is None:
             self._tell_all(self._connection.receive())
         # What is due goes out in ``tend``, which is called in every turn.
@@ -114,7 +119,8 @@ class Slot:
 
     def _tell_all(self, events: Iterator[Event]) -> None:
         for event in events:
-            self.tell(event)
+            self._events.append(event)
+            self._drain()
 
     def _drain(self, commands: Sequence[Command] = ()) -> None:
         if self._draining:

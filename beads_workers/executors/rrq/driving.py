@@ -191,7 +191,7 @@ class Executor:
         if flight is None:
             return
         if not flight.sent:
-            self._answer(slot, Outcome(OutcomeKind.CANCELLED, "cancelled before it was sent"))
+            self._answer(slot, Outcome(OutcomeKind.RETRY, "it was not begun: no executor was free"))
         elif hard:
             self._log(f"it did not end {flight.request.job_id} in time, and is killed")
             self._kill(slot)

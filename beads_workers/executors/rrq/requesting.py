@@ -14,7 +14,6 @@ from beads_workers.core.jobs import Call
 from beads_workers.core.message_types import Task
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Executor, WorkerSettings
-from beads_workers.executors.files import issue_file, log_file, output_file
 from beads_workers.protocols.rrq import envelopes as wire
 from beads_workers.protocols.times import read_time
 
@@ -45,14 +44,7 @@ def plan(task: Task, call: Call | None, settings: WorkerSettings) -> Plan | NotR
             f"{executor.name} speaks version 2 of the protocol, which has no positional arguments:"
             " name them in kwargs"
         )
-    return Plan(
-        steps=(Step(StepKind.RUN, (), call=call),),
-        issue_file=issue_file(settings.run_directory, settings.worker_id),
-        issue_text="",
-        log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
-        output_file=output_file(settings.run_directory, settings.worker_id),
-        log_bytes_max=work.log_bytes_max,
-    )
+    return Plan((Step(StepKind.RUN, (), call=call),), "", "", "", "")
 
 
 def route(path: str) -> tuple[str, str]:

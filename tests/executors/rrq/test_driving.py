@@ -113,7 +113,7 @@ def test_a_cancel_goes_out_once_and_its_answer_is_passed_on(up: Play) -> None:
 
 def test_what_was_not_sent_is_cancelled_at_once(play: Play) -> None:
     play.tell(ev.Asked(1, request(1)))
-    assert answers(play.tell(ev.EndAsked(1, hard=False))) == {1: OutcomeKind.CANCELLED}
+    assert answers(play.tell(ev.EndAsked(1, hard=False))) == {1: OutcomeKind.RETRY}
 
 
 def test_one_that_ignores_a_cancel_is_killed_and_only_it_is_to_blame(up: Play) -> None:

@@ -1,0 +1,178 @@
+"""The driver in a process of its own, against executors that do everything wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.core.settings import Executor, Work, WorkerSettings
+from beads_workers.edge import sessions
+from beads_workers.edge.rrq.driver import run_driver
+from tests.support.peer import Peer, fork_worker, gone
+from tests.support.peers import HANDLERS_FOLDER
+
+BAD = Executor("bad", (sys.executable, str(HANDLERS_FOLDER / "bad_executor.py")))
+BYTES_MAX = 150 << 20
+"""Of the driver's memory: a frame and what was made of it, and then some."""
+
+
+class Bench:
+    """A driver with one slot, whose orchestrator is the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.peer = Peer(folder / "s")
+        self.run = folder / "run"
+        self.pid = 0
+        self.settings = WorkerSettings(
+            worker_id="W1",
+            socket_path=str(folder / "s"),
+            orchestrator_pid=os.getpid(),
+            project=str(folder),
+            run_id=f"run-{folder.name}-{os.getpid()}",
+            run_directory=str(self.run),
+            actor="actor",
+            work=Work(executors=(BAD,), term_grace_seconds=0.3),
+        )
+
+    def start(self, **changed: Any) -> None:
+        settings = replace(self.settings, work=replace(self.settings.work, **changed))
+        self.pid = fork_worker(lambda: run_driver(settings, (0.05, 0.05)))
+        self.peer.accept()
+        self.peer.expect("READY")
+
+    def ask(self, function: str, **fields: Any) -> None:
+        self.peer.task(payload={"callable": function, "args": [], "kwargs": {}}, **fields)
+
+    def result(self, kind: str, function: str, **fields: Any) -> dict[str, Any]:
+        """Have it called; its DONE or FAILED, and the READY behind it."""
+        self.ask(function, **fields)
+        message = self.peer.expect(kind)
+        self.peer.expect("READY")
+        return message
+
+    def executors(self) -> list[int]:
+        """The processes that were started for it."""
+        mark = f"BW_EXECUTOR={self.settings.run_id}/W1/bad"
+        return [process.pid for process in sessions.with_variable(mark)]
+
+    def memory(self) -> int:
+        """The most that the driver has ever had, in bytes."""
+        (line,) = (
+            line
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
+        return int(line.split()[1]) << 10
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    if made.pid:
+        os.kill(made.pid, signal.SIGKILL)
+        os.waitpid(made.pid, 0)
+    sessions.sweep(made.settings.run_id, None)
+    made.peer.close()
+
+
+WRONG = [
+    "empty_frame", "oversized_frame", "no_json", "no_utf8", "deep", "array", "unknown_type",
+    "no_payload", "a_request", "a_cancel", "unknown_status", "negative_delay", "endless_delay",
+    "error_without_message", "another_request", "torn", "hang_up", "flood",
+]  # fmt: skip
+
+
+def test_whatever_it_answers_wrong_costs_that_request_and_the_next_one_is_served(
+    bench: Bench,
+) -> None:
+    bench.start()
+    for name in WRONG:
+        failed = bench.result("FAILED", name)
+        assert failed["outcome"] == "error", name
+        assert "the executor ended" in failed["error"], name
+        assert bench.result("DONE", "fine")["result"] == "fine", name
+    assert bench.memory() < BYTES_MAX
+
+
+def test_an_answer_may_come_in_pieces_and_a_second_one_is_not_heard(bench: Bench) -> None:
+    bench.start()
+    assert bench.result("DONE", "byte_by_byte")["result"] == "fine"
+    for _ in range(3):
+        assert bench.result("DONE", "twice")["result"] == "fine"
+    assert len(bench.executors()) == 1, "and costs nobody anything"
+
+
+def test_one_that_never_answers_is_killed_after_the_timeout_and_the_grace(bench: Bench) -> None:
+    bench.start()
+    assert bench.result("DONE", "fine")["result"] == "fine"
+    failed = bench.result("FAILED", "never", timeout_seconds=0.3)
+    assert failed["outcome"] == "timeout"
+    assert bench.result("DONE", "fine")["result"] == "fine"
+
+
+def test_time_that_an_executor_takes_to_start_is_charged_to_nobody(bench: Bench) -> None:
+    slow = ("sh", "-c", 'sleep 2; exec "$@"', "sh", *BAD.argv)
+    bench.start(executors=(Executor("bad", slow),))
+    failed = bench.result("FAILED", "fine", timeout_seconds=0.2)
+    assert failed["outcome"] == "retry" and "not begun" in failed["error"]
+    assert bench.result("DONE", "fine")["result"] == "fine"
+
+
+def test_arguments_that_no_frame_holds_fail_that_task_alone(bench: Bench) -> None:
+    bench.start()
+    large = bench.run / "large.json"
+    text = '{"callable": "fine", "args": ["%s"], "kwargs": {}}' % ("x" * (17 << 20))
+    large.write_text(text)
+    bench.peer.task(payload_file=str(large))
+    assert "the arguments cannot be sent" in bench.peer.expect("FAILED")["error"]
+    bench.peer.expect("READY")
+    assert bench.result("DONE", "fine")["result"] == "fine"
+
+
+def test_executors_leave_with_their_driver(bench: Bench) -> None:
+    bench.start()
+    bench.result("DONE", "fine")
+    (executor,) = bench.executors()
+    bench.peer.send("SHUTDOWN", reason="stop")
+    assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 0
+    bench.pid = 0
+    assert gone(executor)
+
+
+def test_a_driver_that_loses_the_orchestrator_ends_with_its_executors(bench: Bench) -> None:
+    bench.start()
+    bench.ask("never")
+    while not bench.executors():
+        assert bench.peer.hears_nothing(0.02)
+    (executor,) = bench.executors()
+    bench.peer.hang_up()
+    assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 1
+    bench.pid = 0
+    assert gone(executor)
+
+
+def test_a_program_that_is_missing_makes_the_fleet_unusable(bench: Bench) -> None:
+    bench.start(executors=(Executor("bad", ("/nowhere/at/all",)),))
+    failed = bench.result("FAILED", "fine")
+    assert failed["error_detail"] == "cannot_start"
+    assert "command not found" in failed["error"]
+
+
+def test_its_output_is_kept_and_stays_short(bench: Bench) -> None:
+    script = 'head -c 1000000 /dev/zero | tr "\\0" x; exec "$@"'
+    argv = ("sh", "-c", script, "sh", *BAD.argv)
+    bench.start(executors=(Executor("bad", argv),), log_bytes_max=300_000)
+    bench.result("DONE", "fine")
+    bench.peer.send("SHUTDOWN", reason="stop")
+    os.waitpid(bench.pid, 0)
+    bench.pid = 0
+    log = bench.run / "executors" / "bad.W1.log"
+    assert 100_000 < log.stat().st_size < 310_000
