@@ -94,6 +94,8 @@ class _Process:
     status: int | None = None
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
     spares: Spares = field(default_factory=lambda: Spares(SPARES))
+    watched: int = -1
+    """The descriptor of the process for functions, while it is there."""
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
 
@@ -107,6 +109,10 @@ class _Process:
             # The step goes first: work that is done before SHUTDOWN is read is still DONE.
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
             called = isinstance(self.step, CallStep)
+            if self.watched in ready and not called:
+                # A process for functions that says something, or ends, while it has no call.
+                self.functions.close()
+                self._watch_functions()
             if over := self.step is not None and self.step.fd in ready:
                 self._bury()
             if (over and not called) or wake.fileno() in ready:
@@ -187,7 +193,20 @@ class _Process:
             self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
         else:
             self.look_at = time.monotonic() + self.step.output.look_seconds
-            self.selector.register(self.step.fd, selectors.EVENT_READ)
+            if isinstance(self.step, RunningStep):
+                self.selector.register(self.step.fd, selectors.EVENT_READ)
+        # It stays watched from call to call.
+        self._watch_functions()
+
+    def _watch_functions(self) -> None:
+        fd = self.functions.fd
+        if fd == self.watched:
+            return
+        if self.watched >= 0:
+            self.selector.unregister(self.watched)
+        if fd >= 0:
+            self.selector.register(fd, selectors.EVENT_READ)
+        self.watched = fd
 
     def _signalled(self, numbers: bytes) -> None:
         if signal.SIGCHLD in numbers:
@@ -205,10 +224,12 @@ class _Process:
         if (ended := step.finish()) is None:
             return
         self.step = None
-        self.selector.unregister(step.fd)
+        if isinstance(step, RunningStep):
+            self.selector.unregister(step.fd)
         if step.ended_by_us:
             # The next holder of the issue must not meet a tool that the agent had detached.
             self.functions.close()
             self.spares.do(lambda: orphans.end(()))
             self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
+        self._watch_functions()
         self._tell(ended)

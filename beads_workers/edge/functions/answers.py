@@ -85,6 +85,8 @@ def answer_line(number: int, answer: Answer, *, in_file: bool, spent: bool) -> b
 
 def parse_answer(line: bytes, number: int) -> Said:
     """Read the answer to call ``number``; raises ``ProtocolError`` for anything else."""
+    if line == b'{"n":%d,"kind":"success"}' % number:
+        return _WELL  # What most functions return is nothing.
     fields = parse_object(line)
     if as_integer(fields.get("n")) != number:
         raise ProtocolError("an answer to another call")
@@ -100,6 +102,9 @@ def parse_answer(line: bytes, number: int) -> Said:
         return Said(Outcome(kind), in_file=True, spent=spent)
     result: Any = fields.get("result")
     return Said(Outcome(kind, result="" if result is None else _encode(result)), spent=spent)
+
+
+_WELL = Said(Outcome(OutcomeKind.SUCCESS))
 
 
 def _encode(result: Any) -> str:

@@ -71,6 +71,11 @@ class Functions:
             raise CannotStart(f"cannot call {step.name}: {error}", hindered=hindered) from None
         return CallStep(host, output, plan.result_file)
 
+    @property
+    def fd(self) -> int:
+        """What to watch for reading, also while no call runs: then ``close`` it. -1 for none."""
+        return -1 if self._host is None or self._host.buried else self._host.socket.fileno()
+
     def close(self) -> None:
         """End the process with all it has started; the next call gets another one."""
         if self._host is not None:
