@@ -208,6 +208,11 @@ def _work(here: Situation, said: Options) -> Any:
     from beads_workers.edge.checks import work
     from beads_workers.executors.agents import find_agents
 
+    if here.options.executor:
+        from beads_workers.cli.executing import commands_of
+
+        edit = _mend_file(here.file, here.folder)
+        return [work.executor(argv, here.folder, edit) for argv in commands_of(here.options)]
     if here.command is not None:
         edit = "" if said.command or here.file is None else _edit(here.file)
         return work.command(here.command, here.folder, edit)

@@ -41,6 +41,11 @@ def find_executors(options: Options, runnable: Runnable) -> Work:
     )
 
 
+def commands_of(options: Options) -> list[tuple[str, ...]]:
+    """How each is called, in words as they were typed."""
+    return [_executor(text, lambda argv: argv).argv for text in options.executor or ()]
+
+
 def shown_executors(work: Work) -> str:
     """What is run, as one would type it."""
     shown = (f"{e.name}={e.protocol}:{shlex.join(e.argv)}" for e in work.executors)

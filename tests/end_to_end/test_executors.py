@@ -222,6 +222,28 @@ def test_what_an_executor_prints_and_why_it_failed_can_be_read(
     assert said in fleet.output
 
 
+@pytest.mark.parametrize("killed", ["driver", "orchestrator"])
+def test_executors_end_with_their_driver_and_the_driver_with_the_orchestrator(
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path, killed: str
+) -> None:
+    marker = tmp_path / "began"
+    (issue,) = embedded.create_many(calls("rest", seconds=1.0, marker=str(marker)))
+    fleet = fleet_of(start, embedded, *served("rrq"), "--until-empty")
+    until(marker.exists)
+    before = executor_pids(fleet)
+    os.kill(fleet.pid if killed == "orchestrator" else fleet.worker_pid("W1"), signal.SIGKILL)
+    until(lambda: not set(before) & set(fleet.token_holders()))
+    if killed == "driver":
+        assert fleet.wait() == 0, fleet.said()
+        assert [r["outcome"] for r in fleet.journal("finished")] == ["lost", "success"]
+    else:
+        fleet.wait()
+        again = fleet_of(start, embedded, *served("rrq"), "--until-empty")
+        assert again.wait() == 0, again.said()
+        again.leaves_nothing()
+    assert embedded.read(issue)[0] == "closed"
+
+
 def executor_pids(fleet: Fleet) -> list[int]:
     """The processes that were started as executors."""
     return [pid for pid in fleet.token_holders() if b"BW_EXECUTOR=" in environment_of(pid)]

@@ -42,6 +42,11 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
     return [program, *_slips(argv, again), *_scripts(argv, folder, edit)]
 
 
+def executor(argv: tuple[str, ...], folder: Path, edit: str) -> Check:
+    """An RRQ executor's program; it is not started. ``edit`` opens the file that names it."""
+    return _program("executor", argv, folder, lambda *better: edit)
+
+
 def agent(given: Agent, folder: Path, seconds: float = ANSWER_SECONDS) -> list[Check]:
     """The agent of a fleet: found, answering, logged in, as far as that can be known for free."""
     name = Path(given.argv[0]).name

@@ -135,7 +135,8 @@ class Executor:
             case Heard(slot, answer):
                 self._heard(slot, answer)
             case HungUp(slot):
-                if slot in self._flights and self.state is State.UP:
+                # The connection of one that was not sent was left from an earlier request.
+                if slot in self._flights and self._flights[slot].sent and self.state is State.UP:
                     self._timers.set(_StillAlive(slot), now + DYING_SECONDS)
             case Broken(slot, why):
                 self._broken(slot, why)
@@ -203,7 +204,7 @@ class Executor:
 
     def _broken(self, slot: int, why: str) -> None:
         self._log(why)
-        if slot in self._flights and self._flights[slot].sent and self.state is State.UP:
+        if slot in self._flights and self.state is State.UP:
             # It may still be at it: only its death lets another one begin.
             self._kill(slot)
 

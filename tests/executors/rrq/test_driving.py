@@ -179,6 +179,21 @@ def test_one_that_hangs_up_and_lives_on_is_killed_because_of_that_request(up: Pl
     assert answers(told) == {1: OutcomeKind.ERROR, 2: OutcomeKind.RETRY}
 
 
+def test_an_idle_connection_that_ends_is_no_matter_of_the_request_that_waits(up: Play) -> None:
+    up.sent(1, 2)
+    up.tell(ev.ProcessEnded("SEGV"))
+    up.tell(ev.Asked(1, request(11, "j1")))
+    up.tell(ev.ProcessStarted())
+    assert up.tell(ev.Probed(True)) == [ev.Send(1, request(11, "j1"))]
+    up.tell(ev.Asked(3, request(3)))
+    assert up.tell(ev.HungUp(3)) == [], "it waits until the suspect has been answered"
+    up.tell(ev.ProcessEnded("SEGV"))
+    up.tick(0)
+    up.tell(ev.ProcessStarted())
+    assert up.tell(ev.Probed(True)) == [ev.Send(3, request(3))]
+    assert up.tick(10 * DYING_SECONDS) == []
+
+
 def test_an_answer_that_comes_while_it_dies_still_counts(up: Play) -> None:
     up.sent(1)
     up.tell(ev.HungUp(1))
@@ -294,6 +309,10 @@ class Driven(RuleBasedStateMachine):
         self.tick(0.0)
         self.start(works=True)
         self.probe(accepts=True)
+
+    @rule(slot=st.integers(0, 3))
+    def hang_up(self, slot: int) -> None:
+        self.done(self.play.tell(ev.HungUp(slot)))
 
     @rule(slot=st.integers(0, 3))
     def break_off(self, slot: int) -> None:
