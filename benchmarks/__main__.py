@@ -12,7 +12,19 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import bd, cli, dashboard, dispatch, functions, growth, junk, rrq, start, tasks
+from benchmarks import (
+    bd,
+    cli,
+    dashboard,
+    dispatch,
+    functions,
+    growth,
+    junk,
+    rrq,
+    rrq_serving,
+    start,
+    tasks,
+)
 from benchmarks.tools.figures import Figure, say
 from benchmarks.tools.fleets import Broken
 from benchmarks.tools.printing import markdown, table
@@ -30,6 +42,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "functions": functions.measure,
     "bd": bd.measure,
     "rrq": rrq.measure,
+    "rrq-executor": rrq_serving.measure,
 }
 """Each takes the number of rounds, whether to be quick, and a folder of its own."""
 

@@ -48,7 +48,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
 
 
 def _ours(where: Path, programs: Path, jobs: int) -> float:
-    project = Project(where, _environment(where))
+    project = Project(where, environment_of(where))
     project.run("init")
     file = where / "import.jsonl"
     with file.open("w") as rows:
@@ -57,7 +57,7 @@ def _ours(where: Path, programs: Path, jobs: int) -> float:
             called = {"job_path": "stamp", "args": [], "kwargs": {"number": number}}
             rows.write(json.dumps(row | {"priority": 2} | called) + "\n")
     project.run("import", str(file))
-    executor = f"rrq:{shlex.join(_executor(programs))}"
+    executor = f"rrq:{shlex.join(real_executor(programs))}"
     options = ("-n", "1", "--in-flight", str(IN_FLIGHT), "--until-empty", "--executor", executor)
     # Neither side prints a line for each job.
     project.run("start", "--detach", *options)
@@ -69,10 +69,10 @@ def _ours(where: Path, programs: Path, jobs: int) -> float:
 
 def _peer(where: Path, programs: Path, jobs: int) -> float:
     where.mkdir()
-    environment = _environment(where)
-    with _redis(where) as url:
+    environment = environment_of(where)
+    with redis_server(where) as url:
         settings = where / "rrq.toml"
-        command = json.dumps(_executor(programs))
+        command = json.dumps(real_executor(programs))
         settings.write_text(
             f'[rrq]\nredis_dsn = "{url}"\ndefault_executor_name = "python"\n'
             "default_poll_delay_seconds = 0.01\n"
@@ -86,11 +86,13 @@ def _peer(where: Path, programs: Path, jobs: int) -> float:
     return _rate(where, jobs)
 
 
-def _executor(programs: Path) -> list[str]:
+def real_executor(programs: Path) -> list[str]:
+    """How it is started."""
     return [str(programs / "rrq-executor"), "--settings", "bench_handlers.settings"]
 
 
-def _environment(where: Path) -> dict[str, str]:
+def environment_of(where: Path) -> dict[str, str]:
+    """In which it, and ours, find their handlers."""
     added = {"PYTHONPATH": str(HANDLERS), "BENCH_STAMPS": str(where / "stamps"), "RUST_LOG": "warn"}
     return {**os.environ, **added}
 
@@ -103,7 +105,8 @@ def _rate(where: Path, jobs: int) -> float:
 
 
 @contextmanager
-def _redis(where: Path) -> Iterator[str]:
+def redis_server(where: Path) -> Iterator[str]:
+    """One that keeps nothing; its URL."""
     try:
         program = debian("redis-server", "redis-server")
     except Missing as missing:

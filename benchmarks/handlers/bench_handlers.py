@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any
 
+import bench_work
 from rrq.executor_settings import PythonExecutorSettings
 from rrq.registry import JobRegistry
 
@@ -24,6 +25,17 @@ async def stamp(context: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     return arguments
 
 
+async def noop(context: dict[str, Any], number: int) -> int:
+    """The least that there is to do."""
+    return bench_work.noop(number)
+
+
+async def spin(context: dict[str, Any], number: int) -> int:
+    """Some work, which holds the interpreter as work in Python does."""
+    return bench_work.spin(number)
+
+
 registry = JobRegistry()
-registry.register("stamp", stamp)
+for handler in (stamp, noop, spin):
+    registry.register(handler.__name__, handler)
 settings = PythonExecutorSettings(job_registry=registry)
