@@ -198,6 +198,9 @@ JOURNAL_BYTES_MAX = 64 << 20
 JOURNAL_BYTES_MIN = 1 << 20
 """Below this a checkpoint could be most of it."""
 
+ATTEMPT_FILES_MAX = 2000
+"""Logs, and results, of a run whose jobs come by themselves and never end: the oldest go."""
+
 LOG_BYTES_MAX = 64 << 20
 """Of one attempt: more than anybody reads, and a hundred endless ones do not fill a disk."""
 LOG_BYTES_MIN = 256 << 10

@@ -42,7 +42,7 @@ from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import JournalCalls, open_source
 from beads_workers.edge.own_process import raise_file_limit, redirect_output
 from beads_workers.edge.recovering import Recovery
-from beads_workers.edge.retention import Keep
+from beads_workers.edge.retention import Keep, trim_attempts
 from beads_workers.edge.run_directory import (
     AlreadyRunning,
     RunDirectory,
@@ -165,7 +165,11 @@ class Fleet:
             keep = Keep(self._settings.keep_runs)
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
             loop.conditions = Conditions(self._places(), loop.tell)
-            loop.lane = self._lane(recovery, mailbox, loop)
+            made = self._source, self._journal, recovery.run, mailbox.post
+            if is_pushed(self._settings):
+                loop.lane = PromptLane(*made, loop.tell, lambda: trim_attempts(self._folder))
+            else:
+                loop.lane = LaneThread(*made)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             code = loop.run()
@@ -175,10 +179,6 @@ class Fleet:
             if loop.front is not None:
                 loop.front.close()
         return self._end(loop, nursery, board, code)
-
-    def _lane(self, recovery: Recovery, mailbox: Mailbox, loop: Loop) -> LaneThread:
-        made = self._source, self._journal, recovery.run, mailbox.post
-        return PromptLane(*made, loop.tell) if is_pushed(self._settings) else LaneThread(*made)
 
     def _places(self) -> list[Place]:
         tracker, logs = Path(self._settings.tracker), self._folder / "logs"

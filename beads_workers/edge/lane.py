@@ -18,6 +18,7 @@ from beads_workers.core.events import RecoveryEnded, TurnEnded
 from beads_workers.core.source import Source, SourceError
 from beads_workers.edge.journal import Journal
 
+TIDY_SECONDS = 60.0
 SYNC_SECONDS = 1.0
 """Where nothing that is told waits for the disk: a power cut costs so much of the account."""
 
@@ -122,10 +123,13 @@ class PromptLane(LaneThread):
         recover: Callable[[], RecoveryEnded],
         post: Callable[[Answer | BaseException], None],
         tell: Callable[[TurnEnded], None],
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        """``tell``: takes the answers of turns, in the thread that begins them."""
+        """``tell``: takes the answers of turns, in the thread that begins them. ``tidy``: called in
+        the thread of the lane once a minute, while there is anything to do."""
         super().__init__(source, journal, recover, post)
         self._tell = tell
+        self._tidy = tidy
         self._told = threading.Event()
         self._over = threading.Event()
 
@@ -142,10 +146,14 @@ class PromptLane(LaneThread):
 
     def _work(self) -> None:
         # However much is told, the disk is bothered once a second; where nothing is, never.
+        tidy_at = time.monotonic() + TIDY_SECONDS
         while not self._over.wait(SYNC_SECONDS):
             self._told.wait()
             self._told.clear()
             self._journal.sync_patiently()
+            if time.monotonic() >= tidy_at:
+                self._tidy()
+                tidy_at = time.monotonic() + TIDY_SECONDS
 
 
 def _of_machine(error: OSError) -> str:

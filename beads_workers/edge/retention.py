@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,28 @@ def rotate(directory: RunDirectory, keep: Keep) -> threading.Thread:
     )
     thread.start()
     return thread
+
+
+def trim_attempts(folder: Path) -> None:
+    """Remove the oldest logs and results of a run that may go on for months, below ``folder``.
+
+    A file that a worker is writing to is not an attempt's yet: its name begins with a dot.
+    """
+    for name in ("logs", "results"):
+        with suppress(OSError):  # Not there, or a disk that does not let us: the next time.
+            _trim(folder / name)
+
+
+def _trim(folder: Path) -> None:
+    with os.scandir(folder) as found:
+        files = [entry for entry in found if not entry.name.startswith(".")]
+    if len(files) <= limits.ATTEMPT_FILES_MAX:
+        return
+    by_age = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.path) for entry in files)
+    # A tenth more than must go: so that this is not done again for the next one.
+    for _, path in by_age[: len(files) - limits.ATTEMPT_FILES_MAX * 9 // 10]:
+        with suppress(FileNotFoundError):
+            Path(path).unlink()
 
 
 def _is_over(directory: RunDirectory, run_id: str) -> bool:

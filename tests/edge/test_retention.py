@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.locks import try_lock
-from beads_workers.edge.retention import Keep, disposable, remove, rotate
+from beads_workers.edge.retention import Keep, disposable, remove, rotate, trim_attempts
 from beads_workers.edge.run_directory import RunDirectory, host_name
 
 FAILURE = rec.Finished("b", "W1", 1, "r", "error", "requeue", "boom", charged=1)
@@ -115,3 +116,24 @@ def test_an_unsettled_run_of_another_machine_is_named_and_left_alone(
     monkeypatch.setenv("BEADS_WORKERS_HOST", "elsewhere")
     assert [left.run_id for left in directory.left_over()[0]] == ["0"]
     assert directory.foreign()[0][0] == "1"
+
+
+def test_of_a_run_without_end_the_newest_logs_and_results_stay(tmp_path: Path) -> None:
+    most = limits.ATTEMPT_FILES_MAX
+    for name, count in (("logs", most + 1), ("results", most)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            file = tmp_path / name / f"a{number}.1.log"
+            file.touch()
+            os.utime(file, (number, number))
+    (tmp_path / "logs" / ".W1.out").touch()
+    os.utime(tmp_path / "logs" / ".W1.out", (0, 0))
+    trim_attempts(tmp_path)
+    left = {path.name for path in (tmp_path / "logs").iterdir()}
+    newest = {f"a{number}.1.log" for number in range(most + 1 - most * 9 // 10, most + 1)}
+    assert left == newest | {".W1.out"}
+    assert len(list((tmp_path / "results").iterdir())) == most
+
+
+def test_a_run_without_logs_is_left_alone(tmp_path: Path) -> None:
+    trim_attempts(tmp_path / "nowhere")
