@@ -52,6 +52,12 @@ def call_of(original: Mapping[str, Any], labels: Sequence[str]) -> Call | None:
     return None
 
 
+def path_of(original: Mapping[str, Any], labels: Sequence[str]) -> str:
+    """The path of the function that an issue names; "" where it names none."""
+    call = call_of(original, labels)
+    return call.path if call else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a worker is given to do. A source builds it from a claimed issue.

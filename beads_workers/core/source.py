@@ -164,6 +164,7 @@ class Seen:
 
     ``waits_for``: what must be finished before it, finished or not. ``parents``: the issues above
     it, directly; what holds one back holds it back too. Times are texts as the tracker has them.
+    ``calls``: the path of the function that it names, if any.
     """
 
     issue_id: IssueId
@@ -178,6 +179,7 @@ class Seen:
     deferred_until: str = ""
     closed_at: str = ""
     close_reason: str = ""
+    calls: str = ""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from beads_workers.core.jobs import (
     IssueId,
     Job,
     call_of,
+    path_of,
 )
 from beads_workers.core.source import Seen
 from beads_workers.sources.settling import OPEN
@@ -39,8 +40,8 @@ class BadIssue(ValueError):
 class Dependency:
     """``depends_on_id`` must be closed first where ``type`` is ``blocks``.
 
-    With ``parent-child`` it is the parent, and what holds the parent back holds the child back
-    too. Every other type (``related``, ``discovered-from``) only informs.
+    With ``parent-child`` it is the parent, and what holds that back holds the child back too. Every
+    other type (``related``, ``discovered-from``) only informs.
     """
 
     depends_on_id: str
@@ -114,11 +115,7 @@ def to_object(issue: Issue) -> dict[str, Any]:
         "timeout_seconds": issue.timeout_seconds,
         "command": None if issue.command is None else list(issue.command),
     }
-    return {
-        key: value
-        for key, value in listed.items()
-        if key in issue.extra or value not in ("", [], None)
-    }
+    return {k: v for k, v in listed.items() if k in issue.extra or v not in ("", [], None)}
 
 
 def from_object(fields: Mapping[str, Any]) -> Issue:
@@ -180,6 +177,7 @@ def to_seen(issue: Issue) -> Seen:
         deferred_until=deferred if isinstance(deferred, str) else "",
         closed_at=issue.closed_at,
         close_reason=issue.close_reason,
+        calls=path_of(issue.extra, issue.labels),
     )
 
 

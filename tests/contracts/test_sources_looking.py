@@ -14,6 +14,7 @@ def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
 ) -> None:
     free = tracker.create("a title", priority=1, labels=["red", "blue"], issue_type="bug")
     ours, theirs = tracker.create("ours", priority=0), tracker.create("theirs")
+    called = tracker.create("called", priority=3, labels=["blue", "call:shop.mail"])
     tracker.put(theirs, "in_progress", STRANGER)
     assert taken(source, 1) == [ours]
     strange = [IssueId("no-such"), IssueId("--help"), IssueId("a b,c"), IssueId(free[:-1])]
@@ -23,6 +24,7 @@ def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
     assert (seen.issue_id, seen.title, seen.status) == (free, "a title", "open")
     assert (seen.assignee, seen.priority, seen.issue_type) == ("", 1, "bug")
     assert (set(seen.labels), seen.waits_for, seen.parents) == ({"red", "blue"}, (), ())
+    assert seen.calls == "" and source.look([called])[called].calls == "shop.mail"
     assert (found[ours].status, found[ours].assignee) == ("in_progress", US)
     assert (found[theirs].status, found[theirs].assignee) == ("in_progress", STRANGER)
     assert tracker.read(free) == ("open", NOBODY)

@@ -84,6 +84,8 @@ def test_every_end_of_a_function_becomes_what_it_should(
 ) -> None:
     (embedded.folder / "shop.py").write_text(SHOP)
     embedded.create_many([{"id": key, **fields} for key, fields in CALLS.items()])
+    would = call(embedded, "start", "--dry-run", "--allow-module", "shop").stdout
+    assert "by its label  calls shop.title_of" in would and "calls os.system" in would
     fleet: Fleet = start(embedded, *QUICK, "--until-empty", "--allow-module", "shop")
     assert fleet.wait() == 7, fleet.said()
     assert "ok command  the function of shop that an issue names" in fleet.errors

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.jobs import IssueId, path_of
 from beads_workers.core.source import Seen
 from beads_workers.sources.bd.answers import OPEN, Row, is_safe_id, rows
 from beads_workers.sources.bd.calls import Answer
@@ -86,6 +86,7 @@ def _seen(row: Row) -> Seen:
         deferred_until=_text(fields, "defer_until"),
         closed_at=_text(fields, "closed_at"),
         close_reason=_text(fields, "close_reason"),
+        calls=path_of(fields, row.labels),
     )
 
 
