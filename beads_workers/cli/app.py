@@ -38,6 +38,9 @@ MODULES: dict[str, dict[str, str]] = {
         "resume": "Go on after a pause.",
         "release": "Take issues away from the fleet, until 'retry'.",
     },
+    "metrics": {
+        "metrics": "Print the fleet's figures for Prometheus.",
+    },
     "watching": {
         "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
         "replay": "Show a run again from its journal, as it was shown when it ran.",

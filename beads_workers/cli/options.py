@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.cli.option_executor import read_executor
+from beads_workers.cli.option_metrics import read_port
 from beads_workers.core import limits
 from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
 
@@ -67,6 +68,7 @@ class Options:
     executor: tuple[str, ...] | None = None
     in_flight: int | None = None
     function: str | None = None
+    metrics: int | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -260,6 +262,7 @@ KEYS: Mapping[str, Key] = {
     "executor": Key(_several(read_executor), ()),
     "in_flight": Key(_integer(1, IN_FLIGHT_MAX), 1),
     "function": Key(_text),
+    "metrics": Key(read_port),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

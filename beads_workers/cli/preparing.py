@@ -99,6 +99,7 @@ def settings_of(
         keep_runs=_known(options.keep_runs),
         journal_bytes_max=_known(options.journal_max),
         shared=bool(options.shared),
+        metrics=options.metrics,
     )
 
 

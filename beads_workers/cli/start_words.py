@@ -19,9 +19,14 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("command", printable(shown_command(settings.work), 160)),
         ("workers", f"{settings.workers}{until}"),
         ("folder", printable(shown_place(settings))),
+        *_metrics(started),
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)
+
+
+def _metrics(started: dict[str, Any]) -> list[tuple[str, str]]:
+    return [("metrics", started["metrics"])] if started["metrics"] else []
 
 
 def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
@@ -30,4 +35,6 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(started))
     else:
         print(f"started: pid {started['pid']}, run {started['run_id']}")
+        if started["metrics"]:
+            print(f"metrics: {started['metrics']}")
         print("see it with 'beads-workers status', end it with 'beads-workers stop'")

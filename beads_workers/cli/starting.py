@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 
 from beads_workers.cli.client import Client
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.option_metrics import typed_port
 from beads_workers.cli.options import Options, parse_duration
 from beads_workers.cli.start_words import say_preflight, show_detached
 
@@ -147,6 +148,10 @@ def start(
             "tracker fails; or 'desktop'.",
         ),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(parser=typed_port, metavar="PORT", help="Serve figures; 0: any free port."),
+    ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
     shared: Annotated[
@@ -202,6 +207,7 @@ def start(
         worktree=worktree,
         shared_checkout=shared_checkout or None,
         notify=notify,
+        metrics=metrics,
         shared=shared,
     )
     resolved = resolve(said, Path.cwd(), os.environ)

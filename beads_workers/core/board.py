@@ -14,6 +14,7 @@ from beads_workers.core import records as rec
 from beads_workers.core.activity import Activity, Ended
 from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.metrics.counters import Counters
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class Board:
         default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
     )
     activity: Activity = field(default_factory=Activity)
+    counters: Counters = field(default_factory=Counters)
     trouble: Trouble | None = None
     hindrances: dict[str, rec.Hindrance] = field(default_factory=dict)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
@@ -102,8 +104,10 @@ class Board:
                 self._settled(settled, entry.elapsed)
             case rec.TurnBegan() as turn:
                 self.activity.asking.began(turn, entry.elapsed)
+                self.counters.turn_began(turn, entry.elapsed)
             case rec.Spent() as spent:
                 self.activity.asking.ended(spent)
+                self.counters.turn_ended(entry.elapsed)
             case rec.Listed() as listed:
                 self.listed = listed
             case rec.SourceTrouble() | rec.SourceRecovered() as source:
@@ -193,6 +197,7 @@ class Board:
             self.retrying[page.issue_id] = entry.elapsed + min(left, most)
 
     def _started(self, started: rec.Started, elapsed: float) -> None:
+        self.counters.started += 1
         self.unsent.discard(started.issue_id)
         self.running[started.issue_id] = started.worker_id
         row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
@@ -201,6 +206,7 @@ class Board:
 
     def _finished(self, finished: rec.Finished, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed
+        self.counters.finished(finished)
         self.running.pop(issue_id, None)
         self.lost.pop(issue_id, None)
         self.activity.last.append(Ended(finished, self.titles.get(issue_id, ""), entry.at))
@@ -232,6 +238,7 @@ class Board:
 
     def _settled(self, settled: rec.SettledRecord, elapsed: float) -> None:
         issue_id = settled.issue_id
+        self.counters.settlement(settled)
         self.unsent.discard(issue_id)
         self.not_closed.pop(issue_id, None)
         was_closing = issue_id in self.closing
@@ -257,6 +264,7 @@ class Board:
         if isinstance(record, rec.SourceRecovered):
             self.trouble = None
             return
+        self.counters.trouble()
         since = self.trouble.since if self.trouble else elapsed
         retry_at = elapsed + record.retry_in_seconds
         self.trouble = Trouble(record.error, record.hint, since, retry_at, record.failures)

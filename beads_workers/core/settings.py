@@ -135,7 +135,8 @@ class FleetSettings:
     would get in each other's way, unless they were asked for in so many words. ``notify``: a
     ``sh -c`` line that the user typed, or ``desktop``. ``keep_runs``: older runs are
     removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
-    other orchestrators, with state directories of their own, work on the same tracker.
+    other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
+    the port of the loopback interface on which figures are served; 0: any that is free.
     """
 
     workers: int
@@ -164,6 +165,7 @@ class FleetSettings:
     shared: bool = False
     quiet: bool = False
     rrq: RrqExecutor | None = None
+    metrics: int | None = None
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.core.settings import FleetSettings
 from beads_workers.edge.door import next_look
 
 
@@ -23,6 +24,16 @@ class Place:
     what: str
     path: Path
     writes: bool = False
+
+
+def places_of(settings: FleetSettings, folder: Path) -> list[Place]:
+    """What a fleet needs, whose run has this ``folder``."""
+    places = [Place("the run directory", folder, writes=True)]
+    # One word for one disk; elsewhere, the tracker can fill up by itself.
+    for what, path in (("the folder of logs", folder / "logs"), ("the tracker", settings.tracker)):
+        elsewhere = Path(path).stat().st_dev != folder.stat().st_dev
+        places.append(Place(what, Path(path), writes=elsewhere))
+    return [*places, Place("the project's folder", Path(settings.project))]
 
 
 class Conditions:

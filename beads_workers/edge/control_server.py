@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
 from beads_workers.core.events import Event, StopAsked, Ticket
 from beads_workers.core.frames import Frames
@@ -27,6 +28,20 @@ PUBLISH_SECONDS = 0.05
 
 SPARES = 2
 """Kept for when no descriptor is left: ``status`` and ``stop`` are needed most then."""
+
+
+def scraped(board: Board, elapsed: float) -> dict[str, Any]:
+    """The answer to ``bw.metrics``: the figures, and whose use the client is to read."""
+    from beads_workers.core.metrics import exposition, figures, usage  # Few fleets are asked.
+
+    whose = usage.watched(board)
+    return {
+        "families": exposition.to_json(figures.families(board, elapsed)),
+        "orchestrator": whose.orchestrator,
+        "workers": whose.workers,
+        "own": sorted(whose.own),
+    }
+
 
 FOLLOWER_BYTES_MAX = 1 << 20
 """A follower that has so much unread misses what comes now; far below what ends a stream."""
@@ -49,12 +64,14 @@ class ControlServer:
         owner: socket.socket | None,
         *,
         quiet: bool = False,
+        look: Callable[[], tuple[Board, float]],
     ) -> None:
         """``quiet``: the owner is told the end only."""
         self._selector = selector
         self._tell = tell
         self._status = status
         self._frames = frames
+        self._look = look
         self._streams: dict[int, Stream] = {}
         self._followers: set[int] = set()
         self._watchers: set[int] = set()
@@ -164,6 +181,8 @@ class ControlServer:
                 self._followers.add(stream.conn_id)
             elif name == requests.WATCH:
                 self._watch(stream)
+            elif name == requests.METRICS:
+                self._reply(stream, scraped(*self._look()))
             elif name == "bw.detach":
                 self._detach(stream)
             else:

@@ -43,13 +43,13 @@ class Door:
     def __init__(
         self,
         name: str,
-        place: Path | tuple[str, int],
+        place: Path | tuple[str, int] | TcpListener,
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
         enter: Callable[[Peers], None],
         spares: int = 0,
     ) -> None:
-        """Bind, listen, watch. ``place``: a path, or an address and a port.
+        """Bind, listen, watch. ``place``: a path, an address and a port, or what listens already.
 
         Raises ``OSError`` where something is in the way.
         """
@@ -57,7 +57,11 @@ class Door:
         self._selector = selector
         self._tell = tell
         self._enter = enter
-        self._listener = Listener(place) if isinstance(place, Path) else TcpListener(*place)
+        self._listener: Listener | TcpListener
+        if isinstance(place, TcpListener):
+            self._listener = place
+        else:
+            self._listener = Listener(place) if isinstance(place, Path) else TcpListener(*place)
         self._spares_wanted = spares
         self._spares: list[int] = []
         self._shut = False

@@ -27,19 +27,20 @@ from beads_workers.core.records import (
 )
 from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings, WorkerSettings
-from beads_workers.core.source import Source, SourceError
+from beads_workers.core.source import SourceError
 from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
-from beads_workers.edge.conditions import Conditions, Place
+from beads_workers.edge.conditions import Conditions, places_of
 from beads_workers.edge.control_server import ControlServer
 from beads_workers.edge.fronts import is_pushed, open_front
-from beads_workers.edge.handshake import read_settings, say, say_failed, vars_of
+from beads_workers.edge.handshake import Refused, read_settings, say, say_failed, vars_of
 from beads_workers.edge.journal import Journal, Size
 from beads_workers.edge.lane import LaneThread, PromptLane
 from beads_workers.edge.loop import Loop
 from beads_workers.edge.mailbox import Mailbox
+from beads_workers.edge.metrics import listen, serve, url_of
 from beads_workers.edge.nursery import Nursery
-from beads_workers.edge.opening import JournalCalls, open_source
+from beads_workers.edge.opening import JournalCalls, literal_argv, open_source
 from beads_workers.edge.own_process import raise_file_limit, redirect_output
 from beads_workers.edge.recovering import Recovery
 from beads_workers.edge.retention import Keep, trim_attempts
@@ -58,15 +59,6 @@ LANE_STOP_SECONDS = 10.0
 names it, and the next start waits for its end."""
 
 
-class Refused(Exception):
-    """The fleet cannot start; ``exit_code`` as in docs/CLI.md."""
-
-    def __init__(self, error: str, hint: str, exit_code: int) -> None:
-        super().__init__(error)
-        self.hint = hint
-        self.exit_code = exit_code
-
-
 class Fleet:
     """See the module text. ``zygote`` has not begun yet."""
 
@@ -81,6 +73,7 @@ class Fleet:
         """Start, run, end; returns the exit code. Raises ``Refused`` before anything is done."""
         self._directory.create()
         locks = self._lock()
+        self._scrapes = listen(self._settings.metrics)
         unsettled, last = self._directory.left_over()
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
@@ -157,19 +150,19 @@ class Fleet:
                 frames,
                 self._client if self._settings.owned else None,
                 quiet=self._settings.quiet,
+                look=loop.look,
             )
+            if self._scrapes is not None:
+                loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
             if is_pushed(self._settings):
                 loop.front = open_front(self._settings, self._source, selector, loop.tell)
             # Only now: whoever hears it may talk to us at once.
-            say(self._client, {"started": vars_of(info) | {"tracker": description}})
+            where = {"tracker": description, "metrics": url_of(self._scrapes)}
+            say(self._client, {"started": vars_of(info) | where})
             keep = Keep(self._settings.keep_runs)
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
-            loop.conditions = Conditions(self._places(), loop.tell)
-            made = self._source, self._journal, recovery.run, mailbox.post
-            if is_pushed(self._settings):
-                loop.lane = PromptLane(*made, loop.tell, lambda: trim_attempts(self._folder))
-            else:
-                loop.lane = LaneThread(*made)
+            loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
+            loop.lane = self._lane(recovery, mailbox, loop)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             code = loop.run()
@@ -178,16 +171,15 @@ class Fleet:
             loop.workers.close()
             if loop.front is not None:
                 loop.front.close()
+            if loop.metrics is not None:
+                loop.metrics.close()
         return self._end(loop, nursery, board, code)
 
-    def _places(self) -> list[Place]:
-        tracker, logs = Path(self._settings.tracker), self._folder / "logs"
-        places = [Place("the run directory", self._folder, writes=True)]
-        # One word for one disk; elsewhere, the tracker can fill up by itself.
-        for what, path in (("the folder of logs", logs), ("the tracker", tracker)):
-            elsewhere = path.stat().st_dev != self._folder.stat().st_dev
-            places.append(Place(what, path, writes=elsewhere))
-        return [*places, Place("the project's folder", Path(self._settings.project))]
+    def _lane(self, recovery: Recovery, mailbox: Mailbox, loop: Loop) -> LaneThread:
+        made = self._source, self._journal, recovery.run, mailbox.post
+        if is_pushed(self._settings):
+            return PromptLane(*made, loop.tell, lambda: trim_attempts(self._folder))
+        return LaneThread(*made)
 
     def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
         began = RunStarted(
@@ -269,13 +261,6 @@ class Fleet:
             actor=self._actor,
             work=work,
         )
-
-
-def literal_argv(source: Source) -> tuple[str, ...]:
-    """How a worker that claims and closes by itself calls the tracker."""
-    argv = getattr(source, "literal_argv", None)
-    assert argv is not None, "checked by the command line: only bd has such workers"
-    return tuple(argv)
 
 
 def run_fleet(client: socket.socket, zygote: Zygote) -> int:

@@ -10,6 +10,15 @@ from beads_workers.core.settings import FleetSettings, fleet_from_json
 from beads_workers.edge.run_directory import RunInfo
 
 
+class Refused(Exception):
+    """The fleet cannot start; ``exit_code`` as in docs/CLI.md."""
+
+    def __init__(self, error: str, hint: str, exit_code: int) -> None:
+        super().__init__(error)
+        self.hint = hint
+        self.exit_code = exit_code
+
+
 def read_settings(client: socket.socket) -> FleetSettings | None:
     """The client's one line; None when it left without a word: it had nothing to start."""
     line = b""

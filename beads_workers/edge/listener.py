@@ -78,6 +78,11 @@ class TcpListener:
         """For the selector."""
         return self.socket.fileno()
 
+    @property
+    def port(self) -> int:
+        """The one that it has: asked for 0, the kernel chose."""
+        return int(self.socket.getsockname()[1])
+
     def is_there(self) -> bool:
         """A port has no file that could go."""
         return True

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, assert_never
 
+from beads_workers.core.board import Board
 from beads_workers.core.commands import (
     Answer,
     Command,
@@ -43,6 +44,7 @@ from beads_workers.sources.clock import boot_seconds
 
 if TYPE_CHECKING:
     from beads_workers.edge.fronts import Front
+    from beads_workers.edge.metrics.server import MetricsServer
     from beads_workers.edge.notifying import Notifier
 
 
@@ -83,6 +85,7 @@ class Loop:
         self.conditions: Conditions
         self.notifier: Notifier | None = None
         self.front: Front | None = None
+        self.metrics: MetricsServer | None = None
 
     def tell(self, event: Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""
@@ -90,8 +93,12 @@ class Loop:
 
     def snapshot(self) -> dict[str, Any]:
         """``status`` as it is now."""
+        return status(*self.look())
+
+    def look(self) -> tuple[Board, float]:
+        """The board as it is now, and the elapsed seconds of the run."""
         self._fold()
-        return status(self._frames.board, self._journal.elapsed())
+        return self._frames.board, self._journal.elapsed()
 
     def run(self) -> int:
         """Until the core says ``End``."""
@@ -136,6 +143,8 @@ class Loop:
         self._fold()  # Only now: nobody waits any more for what is due.
         self._show()
         self.control.flush(time.monotonic())
+        if self.metrics is not None:
+            self.metrics.flush(time.monotonic())
         if self._disk_full:
             return
         if (snapshot := self._frames.due(self._journal.elapsed())) is not None:
@@ -149,7 +158,7 @@ class Loop:
         self.workers.hear(time.monotonic())
 
     def _patience(self, deadline: float | None) -> float | None:
-        if self._events:
+        if self._events or (self.metrics is not None and self.metrics.pending):
             return 0.0
         if self._disk_full:
             return DISK_RETRY_SECONDS
@@ -160,6 +169,8 @@ class Loop:
         due += [at for at in (*soon, self._nursery.deadline()) if at is not None]
         if self.front is not None:
             due.append(self.front.deadline())
+        if self.metrics is not None:
+            due.append(self.metrics.deadline())
         if self.notifier is not None:
             due.append(self._journal.clock_at(self.notifier.deadline()))
         return max(0.0, min(due) - time.monotonic())
@@ -237,6 +248,8 @@ class Loop:
         self._nursery.tend(now)
         if self.front is not None:
             self.front.tend(now)
+        if self.metrics is not None:
+            self.metrics.tend(now)
         if now >= self.conditions.deadline():
             self._check_memory()
             self.conditions.look(now)

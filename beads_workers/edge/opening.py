@@ -89,5 +89,12 @@ def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = 
     return SOURCES[settings.source](settings, actor, call_log)
 
 
+def literal_argv(source: Source) -> tuple[str, ...]:
+    """How a worker that claims and closes by itself calls the tracker."""
+    argv = getattr(source, "literal_argv", None)
+    assert argv is not None, "checked by the command line: only bd has such workers"
+    return tuple(argv)
+
+
 def _listed_max(settings: FleetSettings) -> int:
     return max(limits.LISTED_MIN, limits.LISTED_PER_SLOT * settings.workers)

@@ -18,6 +18,7 @@ from beads_workers.core.json_fields import ProtocolError, as_integer, as_number,
 STATUS = "bw.status"
 FOLLOW = "bw.follow"
 WATCH = "bw.watch"
+METRICS = "bw.metrics"
 STOP = "bw.stop"
 WORKERS_MAX = 1000
 EXIT_CODE_MAX = 255

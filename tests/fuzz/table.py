@@ -6,6 +6,7 @@ from tests.fuzz import (
     entries_functions,
     entries_peers,
     entries_people,
+    entries_scrapes,
     entries_serving,
     entries_stored,
     entries_tracker,
@@ -21,6 +22,7 @@ ENTRIES = (
     entries_tracker,
     entries_stored,
     entries_people,
+    entries_scrapes,
 )
 
 PARSERS: dict[str, Parser] = {p.name: p for entries in ENTRIES for p in entries.PARSERS}

@@ -1,0 +1,48 @@
+"""``metrics``: the figures of the running fleet, for Prometheus or a person."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.running import Json, StateDir
+
+if TYPE_CHECKING:
+    from beads_workers.core.metrics.exposition import Family
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("metrics", epilog="Example: beads-workers metrics | grep attempts_total")(metrics)
+
+
+def metrics(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Print the fleet's figures for Prometheus.
+
+    'start --metrics PORT' serves the same over HTTP. docs/METRICS.md lists them all.
+    """
+    from beads_workers.core.metrics.exposition import to_json, to_text
+
+    families = _families(connect(find_state_directory(state_dir)).ask("bw.metrics"))
+    if as_json:
+        print(json.dumps({"metrics": to_json(families)}))
+    else:
+        print(to_text(families), end="")
+
+
+def _families(answer: dict[str, Any]) -> list[Family]:
+    from beads_workers.cli.errors import CommandError
+    from beads_workers.core.metrics.exposition import from_json
+    from beads_workers.core.metrics.usage import Watched, families
+    from beads_workers.edge.metrics.processes import read_all
+
+    if "families" not in answer:
+        hint = "it was started with an older version; restart it"
+        raise CommandError(f"the fleet has no figures: {answer.get('error')}", hint)
+    workers = tuple((pid, name) for pid, name in answer["workers"])
+    whose = Watched(answer["orchestrator"], workers, frozenset(answer["own"]))
+    # Read here, where nobody waits for it.
+    return [*from_json(answer["families"]), *families(whose, read_all())]

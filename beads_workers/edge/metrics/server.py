@@ -1,0 +1,212 @@
+"""``http://127.0.0.1:PORT/metrics``, in the orchestrator's loop. Source: docs/METRICS.md.
+
+A scrape is worked out in slices after a turn's replies have left, so that no worker waits for it.
+Whoever is slow, asks for something else or comes in crowds is cut off.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from beads_workers.core.board import Board
+from beads_workers.core.events import Event
+from beads_workers.core.metrics import figures, usage
+from beads_workers.core.metrics.exposition import CONTENT_TYPE, to_text
+from beads_workers.edge.door import Door, Peers
+from beads_workers.edge.listener import TcpListener
+from beads_workers.edge.metrics import processes
+from beads_workers.protocols.http_get import HEAD_BYTES_MAX, Asked, Status, judge, response
+
+PATH = "/metrics"
+VISITORS_MAX = 16
+"""At a time; a monitoring system is one or two."""
+
+VISIT_SECONDS = 5.0
+"""From the first byte to the last; whoever is slower is cut off."""
+
+FRESH_SECONDS = 1.0
+"""An answer serves whoever comes so soon after: nobody can make us work without end."""
+
+SLICE_SECONDS = 0.0005
+"""Of each turn of the loop: less than what handing out a task takes."""
+
+LINGER_BYTES_MAX = 1 << 16
+"""Of what a visitor still says after its request: with it unread, the kernel would throw our answer
+away."""
+
+Look = Callable[[], tuple[Board, float]]
+"""The board as it is now, and the elapsed seconds of the run."""
+
+
+@dataclass(slots=True, eq=False)
+class Visitor:
+    """One connection. ``asked``: its request, once complete; ``answer``: what is left to send.
+
+    ``answer`` is None until it is known, and empty when all was sent.
+    """
+
+    socket: socket.socket
+    until: float
+    received: bytes = b""
+    asked: Asked | None = None
+    answer: memoryview | None = None
+    lingered: int = 0
+
+
+@dataclass(slots=True)
+class Scrape:
+    """The last answer, and the one in the making."""
+
+    look: Look
+    body: bytes = b""
+    made_at: float = field(default=float("-inf"))
+    _making: Iterator[bytes] | None = None
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether ``body`` will do."""
+        return now - self.made_at < FRESH_SECONDS
+
+    def go_on(self, until: float) -> bool:
+        """Work on the next one until that time (monotonic); True when ``body`` is new."""
+        if self._making is None:
+            self._making = self._make()
+        for body in self._making:
+            if body:
+                self.body, self.made_at, self._making = body, time.monotonic(), None
+                return True
+            if time.monotonic() >= until:
+                return False
+        raise AssertionError("the last thing that is made is the body")
+
+    def _make(self) -> Iterator[bytes]:
+        found = []
+        for process in processes.read_all():
+            found.append(process)
+            yield b""
+        board, elapsed = self.look()
+        text = []
+        for family in figures.families(board, elapsed):
+            text.append(to_text([family]))
+            yield b""
+        for family in usage.families(usage.watched(board), found):
+            text.append(to_text([family]))
+            yield b""
+        yield "".join(text).encode()
+
+
+class MetricsServer:
+    """Tended by the loop; see the module text."""
+
+    def __init__(
+        self,
+        listener: TcpListener,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        look: Look,
+    ) -> None:
+        self._selector = selector
+        self._visitors: list[Visitor] = []
+        self._scrape = Scrape(look)
+        self._door = Door("the metrics port", listener, selector, tell, self._enter)
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``flush`` has work left."""
+        return any(v.asked is not None and v.answer is None for v in self._visitors)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        return min([self._door.deadline(), *(v.until for v in self._visitors)])
+
+    def tend(self, now: float) -> None:
+        """Cut off who takes too long."""
+        self._door.tend(now)
+        for visitor in [v for v in self._visitors if now >= v.until]:
+            self._drop(visitor)
+
+    def flush(self, now: float) -> None:
+        """Another slice of work, once in each turn of the loop; answers whom it can."""
+        if not self.pending:
+            return
+        if self._scrape.is_fresh(now) or self._scrape.go_on(now + SLICE_SECONDS):
+            for visitor in [v for v in self._visitors if v.asked and v.answer is None]:
+                self._answer(visitor, self._scrape.body)
+
+    def close(self) -> None:
+        """The run is over."""
+        self._door.close()
+        for visitor in list(self._visitors):
+            self._drop(visitor)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _enter(self, peers: Peers) -> None:
+        for sock, _ in peers:
+            if len(self._visitors) >= VISITORS_MAX:
+                sock.close()
+                continue
+            sock.setblocking(False)
+            visitor = Visitor(sock, time.monotonic() + VISIT_SECONDS)
+            self._visitors.append(visitor)
+            self._watch(visitor, selectors.EVENT_READ, first=True)
+
+    def _watch(self, visitor: Visitor, mask: int, *, first: bool = False) -> None:
+        register = self._selector.register if first else self._selector.modify
+        register(visitor.socket, mask, lambda mask: self._ready(visitor, mask))
+
+    def _ready(self, visitor: Visitor, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._read(visitor)
+        if mask & selectors.EVENT_WRITE and visitor in self._visitors:
+            self._send(visitor)
+
+    def _read(self, visitor: Visitor) -> None:
+        try:
+            data = visitor.socket.recv(HEAD_BYTES_MAX)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(visitor)
+        elif visitor.asked is not None:
+            visitor.lingered += len(data)
+            if visitor.lingered > LINGER_BYTES_MAX:
+                self._drop(visitor)
+        else:
+            visitor.received += data
+            visitor.asked = judge(visitor.received, PATH)
+            if visitor.asked is not None and visitor.asked.status is not Status.OK:
+                self._answer(visitor, f"{visitor.asked.status.value}: GET {PATH}\n".encode())
+
+    def _answer(self, visitor: Visitor, body: bytes) -> None:
+        assert visitor.asked is not None
+        ok = visitor.asked.status is Status.OK
+        content_type = CONTENT_TYPE if ok else "text/plain; charset=utf-8"
+        visitor.answer = memoryview(response(visitor.asked, content_type, body))
+        self._send(visitor)
+
+    def _send(self, visitor: Visitor) -> None:
+        assert visitor.answer is not None
+        try:
+            sent = visitor.socket.send(visitor.answer) if visitor.answer else 0
+            visitor.answer = visitor.answer[sent:]
+            if not visitor.answer:
+                visitor.socket.shutdown(socket.SHUT_WR)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._drop(visitor)
+            return
+        more = selectors.EVENT_WRITE if visitor.answer else 0
+        self._watch(visitor, selectors.EVENT_READ | more)
+
+    def _drop(self, visitor: Visitor) -> None:
+        self._visitors.remove(visitor)
+        self._selector.unregister(visitor.socket)
+        visitor.socket.close()
+        self._door.room()

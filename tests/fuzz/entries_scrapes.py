@@ -1,0 +1,44 @@
+"""What a visitor of the metrics port says."""
+
+from __future__ import annotations
+
+from beads_workers.protocols.http_get import HEAD_BYTES_MAX, Asked, Status, judge
+from tests.fuzz.inputs import cuts, texts
+from tests.fuzz.parser import Parser, require
+
+
+def judge_holds(judged: object, data: bytes) -> None:
+    """However it comes in pieces: one answer, at the end of the head or at the limit."""
+    assert callable(judged)
+    wanted = judged(data, "/metrics")
+    ended = b"\n\n" in data or b"\n\r\n" in data
+    require(wanted is not None or len(data) < HEAD_BYTES_MAX, "it listens without end")
+    require(wanted is not None or not ended, "a whole head is not answered")
+    if wanted is not None and wanted.status is Status.OK:
+        require(data.startswith((b"GET /metrics", b"HEAD /metrics")), "what was not asked for")
+    for pieces in cuts(data):
+        received = b""
+        for piece in pieces:
+            received += piece
+            if (early := judged(received, "/metrics")) is not None:
+                require(early == wanted, f"{early} in pieces, {wanted} as a whole")
+                break
+
+
+def _by_its_first_word(data: bytes, path: str) -> Asked | None:
+    """Planted bug: does not wait for the end of the head."""
+    return Asked(Status.OK) if data.startswith(b"GET ") else judge(data, path)
+
+
+PIECES = [b"GET ", b"HEAD ", b"/metrics", b"/metrics?a=b", b" HTTP/1.1", b"\r\n", b"\n", b"Host: x"]
+
+PARSERS = [
+    Parser(
+        "scrapes",
+        ("protocols/http_get.py",),
+        judge,
+        texts([*PIECES, b"\r\n\r\n", b"\0", b"x" * HEAD_BYTES_MAX]),
+        judge_holds,
+        {"answers too early": _by_its_first_word},
+    ),
+]
