@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.option_metrics import typed_port
 from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, parse_duration
 from beads_workers.cli.starting import CommandAfterDashes, command_of
 
@@ -68,6 +69,10 @@ def rrq_executor(
             metavar="HOST:PORT", help="Instead of RRQ_EXECUTOR_TCP_SOCKET; loopback only."
         ),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(parser=typed_port, metavar="PORT", help="Serve figures; 0: any free port."),
+    ] = None,
     state_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Default: one that no other executor has.")
     ] = None,
@@ -107,6 +112,7 @@ def rrq_executor(
             folder=str(folder),
             quiet=not json_lines,
             rrq=RrqExecutor(str(address), prefix),
+            metrics=metrics,
         ),
         as_json=json_lines,
     )
@@ -161,6 +167,8 @@ def _run(settings: FleetSettings, *, as_json: bool) -> None:
         fleet = f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"
         print(f"ok rrq      {printable(started['tracker'])}", file=sys.stderr)
         print(f"ok workers  {settings.workers}, state in {state}", file=sys.stderr)
+        if started["metrics"]:
+            print(f"ok metrics  {started['metrics']}", file=sys.stderr)
         print(f"ok fleet    {fleet}", file=sys.stderr)
     code = watch_run(launch.client, started, named=(), as_json=as_json, interrupts=interrupts)
     raise typer.Exit(code)

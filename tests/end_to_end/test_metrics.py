@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
+from beads_workers import __version__
 from tests.end_to_end.conftest import Ran, StartFleet
+from tests.end_to_end.test_rrq_executor import Folder
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
+from tests.support.rrq_client import Client, request
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -121,6 +124,20 @@ def test_a_port_that_is_taken_is_an_error_and_nothing_has_started(
     assert "hint: " in fleet.errors
     runs = embedded.folder / ".beads-workers" / "runs"
     assert not runs.exists() or not list(runs.iterdir())
+
+
+def test_an_rrq_executor_has_the_same_figures(tmp_path: Path, start: StartFleet) -> None:
+    place = Folder(tmp_path)
+    allowed = ("--allow-module", "work", "--prefix", "work")
+    state = ("--state-dir", str(place.folder / ".beads-workers" / "rrq" / "1"))
+    fleet = start(place, *state, "-n", "1", "--metrics", "0", *allowed, verb="rrq-executor")
+    url = url_of(fleet)
+    with Client(place.socket) as client:
+        assert client.ask(request("add", a=1, b=2)).result == 3
+    until(lambda: value(scrape(url), "attempts_total", outcome="success", verdict="finish") == 1)
+    found = scrape(url)
+    assert value(found, "info", version=__version__, source="rrq") == 1
+    assert value(found, "jobs_taken_total") == 1
 
 
 @pytest.mark.parametrize("port", ["0.0.0.0:9464", "65536", "-1", "localhost:1"])
