@@ -33,6 +33,9 @@ PROGRAMS = {
 MODULES = ("shop/tasks.py", "myproject/jobs.py")
 """Functions that documents have called."""
 
+ENVELOPE = {"job_id": "job-1", "job_path": "myproject.jobs.send", "args": [], "kwargs": {}}
+ENVELOPE |= {"state": "enqueued", "ts_enqueued": 1_700_000_000}
+
 PID = "4242"
 """Stands in the documents for a running orchestrator's."""
 
@@ -54,6 +57,7 @@ class Reader:
         for module in MODULES:
             (self.folder / module).parent.mkdir()
             (self.folder / module).write_text("def send(*args): pass\n\ndef triage(issue): pass\n")
+        (self.folder / "envelope.json").write_text(json.dumps(ENVELOPE))
         (self.folder / "bin").symlink_to(ROOT / "bin")
         self._environment = bd_environment(NEW)
         venv = Path(sys.executable).parent
