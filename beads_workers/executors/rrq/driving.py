@@ -152,12 +152,13 @@ class Executor:
     def _send_what_may_go(self) -> None:
         if self.state is not State.UP:
             return
-        running = [f for f in self._flights.values() if f.sent]
-        if any(self._is_suspect(flight) for flight in running):
+        waiting = [(slot, flight) for slot, flight in self._flights.items() if not flight.sent]
+        if not waiting:
             return
-        for slot, flight in self._flights.items():
-            if flight.sent:
-                continue
+        running = [flight for flight in self._flights.values() if flight.sent]
+        if self._suspects and any(self._is_suspect(flight) for flight in running):
+            return
+        for slot, flight in waiting:
             if self._is_suspect(flight):
                 if running:
                     return  # Nobody overtakes it, or it would never be alone.

@@ -24,3 +24,6 @@ class Suspects:
 
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._jobs
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
