@@ -171,6 +171,13 @@ def test_a_task_that_is_taken_away_is_cancelled_in_its_executor_which_lives_on(
     fleet.leaves_nothing()
 
 
+def test_hundreds_at_once_all_find_their_way(embedded: EmbeddedProject, start: StartFleet) -> None:
+    ids = embedded.create_many(250 * calls("rest", seconds=0.2))
+    fleet = fleet_of(start, embedded, *served("rrq"), "--in-flight", "250", "--until-empty")
+    assert fleet.wait() == 0, fleet.said()
+    assert [r["outcome"] for r in fleet.journal("finished")] == ["success"] * len(ids)
+
+
 def test_several_executors_are_chosen_by_name(embedded: EmbeddedProject, start: StartFleet) -> None:
     old, new = (shlex.join(rrq_of(version).serve()) for version in (OLD, NEW))
     positional = {"job_path": "add", "args": [1, 2], "kwargs": {}}

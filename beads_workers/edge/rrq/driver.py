@@ -19,7 +19,14 @@ from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker_events import Event, Interrupted, StepAnswered, StepNotStarted
 from beads_workers.edge import orphans
-from beads_workers.edge.own_process import ASK_TO_END, heard, keep_from_tasks, say, wake_on
+from beads_workers.edge.own_process import (
+    ASK_TO_END,
+    heard,
+    keep_from_tasks,
+    raise_file_limit,
+    say,
+    wake_on,
+)
 from beads_workers.edge.rrq.executor import TERM_SECONDS, DrivenExecutor
 from beads_workers.edge.rrq.places import SocketFolder
 from beads_workers.edge.rrq.slot import Slot
@@ -44,6 +51,7 @@ def run_driver(
         say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
     keep_from_tasks()
+    raise_file_limit()  # Two connections for each slot; executors may have as many as we.
     orphans.adopt()
     try:
         return _Driver(settings, sockets, connect_delays).run()

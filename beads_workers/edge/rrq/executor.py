@@ -33,6 +33,7 @@ SOCKET_VARIABLE = "RRQ_EXECUTOR_SOCKET"
 TCP_VARIABLE = "RRQ_EXECUTOR_TCP_SOCKET"
 MARK = "BW_EXECUTOR"
 """In the environment of an executor, and of all that it starts: which one of which worker."""
+CONNECT_AGAIN_SECONDS = 0.02
 TERM_SECONDS = 1.0
 """What one that is asked to leave has for that; there is no request in it."""
 
@@ -61,6 +62,9 @@ class DrivenExecutor:
         self._starts = 0
         self._lines: dict[int, Line] = {}
         self._payloads: dict[int, bytes] = {}
+        self._queued: dict[int, None] = {}
+        """Slots that could not connect yet: so many others do."""
+        self._connect_at = 0.0
         self._said: dict[int, str] = {}
         self._look_at = 0.0
         self._mark = f"{settings.run_id}/{settings.worker_id}/{described.name}"
@@ -84,11 +88,17 @@ class DrivenExecutor:
         due = self._core.deadline()
         if self._process is None:
             return due
-        return self._look_at if due is None else min(due, self._look_at)
+        look_at = min(self._look_at, self._connect_at) if self._queued else self._look_at
+        return look_at if due is None else min(due, look_at)
 
     def tend(self, now: float) -> None:
         """Call when ``deadline()`` has passed; harmless when it has not."""
         self._drain(self._core.on_deadline(now))
+        if self._queued and now >= self._connect_at:
+            queued, self._queued = self._queued, {}
+            for slot in queued:
+                self._send(slot)
+            self._drain()
         if self._process is not None and now >= self._look_at:
             self._process.output.look()
             self._look_at = now + self._process.output.look_seconds
@@ -200,6 +210,7 @@ class DrivenExecutor:
         ended = process.finish()
         for left in with_variable(f"{MARK}={self._mark}"):
             kill(left.pid, left.started, signal.SIGKILL)
+        self._queued.clear()
         for slot in list(self._lines):
             self._drop(slot)
         places.forget(self._address)
@@ -222,6 +233,9 @@ class DrivenExecutor:
                 ready = partial(self._line_ready, slot)
                 self._lines[slot] = Line(self._address, self._selector, ready)
             self._lines[slot].send(self._payloads.pop(slot))
+        except BlockingIOError:
+            self._queued[slot] = None
+            self._connect_at = time.monotonic() + CONNECT_AGAIN_SECONDS
         except (OSError, HungUp):
             self._drop(slot)
             self._events.append(ev.HungUp(slot))

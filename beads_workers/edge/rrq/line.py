@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 from beads_workers.core.json_fields import ProtocolError
-from beads_workers.edge.rrq.places import Address, reach
+from beads_workers.edge.rrq.places import Address, begin, reach
 from beads_workers.protocols.rrq import envelopes as wire
 from beads_workers.protocols.rrq.frames import FrameReader, frame
 from beads_workers.protocols.rrq.reading import parse
@@ -33,8 +33,7 @@ class Line:
         self._reader = FrameReader()
         self._outbox = memoryview(b"")
         self._waits_to_write = False
-        self._socket: socket.socket = reach(address)
-        self._socket.setblocking(False)
+        self._socket: socket.socket = begin(address)
         selector.register(self._socket, selectors.EVENT_READ, ready)
 
     def send(self, payload: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
@@ -63,11 +64,27 @@ def reach(address: Address) -> socket.socket:
     try:
         connection.settimeout(REACH_SECONDS)
         connection.connect(address)
-        if not unix:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError:
         connection.close()
         raise
+    return connection
+
+
+def begin(address: Address) -> socket.socket:
+    """A connection that does not block; over TCP one that may still have to come to stand.
+
+    Raises ``BlockingIOError`` where so many connect at once that another one has to come back, and
+    ``OSError``.
+    """
+    unix = isinstance(address, str)
+    connection = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
+    connection.setblocking(False)
+    if not unix:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    failed = connection.connect_ex(address)
+    if failed not in (0, errno.EINPROGRESS):
+        connection.close()
+        raise OSError(failed, os.strerror(failed))
     return connection
 
 
