@@ -46,7 +46,7 @@ class Intake:
         A turn that is under way was asked before that: that it brings nothing proves nothing.
         """
         self._exhausted = self._looked = self.found_nothing = False
-        self._overtaken = self._lane.busy
+        self._overtaken = self._overtaken or self._lane.busy
 
     def poll(self) -> None:
         """Time to ask again although nothing is known to have changed."""

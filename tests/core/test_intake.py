@@ -292,3 +292,25 @@ def test_what_a_turn_itself_gives_back_is_looked_for_again() -> None:
     play.answer()
     assert play.core.state is RunState.RUNNING
     assert play.turn is not None and "a" not in play.turn.skip
+
+
+def test_what_cools_down_in_the_turn_that_closes_the_last_one_is_looked_for_again() -> None:
+    play = Play(until_empty=True)
+    for conn in (1, 2, 3):
+        play.join(conn)
+    play.answer(listed=["a", "b", "c"])
+    play.answer("a", "b", "c")
+    play.do(failed(1, "a"))
+    play.answer()
+    due = play.core._parts.ledger.next_due()
+    assert due is not None
+    play.wait(due - play.now - 0.1)
+    play.quiet()
+    play.do(done(2, "b"), done(3, "c"), ready(3))
+    play.answer()
+    assert (Action.CLOSE, "c") in play.owed()
+    assert play.turn is not None and play.turn.take and "a" in play.turn.skip
+    play.wait(0.2)
+    play.answer()
+    assert play.core.state is RunState.RUNNING
+    assert play.turn is not None and "a" not in play.turn.skip
