@@ -46,7 +46,8 @@ Look = Callable[[], tuple[Board, float]]
 class Visitor:
     """One connection. ``asked``: its request, once complete; ``answer``: what is left to send.
 
-    ``answer`` is None until it is known, and empty when all was sent.
+    ``answer`` is None until it is known, and empty when all was sent. ``silent``: it says no more,
+    but may still read. ``mask``: what the selector watches, 0 for nothing.
     """
 
     socket: socket.socket
@@ -55,6 +56,8 @@ class Visitor:
     asked: Asked | None = None
     answer: memoryview | None = None
     lingered: int = 0
+    silent: bool = False
+    mask: int = 0
 
 
 @dataclass(slots=True)
@@ -152,11 +155,16 @@ class MetricsServer:
             sock.setblocking(False)
             visitor = Visitor(sock, time.monotonic() + VISIT_SECONDS)
             self._visitors.append(visitor)
-            self._watch(visitor, selectors.EVENT_READ, first=True)
+            self._watch(visitor)
 
-    def _watch(self, visitor: Visitor, mask: int, *, first: bool = False) -> None:
-        register = self._selector.register if first else self._selector.modify
-        register(visitor.socket, mask, lambda mask: self._ready(visitor, mask))
+    def _watch(self, visitor: Visitor) -> None:
+        mask = 0 if visitor.silent else selectors.EVENT_READ
+        mask |= selectors.EVENT_WRITE if visitor.answer else 0
+        if visitor.mask and mask != visitor.mask:
+            self._selector.unregister(visitor.socket)
+        if mask and mask != visitor.mask:
+            self._selector.register(visitor.socket, mask, lambda ready: self._ready(visitor, ready))
+        visitor.mask = mask
 
     def _ready(self, visitor: Visitor, mask: int) -> None:
         if mask & selectors.EVENT_READ:
@@ -171,7 +179,10 @@ class MetricsServer:
             return
         except OSError:
             data = b""
-        if not data:
+        if not data and visitor.asked is not None and (visitor.answer is None or visitor.answer):
+            visitor.silent = True  # ``nc -N`` ends its side first, and waits for the answer.
+            self._watch(visitor)
+        elif not data:
             self._drop(visitor)
         elif visitor.asked is not None:
             visitor.lingered += len(data)
@@ -202,11 +213,14 @@ class MetricsServer:
         except OSError:
             self._drop(visitor)
             return
-        more = selectors.EVENT_WRITE if visitor.answer else 0
-        self._watch(visitor, selectors.EVENT_READ | more)
+        if visitor.silent and not visitor.answer:
+            self._drop(visitor)
+        else:
+            self._watch(visitor)
 
     def _drop(self, visitor: Visitor) -> None:
         self._visitors.remove(visitor)
-        self._selector.unregister(visitor.socket)
+        if visitor.mask:
+            self._selector.unregister(visitor.socket)
         visitor.socket.close()
         self._door.room()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,7 +27,7 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Hall:
-    """A server on a free port, and a loop whose clock is ours. Its board's looks are counted."""
+    """A server on a free port, and its loop. Looks at the board are counted."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -48,12 +49,13 @@ class Hall:
         client.sendall(data)
         return client
 
-    def turn(self, now: float) -> None:
+    def turn(self, now: float | None = None) -> None:
+        """One turn of the loop; ``now``: later than it is."""
         for key, mask in self.selector.select(0):
             key.data(mask)
-        self.server.flush(now)
+        self.server.flush(time.monotonic() if now is None else now)
 
-    def until_over(self, client: socket.socket, now: float = 0.0) -> bytes:
+    def until_over(self, client: socket.socket, now: float | None = None) -> bytes:
         """Turn until the server has ended what it says, which is returned."""
         client.setblocking(False)
         told = b""
@@ -95,8 +97,22 @@ def test_a_request_in_single_bytes_is_answered_all_the_same(hall: Hall) -> None:
     client = hall.visit()
     for index in range(len(GET)):
         client.sendall(GET[index : index + 1])
-        hall.turn(0.0)
+        hall.turn()
     assert hall.until_over(client).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_who_ends_its_side_first_is_answered_all_the_same(hall: Hall) -> None:
+    client = hall.visit(GET)
+    client.shutdown(socket.SHUT_WR)
+    until(lambda: (_hear(hall), any(v.silent for v in hall.server._visitors))[1])
+    assert hall.until_over(client).startswith(b"HTTP/1.1 200 OK")
+    assert hall.server._visitors == []
+
+
+def test_who_leaves_before_its_answer_costs_nothing_more(hall: Hall) -> None:
+    hall.visit(GET).close()
+    until(lambda: (_hear(hall), hall.server.pending)[1])
+    until(lambda: (hall.turn(), hall.server._visitors == [])[1])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +133,7 @@ def test_anything_else_is_refused_and_nothing_is_worked_out(
 
 def test_who_says_nothing_or_does_not_read_is_cut_off_in_time(hall: Hall) -> None:
     silent = hall.visit()
-    until(lambda: (hall.turn(0.0), hall.server._visitors)[1])
+    until(lambda: (hall.turn(), hall.server._visitors)[1])
     assert hall.server.deadline() < float("inf")
     until_at = hall.server._visitors[0].until
     hall.server.tend(until_at - 0.001)
@@ -129,10 +145,10 @@ def test_who_says_nothing_or_does_not_read_is_cut_off_in_time(hall: Hall) -> Non
 
 def test_a_crowd_is_turned_away_and_comes_in_again_later(hall: Hall) -> None:
     first = [hall.visit() for _ in range(VISITORS_MAX)]
-    until(lambda: (hall.turn(0.0), len(hall.server._visitors) == VISITORS_MAX)[1])
+    until(lambda: (hall.turn(), len(hall.server._visitors) == VISITORS_MAX)[1])
     assert hall.until_over(hall.visit(GET)) == b""
     first.pop().close()
-    until(lambda: (hall.turn(0.0), len(hall.server._visitors) < VISITORS_MAX)[1])
+    until(lambda: (hall.turn(), len(hall.server._visitors) < VISITORS_MAX)[1])
     assert hall.until_over(hall.visit(GET)).startswith(b"HTTP/1.1 200")
 
 
@@ -147,7 +163,7 @@ def test_who_talks_on_is_heard_only_so_far(hall: Hall) -> None:
             pass
         except OSError:
             return True
-        hall.turn(0.0)
+        hall.turn()
         return False
 
     until(cut_off)
@@ -157,15 +173,17 @@ def test_who_talks_on_is_heard_only_so_far(hall: Hall) -> None:
 def test_scrapes_that_come_together_share_one_look_and_later_ones_get_a_new_one(
     hall: Hall,
 ) -> None:
-    bodies = {hall.until_over(hall.visit(GET)) for _ in range(3)}
-    assert len(bodies) == 1 and hall.looks == 1
+    first = hall.until_over(hall.visit(GET))
+    at_once = hall.server._scrape.made_at
+    assert {hall.until_over(hall.visit(GET), at_once) for _ in range(2)} == {first}
+    assert hall.looks == 1
     later = hall.server._scrape.made_at + FRESH_SECONDS
     hall.until_over(hall.visit(GET), later)
     assert hall.looks == 2
 
 
 def test_the_work_is_done_in_slices_and_none_while_nobody_asks(hall: Hall) -> None:
-    hall.turn(0.0)
+    hall.turn()
     assert not hall.server.pending
     client = hall.visit(GET)
     until(lambda: (hall.selector.select(0.1), _hear(hall), hall.server.pending)[2])
