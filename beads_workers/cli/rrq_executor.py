@@ -11,7 +11,7 @@ import typer
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.option_metrics import typed_port
-from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, parse_duration
+from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, Options, parse_duration
 from beads_workers.cli.starting import CommandAfterDashes, command_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def rrq_executor(
     It calls Python functions below --allow-module by their names, or runs the command behind --,
     which finds the request as JSON in the file $BW_ISSUE_FILE.
     """
+    from beads_workers.cli.allowing import check_modules
     from beads_workers.core.policy import Policy
     from beads_workers.core.settings import FleetSettings, RrqExecutor
     from beads_workers.edge.project import STATE_FOLDER
@@ -96,6 +97,7 @@ def rrq_executor(
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
     work = _work(command, tuple(allow_module or ()), prefix, timeout, term_grace)
     folder = Path.cwd()
+    check_modules(Options(allow_module=work.allow_modules), folder)
     # Held until this process ends: nobody else comes to have the same state.
     place, _ = (Path(state_dir), -1) if state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
     _run(

@@ -250,6 +250,7 @@ def test_a_port_behind_the_command_is_where_it_listens(place: Folder, start: Sta
         (FUNCTIONS, {"RRQ_EXECUTOR_SOCKET": "/tmp/x", "RRQ_EXECUTOR_TCP_SOCKET": "::1:1"}, "both"),
         (FUNCTIONS, {"RRQ_EXECUTOR_TCP_SOCKET": "0.0.0.0:9000"}, "not this machine alone"),
         ((), {"RRQ_EXECUTOR_SOCKET": "/tmp/x"}, "nothing to run"),
+        (("--allow-module", "nowhere"), {"RRQ_EXECUTOR_SOCKET": "/tmp/x"}, "no such module"),
         ((*FUNCTIONS, "--", "true"), {"RRQ_EXECUTOR_SOCKET": "/tmp/x"}, "both functions"),
     ],
 )
