@@ -21,8 +21,8 @@ from benchmarks import bd
 from benchmarks.tools.figures import Figure, say
 from benchmarks.tools.fleets import Broken, Project, embedded
 from benchmarks.tools.processes import (
-    children,
     cpu_seconds,
+    parent,
     private_bytes,
     proportional_bytes,
     resident_bytes,
@@ -116,7 +116,7 @@ def _fleet(project: Project) -> Iterator[Fleet]:
         joined = _until(lambda: _joined(project))
         pid = int(project.status()["pid"])
         workers = [int(entry["pid"]) for entry in joined]
-        (zygote,) = children(pid)
+        zygote = parent(workers[0])  # Other children of the orchestrator are calls of the tracker.
         yield Fleet(pid, zygote, workers, float(joined[WORKERS - 1]["t"]) - began)
     finally:
         project.run("stop")

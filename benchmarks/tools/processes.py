@@ -44,12 +44,9 @@ def resident_bytes(pid: int) -> int:
     return 1024 * _status(Path(f"/proc/{pid}/status"), "VmRSS")
 
 
-def children(pid: int) -> list[int]:
-    """The processes that it has started and that live."""
-    found: list[int] = []
-    for task in _tasks(pid):
-        found += map(int, (task / "children").read_text().split())
-    return found
+def parent(pid: int) -> int:
+    """Who started it."""
+    return _status(Path(f"/proc/{pid}/status"), "PPid")
 
 
 def _tasks(pid: int) -> list[Path]:
