@@ -132,9 +132,10 @@ class Journal:
     def begin_segment(self, board: Board) -> None:
         """Go on in a new file, which says first what of the old ones still holds.
 
-        ``board``: of all that was appended. Without a descriptor, or room, it is tried again later.
+        ``board``: of all that was appended, and folded. Without a descriptor, or room, it is tried
+        again later.
         """
-        self.fold()
+        assert not self._unfolded, "the board has them all, and so has the checkpoint"
         path = segment_path(self.path, self._number + 1)
         self._next_at = self._written + self._limit.segment_bytes // 8
         with self._lock:

@@ -186,17 +186,23 @@ def _spawn_found(
     argv: list[bytes], environment: Mapping[bytes, bytes], actions: Sequence[tuple[int, ...]]
 ) -> int:
     try:
-        return _posix_spawn(argv, environment, actions)
+        return spawn_in_group(argv, environment, actions)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
     # A script without a ``#!`` line: run it as a shell would.
-    return _posix_spawn([b"/bin/sh", _path_of(argv[0]), *argv[1:]], environment, actions)
+    return spawn_in_group([b"/bin/sh", _path_of(argv[0]), *argv[1:]], environment, actions)
 
 
-def _posix_spawn(
-    argv: list[bytes], environment: Mapping[bytes, bytes], actions: Sequence[tuple[int, ...]]
+def spawn_in_group(
+    argv: list[bytes] | list[str],
+    environment: Mapping[bytes, bytes],
+    actions: Sequence[tuple[int, ...]],
 ) -> int:
+    """Start a program, looked for in ``PATH``, as the first of a process group of its own.
+
+    Signals are as for any program that a shell starts. Returns the pid; raises ``OSError``.
+    """
     return os.posix_spawnp(
         argv[0],
         argv,

@@ -252,22 +252,19 @@ def _run(settings: WorkerSettings) -> int:
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_zygote(
-    connection: socket.socket, signal_mask: Iterable[int], nofile_soft: int | None = None
-) -> int:
+def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     """Serve until the other end is closed and every worker is gone; returns an exit status.
 
     INT, TERM and HUP are ignored: a signal to the whole group (a person's ``kill -- -PGID``, the
     machine going down) is the orchestrator's to answer, and without the zygote nobody would see
     the workers out. It leaves when the orchestrator does. ``signal_mask`` is set once they are.
-    ``nofile_soft``: the limit of open files that workers and tasks get back.
     """
     _ignore_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     _name_process("bw-zygote")
     orphans.adopt()
     try:
-        _Zygote(connection, nofile_soft).run()
+        _Zygote(connection).run()
     except BaseException:  # The copy of the orchestrator must end here, whatever it met.
         # This process may only end in the caller's _exit, never as a copy of the orchestrator.
         traceback.print_exc(file=sys.stderr)

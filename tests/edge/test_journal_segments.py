@@ -42,7 +42,9 @@ class Run:
 
     def add(self, *records: rec.Record) -> None:
         for record in records:
-            self.board.apply(self.journal.append(record))
+            self.journal.append(record)
+        for entry in self.journal.fold():
+            self.board.apply(entry)
         self.told += self.journal.flush()
         if self.journal.is_long():
             self.journal.begin_segment(self.board)

@@ -43,7 +43,9 @@ def test_segments_are_followed_and_what_they_repeat_is_passed_over(tmp_path: Pat
     told: list[str] = []
     ids = [f"issue-{n}" for n in range(60)]
     for n, issue_id in enumerate(ids):
-        board.apply(journal.append(rec.Claimed(issue_id, "a title")))
+        journal.append(rec.Claimed(issue_id, "a title"))
+        for entry in journal.fold():
+            board.apply(entry)
         journal.flush()
         if journal.is_long():
             journal.begin_segment(board)

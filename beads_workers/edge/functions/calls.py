@@ -21,7 +21,7 @@ from beads_workers.edge.functions.answers import (
     call_line,
     parse_answer,
 )
-from beads_workers.edge.steps import DEFAULT_SIGNALS
+from beads_workers.edge.steps import spawn_in_group
 
 HOST_MODULE = "beads_workers.edge.functions.host"
 
@@ -169,14 +169,5 @@ def _broken(why: str) -> Said:
 
 def _spawn(theirs: int, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> int:
     # -P: our own modules come from where we are installed, and never from the project.
-    argv = (sys.executable, "-P", "-m", HOST_MODULE, *allowed)
-    actions = ((os.POSIX_SPAWN_DUP2, theirs, WORKER_FD),)
-    return os.posix_spawn(
-        argv[0],
-        argv,
-        environment,
-        file_actions=actions,
-        setpgroup=0,
-        setsigmask=(),
-        setsigdef=DEFAULT_SIGNALS,
-    )
+    argv = [sys.executable, "-P", "-m", HOST_MODULE, *allowed]
+    return spawn_in_group(argv, environment, ((os.POSIX_SPAWN_DUP2, theirs, WORKER_FD),))

@@ -27,10 +27,9 @@ from beads_workers.edge.steps import CannotStart, RunningStep, launch
 from beads_workers.executors.rrq import driving_events as ev
 from beads_workers.executors.rrq.driving import Executor
 from beads_workers.executors.rrq.requesting import error_lines, version_of
+from beads_workers.protocols.rrq import SOCKET_VARIABLE, TCP_OPTION, TCP_VARIABLE
 from beads_workers.protocols.rrq import envelopes as wire
 
-SOCKET_VARIABLE = "RRQ_EXECUTOR_SOCKET"
-TCP_VARIABLE = "RRQ_EXECUTOR_TCP_SOCKET"
 MARK = "BW_EXECUTOR"
 """In the environment of an executor, and of all that it starts: which one of which worker."""
 CONNECT_AGAIN_SECONDS = 0.02
@@ -195,7 +194,7 @@ class DrivenExecutor:
         else:
             added[TCP_VARIABLE] = f"{address[0]}:{address[1]}"
         if self.described.protocol == "rrq2":
-            argv = (*argv, "--tcp-socket", added.pop(TCP_VARIABLE))
+            argv = (*argv, TCP_OPTION, added.pop(TCP_VARIABLE))
         return Step(StepKind.RUN, argv, added)
 
     def _bury(self) -> None:

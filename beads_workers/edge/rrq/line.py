@@ -24,7 +24,7 @@ class HungUp(Exception):
 
 
 class Line:
-    """Made by ``open``; to be watched by the selector that it is given."""
+    """It connects at once, and is watched by the selector that it is given."""
 
     def __init__(
         self, address: Address, selector: selectors.BaseSelector, ready: Callable[[int], None]

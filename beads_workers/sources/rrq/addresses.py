@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-SOCKET_VARIABLE = "RRQ_EXECUTOR_SOCKET"
-"""The path of a Unix socket."""
-TCP_VARIABLE = "RRQ_EXECUTOR_TCP_SOCKET"
-"""``host:port``, and only this machine."""
-TCP_OPTION = "--tcp-socket"
-"""rrq 0.11 puts it, with its address, behind all other arguments."""
+from beads_workers.protocols.rrq import SOCKET_VARIABLE, TCP_OPTION, TCP_VARIABLE
 
 PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""

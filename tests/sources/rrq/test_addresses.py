@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from beads_workers.protocols.rrq import SOCKET_VARIABLE, TCP_VARIABLE
 from beads_workers.sources.rrq.addresses import (
     PATH_BYTES_MAX,
-    SOCKET_VARIABLE,
-    TCP_VARIABLE,
     Address,
     Tcp,
     Unix,
