@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-pytest_plugins = ["tests.support.bd", "tests.support.peers"]
+pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.postgres"]
 
 
 def pytest_configure() -> None:

@@ -9,8 +9,12 @@ import re
 
 import pytest
 
-REAL = frozenset({"project", "project_old", "project_new", "daemon", "redis"})
-"""Fixtures of ``tests.support.bd`` and ``tests.support.peers``."""
+REAL = frozenset({"project", "project_old", "project_new", "daemon", "redis"}) | {
+    "lonely_postgres",
+    "postgres",
+    "postgres_server",
+}
+"""Fixtures of ``tests.support.bd``, ``peers`` and ``postgres``."""
 
 
 def needs_much(item: pytest.Item) -> bool:
