@@ -27,6 +27,21 @@ class Call:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a job wants to have run. All of it comes from its sender, and is untrusted.
+
+    ``environment``: variables for the script alone. ``log_path``: where its output shall be found,
+    below the root that the fleet allows; "" for nowhere.
+    """
+
+    text: str
+    context: str = ""
+    caller: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log_path: str = ""
+
+
 def is_module_name(text: str) -> bool:
     """Whether it could be the name of a module: ``package`` or ``package.module``."""
     return all(part.isidentifier() for part in text.split("."))
@@ -66,7 +81,8 @@ class Job:
     ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue, ``call``
     where the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0
     where that is not known. ``attempt``: which one this is, where the source counts them.
-    ``named``: what its sender calls it, where no worker is to call that.
+    ``named``: what its sender calls it, where no worker is to call that. ``script``: one that
+    a context of the fleet runs (``core.scripts``).
     """
 
     source: str
@@ -83,6 +99,7 @@ class Job:
     original: Mapping[str, Any] = field(default_factory=dict)
     enqueued_at: float = 0.0
     named: Call | None = None
+    script: Script | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class StepKind(Enum):
     """``bd update ID --status=in_progress``: only a worker that calls the tracker itself."""
     PREPARE = "prepare"
     """Makes the worktree that the next steps run in; its failure is no fault of the task."""
+    VALIDATE = "validate"
+    """Looks at a script before it is run, and may refuse it for good."""
     RUN = "run"
     VERIFY = "verify"
     REPORT = "report"

@@ -17,6 +17,7 @@ from beads_workers.core.jobs import Job
 from beads_workers.core.message_types import Cancel, Shutdown, Task, ToWorker, Wait
 from beads_workers.core.parts import Parts
 from beads_workers.core.roster import Connection
+from beads_workers.core.scripts import to_payload
 from beads_workers.core.states import ConnState, ConnStimulus
 
 
@@ -133,7 +134,8 @@ class Replies:
     def _task(self, connection: Connection, held: Held) -> Task:
         job, work = held.job, self._parts.settings.work
         # A function has its arguments; only what verifies its work looks at the issue.
-        lean = job.call and work.allow_modules and connection.own and not work.verify
+        called = job.call and work.allow_modules and connection.own and not work.verify
+        lean = bool(called or job.script)
         payload: dict[str, object] = {}
         if job.original and not lean:
             payload["issue"] = dict(job.original)
@@ -142,6 +144,8 @@ class Replies:
         if job.call is not None:
             payload["callable"] = job.call.path
             payload["args"], payload["kwargs"] = list(job.call.args), dict(job.call.kwargs)
+        if job.script is not None:
+            payload["script"] = to_payload(job.script)
         return Task(
             job.issue_id,
             job.priority,

@@ -8,6 +8,7 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
+from beads_workers.core.scripts import Context, LogRoot, context_from_json
 
 NOTIFY_DESKTOP = "desktop"
 """``--notify desktop``: a notification of the desktop instead of a command."""
@@ -80,6 +81,7 @@ class Work:
     ``executors``: where there are any, every worker is a driver of one process of each, which has
     ``in_flight`` jobs at once; the first one is for functions that name none, and ``function`` for
     issues that name no function.
+    ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
     """
 
     command: tuple[str, ...] | None = None
@@ -94,6 +96,8 @@ class Work:
     executors: tuple[Executor, ...] = ()
     in_flight: int = 1
     function: str | None = None
+    contexts: tuple[Context, ...] = ()
+    log_root: LogRoot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,8 @@ def work_from_json(fields: dict[str, Any]) -> Work:
             "executors": tuple(
                 Executor(**{**each, "argv": tuple(each["argv"])}) for each in fields["executors"]
             ),
+            "contexts": tuple(map(context_from_json, fields["contexts"])),
+            "log_root": LogRoot(**fields["log_root"]) if fields["log_root"] else None,
         }
     )
 

@@ -37,6 +37,8 @@ def failure(step: Step, ended: StepOver) -> Outcome:
             return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
         case StepKind.PREPARE:
             return Outcome(OutcomeKind.RETRY, _cap(f"no worktree: {_why(ended)}"))
+        case StepKind.VALIDATE:
+            return _not_valid(ended)
         case StepKind.VERIFY:
             return Outcome(_kind(ended), _cap(f"verify failed: {_why(ended)}"))
         case _:
@@ -86,6 +88,21 @@ def last_line(tail: str) -> str:
     return ""
 
 
+def _not_valid(ended: StepEnded | StepNotStarted) -> Outcome:
+    """What becomes of a script that its validator did not pass: one that could not say anything
+    has not refused it, but nothing is run without its word."""
+    why = _why(ended)
+    if isinstance(ended, StepNotStarted) or ended.status in (
+        EX_TEMPFAIL,
+        NOT_EXECUTABLE,
+        NOT_FOUND,
+    ):
+        return Outcome(OutcomeKind.RETRY, _cap(f"not validated: {why}"))
+    if ended.status < 0:
+        return Outcome(OutcomeKind.ERROR, _cap(f"not validated: {why}"))
+    return Outcome(OutcomeKind.NOT_FOUND, _cap(f"refused: {why}"))
+
+
 def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
     if isinstance(ended, StepNotStarted):
         # A machine that is full is no fault of the task.
@@ -111,9 +128,13 @@ def _why(ended: StepEnded | StepNotStarted) -> str:
         return ended.error
     said = last_line(ended.tail)
     if ended.status < 0:
-        killed = f"killed by signal {ended.signal or -ended.status}"
+        killed = _LIMITS.get(ended.signal) or f"killed by signal {ended.signal or -ended.status}"
         return f"{killed} ({said[:ERROR_TEXT_SHOWN]})" if said else killed
     return said or f"exit status {ended.status}"
+
+
+_LIMITS = {"XCPU": "used up its CPU time", "XFSZ": "a file grew beyond its limit"}
+"""Signals that say by themselves which limit was met."""
 
 
 def _cap(text: str) -> str:

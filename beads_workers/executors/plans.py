@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from beads_workers.core.jobs import Call
+from beads_workers.core.jobs import Call, Script
 from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.scripts import from_payload
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.executors.files import issue_file, log_file, output_file, place_file, result_file
 from beads_workers.executors.placeholders import (
@@ -45,6 +46,8 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
         from beads_workers.executors.rrq import requesting  # No other worker has use for it.
 
         return requesting.plan(task, _call(task.payload), settings)
+    if (script := from_payload(task.payload.get("script"))) is not None:
+        return _script_plan(script, task, settings)
     run = _run(task, settings)
     if isinstance(run, NotRunnable):
         return run
@@ -175,6 +178,16 @@ def _unsafe_id(argv: tuple[str, ...], issue_id: str) -> str | None:
     return 'the issue\'s id cannot stand in a script; use "$BW_ISSUE_ID" there instead'
 
 
+def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
+    """A script runs as its context says: never in a worktree, and nothing verifies it after."""
+    from beads_workers.executors import scripts as of_scripts  # No other worker has use for it.
+
+    added = environment(task, settings)
+    del added["BW_ISSUE_FILE"]  # It has its stdin; a file for each would cost more.
+    steps = of_scripts.steps(script, settings.work.contexts, added)
+    return steps if isinstance(steps, NotRunnable) else _plan(steps, task, settings)
+
+
 def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
     added, place, steps = run.environment, _place(settings), [run]
     if settings.work.worktrees is not None:
@@ -193,9 +206,19 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         steps.insert(0, Step(StepKind.CLAIM, (*update, "--status=in_progress"), added))
         close = Step(StepKind.CLOSE, (*bd, "close", task.issue_id), added)
         give_back = Step(StepKind.GIVE_BACK, (*update, "--status=open", "--assignee="), added)
+    return _plan(steps, task, settings, close, give_back)
+
+
+def _plan(
+    steps: Sequence[Step],
+    task: Task,
+    settings: WorkerSettings,
+    close: Step | None = None,
+    give_back: Step | None = None,
+) -> Plan:
     return Plan(
         steps=tuple(steps),
-        issue_file=(file := added.get("BW_ISSUE_FILE", "")),
+        issue_file=(file := steps[0].environment.get("BW_ISSUE_FILE", "")),
         issue_text=issue_json(task) if file else "",
         log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
         output_file=output_file(settings.run_directory, settings.worker_id),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
+from beads_workers.core.scripts import Context, Limits, LogRoot
 from beads_workers.core.settings import (
     Agent,
     FleetSettings,
@@ -36,6 +37,16 @@ WORKTREES = st.builds(
     disk_floor_bytes=st.integers(0, 1 << 62),
     beads=st.none() | TEXT,
 )
+COUNTS = st.none() | st.integers(1, 1 << 40)
+CONTEXTS = st.builds(
+    Context,
+    name=TEXT,
+    command=WORDS,
+    sandbox=WORDS,
+    validator=WORDS,
+    limits=st.builds(Limits, COUNTS, COUNTS, COUNTS),
+    script_bytes_max=st.integers(1, 1 << 40),
+)
 WORKS = st.builds(
     Work,
     command=st.none() | WORDS,
@@ -45,6 +56,8 @@ WORKS = st.builds(
     term_grace_seconds=SECONDS,
     bd_argv=st.none() | WORDS,
     worktrees=st.none() | WORKTREES,
+    contexts=st.lists(CONTEXTS, max_size=2).map(tuple),
+    log_root=st.none() | st.builds(LogRoot, TEXT),
 )
 FILTERS = st.builds(
     Filters,

@@ -57,6 +57,36 @@ def test_how_a_run_failed(ended: StepEnded | StepNotStarted, kind: OutcomeKind, 
     assert (outcome.kind, outcome.error) == (kind, error)
 
 
+@pytest.mark.parametrize(
+    ("ended", "kind", "error"),
+    [
+        (StepEnded(1, "uses eval\n"), OutcomeKind.NOT_FOUND, "refused: uses eval"),
+        (StepEnded(2), OutcomeKind.NOT_FOUND, "refused: exit status 2"),
+        (StepEnded(75, "later"), OutcomeKind.RETRY, "not validated: later"),
+        (StepEnded(127), OutcomeKind.RETRY, "not validated: exit status 127"),
+        (
+            StepEnded(-9, "", "KILL"),
+            OutcomeKind.ERROR,
+            "not validated: killed by signal KILL",
+        ),
+        (StepNotStarted("no y", missing=True), OutcomeKind.RETRY, "not validated: no y"),
+    ],
+)
+def test_a_validator_refuses_for_good_and_only_by_its_own_word(
+    ended: StepEnded | StepNotStarted, kind: OutcomeKind, error: str
+) -> None:
+    outcome = failure(Step(StepKind.VALIDATE, ("check",)), ended)
+    assert (outcome.kind, outcome.error) == (kind, error)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("XCPU", "used up its CPU time"), ("XFSZ", "a file grew beyond its limit")],
+)
+def test_a_limit_that_was_met_is_named(name: str, error: str) -> None:
+    assert failure(RUN, StepEnded(-24, "", name)).error == error
+
+
 def test_an_error_never_passes_its_limit() -> None:
     verify = Step(StepKind.VERIFY, ("sh",))
     assert len(failure(verify, StepEnded(1, "x" * 4096)).error) == limits.ERROR_CHARS_MAX

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.jobs import Call, IssueId
+from beads_workers.core.jobs import Call, IssueId, Script
 from beads_workers.core.messages import Task
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, StepKind
+from beads_workers.core.scripts import Context, to_payload
 from beads_workers.core.settings import (
     Agent,
     Work,
@@ -227,3 +228,23 @@ def test_what_verifies_a_call_or_claims_for_it_is_a_program_with_the_issues_file
 def test_a_fleet_that_allows_no_module_runs_its_command_for_such_an_issue() -> None:
     assert made(CALL, command=("x",)).steps[0].argv == ("x",)
     assert "no module is allowed (--allow-module)" in refused(CALL).error
+
+
+def test_a_script_runs_as_its_context_says_and_nothing_else_is_done_about_it() -> None:
+    script = to_payload(Script("echo", "shell", "ann", {"A": "1"}))
+    task = replace(TASK, payload={"script": script})
+    context = Context("shell", ("sh", "-s"), validator=("./check",))
+    made_plan = made(task, contexts=(context,), command=("other",), verify="x")
+    assert [(s.kind, s.argv) for s in made_plan.steps] == [
+        (StepKind.VALIDATE, ("./check",)),
+        (StepKind.RUN, ("sh", "-s")),
+    ]
+    assert made_plan.issue_file == ""
+    assert made_plan.log_file == "/run/logs/bw-1.2.log"
+    assert refused(task).error == "no such context: 'shell'"
+
+
+@pytest.mark.parametrize("damaged", [None, 7, {}, {"text": 7}])
+def test_what_is_no_script_is_run_as_any_other_issue(damaged: Any) -> None:
+    task = replace(TASK, payload={"script": damaged})
+    assert made(task, command=("other",)).steps[0].argv == ("other",)
