@@ -18,11 +18,11 @@ class ProtocolError(Exception):
     """The peer's mistake. Log it with the raw line, count it, and go on to the next line."""
 
 
-def parse_object(line: bytes) -> dict[str, Any]:
+def parse_object(line: bytes, *, mend: bool = True) -> dict[str, Any]:
     """One strict JSON object: what ``strict_loads`` reads, nested at most ``limits.NESTED_MAX``
     deep; raises ``ProtocolError``."""
     try:
-        value = strict_loads(line)
+        value = strict_loads(line, mend=mend)
     except ValueError as error:
         raise ProtocolError(f"not JSON: {str(error)[:80]}") from None
     except RecursionError:
@@ -35,13 +35,14 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def strict_loads(text: bytes) -> Any:
+def strict_loads(text: bytes, *, mend: bool = True) -> Any:
     """JSON in UTF-8, without NaN and infinity; raises ``ValueError`` and ``RecursionError``.
 
-    Lone surrogates come back as ``?``: nothing could write them to a file or an argument.
+    Lone surrogates come back as ``?``: nothing could write them to a file or an argument. Without
+    ``mend`` they are left, for whoever joins the halves of characters.
     """
     value = _loads(text.decode("utf-8"))
-    if _SURROGATE.search(text):
+    if mend and _SURROGATE.search(text):
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         value = _loads(clean.decode("utf-8"))
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz import (
+    entries_dispatcherd,
     entries_functions,
     entries_peers,
     entries_people,
@@ -17,6 +18,7 @@ from tests.fuzz.parser import Parser
 ENTRIES = (
     entries_wire,
     entries_peers,
+    entries_dispatcherd,
     entries_serving,
     entries_functions,
     entries_tracker,

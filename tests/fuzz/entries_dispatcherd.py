@@ -1,0 +1,165 @@
+"""dispatcherd's wire: messages, chunks of them in any order, and what workers say."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from beads_workers.core.json_fields import ProtocolError
+from beads_workers.protocols.dispatcherd import chunks, messages, workers
+from tests.fuzz.inputs import as_json, hostile, hostile_object, objects
+from tests.fuzz.parser import Parser, require, well_typed
+
+REASON_CHARS_MAX = 600
+"""An id of ours at its longest, and a sentence."""
+
+TASK = {
+    "uuid": "u-1", "args": [1, "two", None], "kwargs": {"flag": True}, "task": "pkg.mod.fn",
+    "time_pub": 1727354869.5, "guid": "g", "timeout": 2.5, "delay": 0.25,
+    "on_duplicate": "queue_one", "bind": True, "reply_to": "channel",
+    "callbacks": [{"task": "a.b", "args": [], "errbacks": [{"task": "lambda: 1"}]}],
+}  # fmt: skip
+CONTROL = {"control": "running", "control_data": {"task": "a.b"}, "reply_to": "channel"}
+
+
+def messages_hold(parse: Any, data: bytes) -> None:
+    try:
+        message = parse(data)
+    except ProtocolError as error:
+        require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the message")
+        return
+    well_typed(message)
+    again = parse(messages.encode(message).encode())
+    require(again == message, f"{again} is not {message}")
+    if isinstance(message, messages.Task):
+        require("lambda" not in message.task[:6], "code is no name")
+        require(min(message.delay, message.timeout) >= 0, "a time before now")
+
+
+def _evaluating(payload: bytes) -> Any:
+    """Planted bug: any text is the name of a task."""
+    fields = chunks.parse_object(payload)
+    task = fields.get("task")
+    return messages.Task(task) if isinstance(task, str) else messages.parse(payload)
+
+
+# --- chunks -----------------------------------------------------------------------------------
+
+PENDING_BYTES_MAX, PENDING_MAX = 4000, 8
+
+
+def chunks_hold(make: Any, data: bytes) -> None:
+    accumulator = make(
+        message_timeout_seconds=5.0, pending_bytes_max=PENDING_BYTES_MAX, pending_max=PENDING_MAX
+    )
+    whole = 0
+    for number, line in enumerate(data.split(b"\n")):
+        try:
+            fields = chunks.read_object(line)
+        except ProtocolError:
+            continue
+        is_chunk, message, _ = accumulator.ingest_dict(fields, float(number))
+        require(is_chunk == (chunks.MARKER in fields), "taken for what it is not")
+        whole += is_chunk and message is not None
+        if message is not None and is_chunk:
+            json.dumps(message).encode()
+        require(accumulator.pending_bytes <= PENDING_BYTES_MAX, "more than there is room for")
+        require(accumulator.active_messages <= PENDING_MAX, "more than may wait")
+    require(accumulator.successful_assemblies == whole, "counted wrong")
+    for partial in accumulator.partials(99.0):
+        require(0 < len(partial.chunks) < partial.expected_total, f"{partial} is whole")
+    accumulator.expire_partial_messages(1e9)
+    require(accumulator.active_messages == accumulator.pending_bytes == 0, "something is left")
+
+
+def _chunks(rng: Random) -> bytes:
+    made: list[dict[str, Any]] = []
+    for number in range(1 + int(rng.random() * 3)):
+        text = json.dumps({"task": "a.b", "args": ['é"x' * int(rng.random() * 60)]})
+        cut = chunks.split_message(text, max_bytes=200, message_id=f"m{number}")
+        made += [json.loads(each) for each in cut]
+    rng.shuffle(made)
+    if rng.random() < 0.5:
+        at = int(rng.random() * len(made))
+        made[at] = hostile_object(rng, made[at])
+    return b"\n".join(as_json(rng, each) for each in made)
+
+
+class Boundless(chunks.ChunkAccumulator):
+    """Planted bug: keeps whatever it is sent."""
+
+    def _make_room(self) -> None:
+        """Never enough."""
+
+
+class Last(chunks.ChunkAccumulator):
+    """Planted bug: the last piece that says how many there are is believed."""
+
+    def _add(self, received: Any) -> Any:
+        begun = self._pending.get(str(received.get("message_id")))
+        if begun is not None and type(received.get("total")) is int:
+            begun.total = received["total"]
+        return super()._add(received)
+
+
+# --- workers ----------------------------------------------------------------------------------
+
+SAID = [
+    {"worker": 3, "event": "ready"},
+    {"worker": 3, "event": "done", "result": [1], "uuid": "u", "time_started": 1.5,
+     "time_finish": 2.5, "is_stopping": True, "error": "no"},
+    {"worker": 3, "event": "control", "command": "running", "control_data": {}},
+    {"worker": 3, "event": "shutdown"},
+]  # fmt: skip
+
+
+def workers_hold(read: Any, data: bytes) -> None:
+    try:
+        fields = chunks.parse_object(data)
+    except ProtocolError:
+        return
+    try:
+        said = read(fields)
+    except ProtocolError as error:
+        require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the message")
+        return
+    well_typed(said)
+    require(read(json.loads(json.dumps(workers.to_fields(said)))) == said, "not the same again")
+    if isinstance(said, workers.Done):
+        workers.result_of(workers.outcome_of(said))
+
+
+def _careless(fields: Any) -> Any:
+    """Planted bug: anything is a result's id."""
+    if fields.get("event") == "done":
+        return workers.Done(fields.get("worker"), fields.get("uuid"), 0.0, 0.0)
+    return workers.from_fields(fields)
+
+
+PARSERS = [
+    Parser(
+        "dispatcherd messages",
+        ("protocols/dispatcherd/messages.py",),
+        messages.parse,
+        objects([TASK, CONTROL]),
+        messages_hold,
+        {"evaluating": _evaluating},
+    ),
+    Parser(
+        "dispatcherd chunks",
+        ("protocols/dispatcherd/chunks.py",),
+        chunks.ChunkAccumulator,
+        hostile(_chunks, (b"\n", b"0", b"1", b"2", b'"total":3')),
+        chunks_hold,
+        {"boundless": Boundless, "believes the last": Last},
+    ),
+    Parser(
+        "dispatcherd workers",
+        ("protocols/dispatcherd/workers.py",),
+        workers.from_fields,
+        objects(SAID),
+        workers_hold,
+        {"careless": _careless},
+    ),
+]
