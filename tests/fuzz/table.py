@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.fuzz import (
     entries_dispatcherd,
     entries_functions,
+    entries_hero,
     entries_peers,
     entries_people,
     entries_scrapes,
@@ -19,6 +20,7 @@ ENTRIES = (
     entries_wire,
     entries_peers,
     entries_dispatcherd,
+    entries_hero,
     entries_serving,
     entries_functions,
     entries_tracker,
