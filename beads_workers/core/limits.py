@@ -15,6 +15,9 @@ RESULT_CHARS_SHOWN = 1000
 """The JSON of a result, in the journal and in the tracker: ten thousand of them must not fill it.
 Of a longer one the beginning is kept there, and a function's lies whole in a file."""
 
+OUTPUT_BYTES_MAX = 1 << 20
+"""What a script prints is its result: so much of it, as its sender has to read it whole."""
+
 ARGUMENTS_CHARS_MAX = 4096
 """The JSON of a call's arguments, in the journal: longer ones are in the tracker only."""
 

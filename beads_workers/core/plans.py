@@ -39,6 +39,7 @@ class Step:
     ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
     ``place_file``: what a PREPARE step before it left there says in which folder it runs, and
     what else is in its environment; None: in the project's folder.
+    ``speaks``: what it prints to its stdout is the result of the task.
     """
 
     kind: StepKind
@@ -47,6 +48,7 @@ class Step:
     stdin: str | None = None
     place_file: str | None = None
     call: Call | None = None
+    speaks: bool = False
 
     @property
     def name(self) -> str:

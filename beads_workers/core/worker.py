@@ -114,6 +114,8 @@ class WorkerHalf:
         if well and isinstance(ended, ev.StepAnswered):
             current.result = ended.outcome.result
             current.result_file = ended.outcome.result_file
+        elif well and isinstance(ended, ev.StepEnded) and current.step.speaks:
+            current.result, current.result_file = ended.result, ended.result_file
         owed: Step | None = None
         match self.state:
             case _ if current.step.kind is StepKind.REPORT:

@@ -45,12 +45,15 @@ class StepEnded:
     """A step's program ended, and nothing of its process group is left.
 
     ``status``: its exit status, or minus the number of the signal that killed it, whose name is
-    then in ``signal`` (``KILL``). ``tail``: the end of what this step wrote.
+    then in ``signal`` (``KILL``). ``tail``: the end of what this step wrote. ``result``: the JSON
+    text of what a step that ``speaks`` has said, or ``result_file``, where that lies.
     """
 
     status: int
     tail: str = ""
     signal: str = ""
+    result: str = ""
+    result_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

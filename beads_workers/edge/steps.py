@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepEnded
 from beads_workers.edge.outputs import Output
+from beads_workers.edge.spoken import Spoken, with_result
 
 HINDERED = frozenset(
     (
@@ -45,11 +46,13 @@ DEFAULT_SIGNALS = (
 class RunningStep:
     """A started step. Watch ``fd`` for reading; then call ``finish`` once."""
 
-    def __init__(self, pid: int, output: Output) -> None:
+    def __init__(self, pid: int, output: Output, spoken: Spoken | None, result_file: str) -> None:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
         self.ended_by_us = False
         self.output = output
+        self.spoken = spoken
+        self._result_file = result_file
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to the whole process group."""
@@ -62,9 +65,11 @@ class RunningStep:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
+        result = self.spoken.end() if self.spoken else ""
         tail = self.output.end()
         os.close(self.fd)
-        return step_ended(os.waitstatus_to_exitcode(status), tail)
+        ended = step_ended(os.waitstatus_to_exitcode(status), tail)
+        return with_result(ended, result, self._result_file) if result else ended
 
     def _signal_group(self, number: int) -> None:
         try:
@@ -93,21 +98,24 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
     ``inherited``: the environment that the step's own is laid over (a plain dict: reading
     ``os.environb`` costs as much as a fork).
     """
-    return launch(step, prepare(plan, step), inherited)
+    return launch(step, prepare(plan, step), inherited, plan.result_file)
 
 
-def launch(step: Step, output: Output, inherited: Mapping[bytes, bytes]) -> RunningStep:
+def launch(
+    step: Step, output: Output, inherited: Mapping[bytes, bytes], result_file: str = ""
+) -> RunningStep:
     """``start_step`` with what it prints to; ends that where there is nothing to run."""
+    spoken = None
     try:
-        if step.place_file is None:
-            return _watched(_spawn(step, output.fd, inherited), output)
-        with _in_its_place(step.place_file) as added:
-            return _watched(_spawn(step, output.fd, {**inherited, **added}), output)
+        spoken = Spoken(output.fd) if step.speaks else None
+        said = spoken.writing if spoken else output.fd
+        pid = _spawn_in_place(step, (said, output.fd), inherited)
+        return _watched(pid, output, spoken, result_file)
     except _NoPlace as error:
-        output.end()
+        _unused(output, spoken)
         raise CannotStart(str(error)) from None
     except OSError as error:
-        output.end()
+        _unused(output, spoken)
         missing = error.errno in (errno.ENOENT, errno.EACCES)
         hindered = error.errno in HINDERED
         error_text = _explain(error, step.argv[0])
@@ -130,9 +138,17 @@ def step_ended(status: int, tail: str) -> StepEnded:
     return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
-def _watched(pid: int, output: Output) -> RunningStep:
+def _unused(output: Output, spoken: Spoken | None) -> None:
+    output.end()
+    if spoken:
+        spoken.end()
+
+
+def _watched(pid: int, output: Output, spoken: Spoken | None, result_file: str) -> RunningStep:
+    if spoken:
+        spoken.started()
     try:
-        return RunningStep(pid, output)
+        return RunningStep(pid, output, spoken, result_file)
     except OSError:
         # Without a descriptor to watch it by, it must not run on as nobody's.
         os.killpg(pid, signal.SIGKILL)
@@ -167,14 +183,22 @@ def _in_its_place(place_file: str) -> Iterator[Mapping[bytes, bytes]]:
         os.close(here)
 
 
-def _spawn(step: Step, log: int, inherited: Mapping[bytes, bytes]) -> int:
+def _spawn_in_place(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes]) -> int:
+    if step.place_file is None:
+        return _spawn(step, outputs, inherited)
+    with _in_its_place(step.place_file) as added:
+        return _spawn(step, outputs, {**inherited, **added})
+
+
+def _spawn(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes]) -> int:
     environment = {**inherited, **encoded(step.environment)}
     argv = [_encode(argument) for argument in step.argv]
     prompt = None if step.stdin is None else _prompt_file(step.stdin)
     stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
     if prompt is not None:
         stdin = (os.POSIX_SPAWN_DUP2, prompt, 0)
-    actions = [stdin, (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+    said, log = outputs
+    actions = [stdin, (os.POSIX_SPAWN_DUP2, said, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:
         return _spawn_found(argv, environment, actions)
     finally:

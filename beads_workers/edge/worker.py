@@ -11,7 +11,7 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import assert_never
@@ -96,6 +96,8 @@ class _Process:
     spares: Spares = field(default_factory=lambda: Spares(SPARES))
     watched: int = -1
     """The descriptor of the process for functions, while it is there."""
+    spoken: int = -1
+    """The pipe of a step whose words are its result, while somebody may still speak."""
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
 
@@ -113,6 +115,7 @@ class _Process:
                 # A process for functions that says something, or ends, while it has no call.
                 self.functions.close()
                 self._watch_functions()
+            self._listen(ready)
             if over := self.step is not None and self.step.fd in ready:
                 self._bury()
             if (over and not called) or wake.fileno() in ready:
@@ -195,8 +198,27 @@ class _Process:
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if isinstance(self.step, RunningStep):
                 self.selector.register(self.step.fd, selectors.EVENT_READ)
+                self._watch_spoken(self.step)
         # It stays watched from call to call.
         self._watch_functions()
+
+    def _watch_spoken(self, step: RunningStep) -> None:
+        if step.spoken is not None:
+            self.spoken = step.spoken.fd
+            self.selector.register(self.spoken, selectors.EVENT_READ)
+
+    def _listen(self, ready: Collection[int]) -> None:
+        """Take what the running step has said, where that is its result."""
+        if self.spoken not in ready:
+            return
+        assert isinstance(self.step, RunningStep) and self.step.spoken is not None
+        if not self.step.spoken.pump():
+            self._deafen()
+
+    def _deafen(self) -> None:
+        if self.spoken >= 0:
+            self.selector.unregister(self.spoken)
+            self.spoken = -1
 
     def _watch_functions(self) -> None:
         fd = self.functions.fd
@@ -221,6 +243,7 @@ class _Process:
     def _bury(self) -> None:
         step = self.step
         assert step is not None
+        self._deafen()
         if (ended := step.finish()) is None:
             return
         self.step = None

@@ -36,7 +36,7 @@ def steps(
         "BW_CALLER": plain(script.caller),
     }
     command = limited((*context.sandbox, *context.command), context.limits)
-    run = Step(StepKind.RUN, command, {**script.environment, **around}, script.text)
+    run = Step(StepKind.RUN, command, {**script.environment, **around}, script.text, speaks=True)
     if not context.validator:
         return (run,)
     return Step(StepKind.VALIDATE, context.validator, around, script.text), run

@@ -21,6 +21,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.edge.functions.answers import CALL_BYTES_MAX, WORKER_FD, answer_line
+from beads_workers.edge.spoken import keep_result
 from beads_workers.executors.functions.calling import Answer, Caller, Ending
 from beads_workers.executors.functions.resolving import NotCallable, Resolver
 from beads_workers.executors.functions.surroundings import Surroundings
@@ -90,7 +91,7 @@ class Host:
         in_file = len(answer.result) > limits.RESULT_CHARS_MAX
         if in_file:
             try:
-                _keep(call["result_file"], answer.result)
+                keep_result(call["result_file"], answer.result)
             except OSError as error:
                 # The work is done, and done again: better than that nobody hears what came of it.
                 why = f"its result cannot be kept: {error.filename}: {error.strerror}"
@@ -157,13 +158,6 @@ def _write(text: bytes) -> None:
         os.write(2, text)
     except OSError:
         pass  # The disk is full: the error itself is told all the same.
-
-
-def _keep(path: str, result: str) -> None:
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(result)
 
 
 if __name__ == "__main__":
