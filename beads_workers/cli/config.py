@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.option_hero import HeroTable
 from beads_workers.cli.options import COMMAND, ENVIRONMENT, KEYS, TABLES, TEMPLATE, Options
 
 if TYPE_CHECKING:
@@ -239,6 +240,11 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
 def _toml(value: Any) -> str:
     import json
 
+    if isinstance(value, HeroTable):
+        value = value.as_table()
+    if isinstance(value, dict):
+        said = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(said)} }}"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     # JSON's texts, numbers and booleans are TOML's, but for a delete character.

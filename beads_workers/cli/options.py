@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.cli.option_executor import read_executor
+from beads_workers.cli.option_hero import HeroTable, read_hero
 from beads_workers.cli.option_metrics import read_port
 from beads_workers.core import limits
 from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
@@ -69,6 +70,7 @@ class Options:
     in_flight: int | None = None
     function: str | None = None
     metrics: int | None = None
+    hero: HeroTable | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -172,16 +174,20 @@ def _inside(value: Any) -> str:
     return value
 
 
-def _bytes(low: int) -> Reader:
+def read_bytes(low: int) -> Reader:
+    """Reads a size in bytes, also as a text with its unit; ``low`` is the least."""
     least = f"of {low >> 10} KiB or more" if low else "0"
 
     def read(value: Any) -> int:
         allowed = f'a size: {least}, "500MB" or "2GB"'
         if isinstance(value, str):
-            match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGT]i?)?B?", value.strip(), re.ASCII)
+            match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kKMGT]i?)?B?", value.strip(), re.ASCII)
             if match is None:
                 raise ValueError(allowed)
-            base, power = (1024 if match[2] and "i" in match[2] else 1000), match[2] or ""
+            base, power = (
+                (1024 if match[2] and "i" in match[2] else 1000),
+                (match[2] or "").replace("K", "k"),
+            )
             number = float(match[1]) * base ** " kMGT".index(power[:1] or " ")
             value = int(number) if number < 1 << 63 else None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value < 1 << 63:
@@ -251,18 +257,19 @@ KEYS: Mapping[str, Key] = {
     "worktree_setup": Key(_text),
     "worktree_copy": Key(_several(_inside), ()),
     "worktree_folder": Key(_text, path=True),
-    "worktree_disk_floor": Key(_bytes(0), limits.DISK_FLOOR_BYTES),
+    "worktree_disk_floor": Key(read_bytes(0), limits.DISK_FLOOR_BYTES),
     "shared_checkout": Key(_boolean, False),
     "notify": Key(_text),
     "keep_runs": Key(_integer(1, 1_000_000), limits.KEEP_RUNS),
-    "log_max": Key(_bytes(limits.LOG_BYTES_MIN), limits.LOG_BYTES_MAX),
-    "journal_max": Key(_bytes(limits.JOURNAL_BYTES_MIN), limits.JOURNAL_BYTES_MAX),
+    "log_max": Key(read_bytes(limits.LOG_BYTES_MIN), limits.LOG_BYTES_MAX),
+    "journal_max": Key(read_bytes(limits.JOURNAL_BYTES_MIN), limits.JOURNAL_BYTES_MAX),
     "shared": Key(_boolean, False),
     "allow_module": Key(_several(_module), ()),
     "executor": Key(_several(read_executor), ()),
     "in_flight": Key(_integer(1, IN_FLIGHT_MAX), 1),
     "function": Key(_text),
     "metrics": Key(read_port),
+    "hero": Key(read_hero),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

@@ -24,6 +24,7 @@ from beads_workers.cli.config import (
     to_json,
 )
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.option_hero import HeroTable
 from beads_workers.cli.options import KEYS, Options, parse_duration
 
 
@@ -138,6 +139,7 @@ in_flight = 5
 function = "py#f"
 metrics = "127.0.0.1:9464"
 executor = ["rrq:serve it"]
+hero = { worker = "w1" }
 [worktree]
 enabled = true
 base = "main"
@@ -162,7 +164,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
-        "py#f", 9464,
+        "py#f", 9464, HeroTable(worker="w1"),
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))
@@ -286,7 +288,7 @@ def test_nothing_outside_the_project_can_be_copied(tmp_path: Path, path: str) ->
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("0", 0), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30), ("7", 7)],
+    [("0", 0), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30), ("7", 7), ("64KiB", 64 << 10)],
 )
 def test_a_size_is_read_in_the_units_people_write(tmp_path: Path, text: str, size: int) -> None:
     write(tmp_path, f'[worktree]\ndisk_floor = "{text}"')
