@@ -288,7 +288,14 @@ def test_nothing_outside_the_project_can_be_copied(tmp_path: Path, path: str) ->
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("0", 0), ("500MB", 500_000_000), ("1.5 GB", 1_500_000_000), ("2GiB", 2 << 30), ("7", 7), ("64KiB", 64 << 10)],
+    [
+        ("0", 0),
+        ("500MB", 500_000_000),
+        ("1.5 GB", 1_500_000_000),
+        ("2GiB", 2 << 30),
+        ("7", 7),
+        ("64KiB", 64 << 10),
+    ],
 )
 def test_a_size_is_read_in_the_units_people_write(tmp_path: Path, text: str, size: int) -> None:
     write(tmp_path, f'[worktree]\ndisk_floor = "{text}"')
