@@ -53,14 +53,15 @@ LOST = "lost"
 
 @dataclass(frozen=True, slots=True)
 class HeroJob:
-    """One job. Times are epoch seconds; None where the field is missing.
+    """One job. Times are epoch seconds; None where the field is missing. Without an id it is not
+    handed in yet.
 
     ``timeout_seconds``: for one attempt; None: no limit. ``retries``: attempts beyond the first.
     ``concurrent``: it may run beside others of its context; False: beside no other that says False.
     ``prerequisites`` and ``dependencies`` mean the same: ``waits_for`` has both.
     """
 
-    id: str
+    id: str = ""
     caller_id: str = ""
     worker_id: str = ""
     context_id: str = ""

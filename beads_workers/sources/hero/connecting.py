@@ -89,6 +89,7 @@ def explained(error: Exception, address: Address) -> CannotReach:
         BusyLoadingError,
         NoPermissionError,
         ReadOnlyError,
+        ResponseError,
     )
 
     said = " ".join(str(error).split())[:300] or type(error).__name__
@@ -104,6 +105,9 @@ def explained(error: Exception, address: Address) -> CannotReach:
         case ReadOnlyError():
             hint = "it is a replica: name the Redis that it follows"
             return CannotReach(f"{address} cannot be written: {said}", hint)
+        case ResponseError():
+            hint = "its memory is full" if said.startswith("OOM") else ""
+            return CannotReach(f"{address} refused: {said}", hint, lasting=True)
         case _:
             return CannotReach(f"{address} does not answer: {said}", "is the Redis running?")
 
