@@ -41,6 +41,9 @@ MODULES: dict[str, dict[str, str]] = {
     "metrics": {
         "metrics": "Print the fleet's figures for Prometheus.",
     },
+    "dispatcherd_config": {
+        "dispatcherd-config": "Print the settings with which 'dispatcherctl' finds this fleet.",
+    },
     "watching": {
         "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
         "replay": "Show a run again from its journal, as it was shown when it ran.",

@@ -19,7 +19,8 @@ from beads_workers.core.metrics.counters import Counters
 
 @dataclass(slots=True)
 class WorkerRow:
-    """One worker. ``since``: elapsed seconds of the run at which its task began."""
+    """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
+    same for its process. ``finished``: attempts that ended, in whatever way."""
 
     worker_id: str
     pid: int | None = None
@@ -32,6 +33,8 @@ class WorkerRow:
     failed: int = 0
     own: bool = True
     connected: bool = False
+    began: float = 0.0
+    finished: int = 0
 
 
 @dataclass(slots=True)
@@ -159,9 +162,9 @@ class Board:
         match record:
             case rec.WorkerStarted(worker_id, pid):
                 row = self.workers.setdefault(worker_id, WorkerRow(worker_id))
-                row.pid, row.state = pid, "starting"
+                row.pid, row.state, row.began = pid, "starting", self.elapsed
             case rec.WorkerJoined(worker_id, pid, _, own):
-                row = self.workers.setdefault(worker_id, WorkerRow(worker_id))
+                row = self.workers.setdefault(worker_id, WorkerRow(worker_id, began=self.elapsed))
                 row.pid, row.own, row.connected, row.state = pid, own, True, "idle"
                 self.workers_most = max(self.workers_most, len(self.workers))
             case rec.WorkerLeft(worker_id):
@@ -216,6 +219,7 @@ class Board:
             row.issue_id = row.title = row.attempt = None
         success = finished.verdict == "finish"
         if row is not None:
+            row.finished += 1
             row.done += success
             row.failed += not success and finished.outcome not in ("cancelled", "retry")
         if success:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from beads_workers.core.dispatching.found import FoundTasks
 from beads_workers.core.events import ConnId, Ticket
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import ToWorker
@@ -77,7 +78,7 @@ class WatchHolder:
 class Answer:
     """The answer to a control request; ``error`` is empty when all is well.
 
-    ``facts``: what was asked for, where that is more than a line.
+    ``facts`` and ``found``: what was asked for, where that is more than a line.
     """
 
     ticket: Ticket
@@ -85,6 +86,7 @@ class Answer:
     error: str = ""
     not_found: bool = False
     facts: Facts | None = None
+    found: FoundTasks | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
+from beads_workers.core.dispatching.tasks import find
 from beads_workers.core.endings import Ending
 from beads_workers.core.events import (
     PauseAsked,
@@ -11,10 +12,11 @@ from beads_workers.core.events import (
     ResumeAsked,
     RetryAskedFor,
     ScaleAsked,
+    TasksAsked,
     Ticket,
     WhyAsked,
 )
-from beads_workers.core.held import RELEASED
+from beads_workers.core.held import CANCELLED, RELEASED
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.ledger import Standing
@@ -91,6 +93,24 @@ class Control:
     def why(self, event: WhyAsked) -> None:
         """What the scheduler knows of these issues, and of itself; changes nothing."""
         self._desk.ask(Answer(event.ticket, facts=gather(self._parts, event.issue_ids)))
+
+    def tasks(self, event: TasksAsked) -> None:
+        """Answer with the tasks that are meant, each as it was before it was cancelled."""
+        found = find(self._parts, event.wanted)
+        if event.cancel:
+            for task in found.tasks:
+                self._cancel_one(IssueId(task.key))
+        self._desk.ask(Answer(event.ticket, found=found))
+
+    def _cancel_one(self, issue_id: IssueId) -> None:
+        held = self._parts.tasks.held.get(issue_id)
+        if not self._parts.pushed or held is None:
+            # The tracker keeps it: this run leaves it alone until a person says ``retry``.
+            self._release_one(issue_id)
+        elif held.state is JobState.CLAIMED:
+            self._parts.tasks.take_away(held)
+        elif held.state is JobState.RUNNING:
+            self._replies.end_attempt(held, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
         stood = self._parts.ledger.retry(issue_id)

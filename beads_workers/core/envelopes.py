@@ -102,7 +102,7 @@ class Envelopes:
 
     def _described(self, record: rec.Claimed | rec.Carried, at: int) -> Envelope:
         """The job with what the record says of it, as if it were enqueued for the first time."""
-        args, kwargs, omitted = _arguments(record.arguments)
+        args, kwargs, omitted = arguments(record.arguments)
         old = self.jobs.get(record.issue_id)
         known = old.ts_enqueued if old else at
         return Envelope(
@@ -228,7 +228,7 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
             )
 
 
-def _arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+def arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
     """What ``kept.arguments_of`` has kept, and the names of what it has not."""
     if not text:
         return (), {}, ()

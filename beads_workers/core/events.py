@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
+from beads_workers.core.dispatching.found import TaskFilter
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import FromWorker
 from beads_workers.core.source import Renewed, Settled, Taken
@@ -205,6 +206,15 @@ class WhyAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksAsked:
+    """Somebody who speaks dispatcherd asks for the tasks that are meant, or has them cancelled."""
+
+    ticket: Ticket
+    wanted: TaskFilter
+    cancel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """Something at the edge that people should know, and that changes nothing."""
 
@@ -254,6 +264,7 @@ Event = (
     | RetryAskedFor
     | ReleaseAskedFor
     | WhyAsked
+    | TasksAsked
     | Warned
     | Hindered
     | Eased

@@ -37,6 +37,9 @@ class Held:
 RELEASED = "released"
 """Why a task is cancelled when a person takes it away."""
 
+CANCELLED = "cancelled"
+"""Why it is when dispatcherd's ``cancel`` means it, on a source that sends it."""
+
 
 def lost(pid: int) -> Outcome:
     """A worker died with the job under a living orchestrator."""

@@ -29,7 +29,8 @@ class Standing(Enum):
 class Page:
     """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor.
 
-    ``failed_here``: an attempt in this run ended without success.
+    ``failed_here``: an attempt in this run ended without success. ``path`` and ``arguments``: of
+    the function that it names, as ``kept.arguments_of`` has them.
     """
 
     history: History = field(default_factory=History)
@@ -39,6 +40,8 @@ class Page:
     error: str = ""
     held_by: str = ""
     failed_here: bool = False
+    path: str = ""
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Ledger:
             title=carried.title,
             error=carried.error,
             held_by=carried.held_by,
+            path=carried.path,
+            arguments=carried.arguments,
         )
         issue_id = IssueId(carried.issue_id)
         self.pages[issue_id] = page

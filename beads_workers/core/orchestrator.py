@@ -169,6 +169,8 @@ class Orchestrator:
                 self._intake.look_again()
             case ev.WhyAsked():
                 self._control.why(event)
+            case ev.TasksAsked():
+                self._control.tasks(event)
             case _:
                 assert_never(event)
 

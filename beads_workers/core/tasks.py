@@ -145,6 +145,8 @@ class Tasks:
                 self._ledger.requeue(
                     job.issue_id, job.title, error, history, self._desk.now + delay
                 )
+                page, named = self._ledger.page(job.issue_id), job.call or job.named
+                page.path, page.arguments = named.path if named else "", arguments_of(named)
                 if held.cancelled == RELEASED:
                     self._desk.write(Withheld(job.issue_id))
                     self._ledger.withhold(job.issue_id)

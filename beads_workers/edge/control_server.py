@@ -15,13 +15,15 @@ from typing import Any
 
 from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
-from beads_workers.core.events import Event, StopAsked, Ticket
+from beads_workers.core.events import Event, StopAsked
 from beads_workers.core.frames import Frames
 from beads_workers.core.framing import Line
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.edge import requests
+from beads_workers.edge.dispatching import DispatcherControl
 from beads_workers.edge.door import Door, Peers
 from beads_workers.edge.streams import Stream
+from beads_workers.edge.tickets import Tickets
 
 PUBLISH_SECONDS = 0.05
 """Between two batches of lines for followers: to people it is at once."""
@@ -76,12 +78,12 @@ class ControlServer:
         self._followers: set[int] = set()
         self._watchers: set[int] = set()
         self._stoppers: set[int] = set()
-        self._tickets: dict[Ticket, int] = {}
+        self._tickets = Tickets()
         self._last = 0
-        self._last_ticket = 0
         self._gathered = bytearray()
         self._publish_at = 0.0
         self._owner: int | None = None
+        self.dispatching = DispatcherControl(self._tickets, tell, look)
         name = "the control socket"
         self.door = Door(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
@@ -119,10 +121,9 @@ class ControlServer:
 
     def answer(self, answer: Answer) -> None:
         """The core's answer to a request."""
-        number = self._tickets.pop(answer.ticket, None)
-        stream = self._streams.get(number) if number is not None else None
-        if stream is None:
-            return
+        self._tickets.answer(answer)
+
+    def _answered(self, stream: Stream, answer: Answer) -> None:
         reply: dict[str, Any] = {"text": answer.text}
         if answer.facts is not None:
             reply |= {"facts": asdict(answer.facts)}
@@ -171,7 +172,13 @@ class ControlServer:
 
     def _request(self, stream: Stream, line: bytes) -> None:
         try:
-            name, data = requests.parse_request(line)
+            fields = self.dispatching.whole(line)
+            if fields is None:
+                return
+            if not requests.is_ours(fields):
+                self.dispatching.heard(fields, lambda data: self._queue(stream, data))
+                return
+            name, data = requests.parse_request(fields)
             if name == requests.STATUS:
                 self._reply(stream, self._status())
             elif name == requests.FOLLOW:
@@ -191,13 +198,12 @@ class ControlServer:
             self._reply(stream, {"error": str(error)})
 
     def _ask(self, stream: Stream, name: str, data: dict[str, Any]) -> None:
-        self._last_ticket += 1
-        ticket = Ticket(self._last_ticket)
+        ticket = self._tickets.issue()
         event = requests.event_for(name, data, ticket)
         if isinstance(event, StopAsked):
             self._stoppers.add(stream.conn_id)
         else:
-            self._tickets[ticket] = stream.conn_id
+            self._tickets.wait(ticket, lambda answer: self._answered(stream, answer))
         self._tell(event)
 
     def _watch(self, stream: Stream) -> None:

@@ -7,14 +7,15 @@ written, for ``bw.watch`` snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from beads_workers.core import events as ev
 from beads_workers.core.events import Event, Ticket
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.json_fields import ProtocolError, as_integer, as_number, parse_object
+from beads_workers.core.json_fields import ProtocolError, as_integer, as_number
 
+PREFIX = "bw."
 STATUS = "bw.status"
 FOLLOW = "bw.follow"
 WATCH = "bw.watch"
@@ -24,9 +25,14 @@ WORKERS_MAX = 1000
 EXIT_CODE_MAX = 255
 
 
-def parse_request(line: bytes) -> tuple[str, dict[str, Any]]:
+def is_ours(fields: Mapping[str, Any]) -> bool:
+    """Whether it is one of our own requests; all others are dispatcherd's."""
+    name = fields.get("control")
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def parse_request(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The control's name and its data; raises ``ProtocolError``."""
-    fields = parse_object(line)
     name = fields.get("control")
     data = fields.get("control_data")
     if not isinstance(name, str):

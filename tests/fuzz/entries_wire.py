@@ -12,7 +12,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.core import limits, messages
 from beads_workers.core.events import StopAsked, Ticket
 from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
-from beads_workers.core.json_fields import ProtocolError
+from beads_workers.core.json_fields import ProtocolError, parse_object
 from beads_workers.core.message_types import Done, Failed, Message, Ready, Task
 from beads_workers.edge import requests
 from tests.fuzz.inputs import any_of, as_json, cuts, hostile, hostile_object, objects, texts
@@ -191,13 +191,13 @@ def requests_hold(event_of: Any, data: bytes) -> None:
 
 
 def _event_of(line: bytes) -> Any:
-    name, fields = requests.parse_request(line)
+    name, fields = requests.parse_request(parse_object(line))
     return requests.event_for(name, fields, Ticket(1))
 
 
 def _unchecked_scale(line: bytes) -> Any:
     """Planted bug: any number of workers will do."""
-    name, fields = requests.parse_request(line)
+    name, fields = requests.parse_request(parse_object(line))
     if name == "bw.scale":
         return int(fields["workers"])
     return requests.event_for(name, fields, Ticket(1))

@@ -10,7 +10,8 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from beads_workers.core.board import Board
 from beads_workers.core.events import Event
@@ -58,6 +59,28 @@ class Visitor:
     lingered: int = 0
     silent: bool = False
     mask: int = 0
+
+
+@dataclass(slots=True)
+class Visits:
+    """How they went, by the names that dispatcherd has for them."""
+
+    connections_total: int = 0
+    metrics_requests_served: int = 0
+    bad_requests: int = 0
+    internal_errors: int = 0
+    not_found_responses: int = 0
+    client_disconnects: int = 0
+    request_timeouts: int = 0
+
+    def answered(self, status: Status) -> None:
+        """A request has got its answer."""
+        if status is Status.OK:
+            self.metrics_requests_served += 1
+        elif status is Status.NOT_FOUND:
+            self.not_found_responses += 1
+        else:
+            self.bad_requests += 1
 
 
 @dataclass(slots=True)
@@ -114,6 +137,8 @@ class MetricsServer:
         self._selector = selector
         self._visitors: list[Visitor] = []
         self._scrape = Scrape(look)
+        self._visits = Visits()
+        self._place = listener.socket.getsockname()[:2]
         self._door = Door("the metrics port", listener, selector, tell, self._enter)
 
     @property
@@ -129,6 +154,7 @@ class MetricsServer:
         """Cut off who takes too long."""
         self._door.tend(now)
         for visitor in [v for v in self._visitors if now >= v.until]:
+            self._visits.request_timeouts += visitor.answer is None
             self._drop(visitor)
 
     def flush(self, now: float) -> None:
@@ -138,6 +164,12 @@ class MetricsServer:
         if self._scrape.is_fresh(now) or self._scrape.go_on(now + SLICE_SECONDS):
             for visitor in [v for v in self._visitors if v.asked and v.answer is None]:
                 self._answer(visitor, self._scrape.body)
+
+    def describe(self) -> dict[str, Any]:
+        """Where it serves and what it has served, with the keys of dispatcherd's own."""
+        host, port = self._place
+        served = asdict(self._visits) | {"is_running": True}
+        return {"host": host, "port": port, "ready": True, "http_server": served}
 
     def close(self) -> None:
         """The run is over."""
@@ -153,6 +185,7 @@ class MetricsServer:
                 sock.close()
                 continue
             sock.setblocking(False)
+            self._visits.connections_total += 1
             visitor = Visitor(sock, time.monotonic() + VISIT_SECONDS)
             self._visitors.append(visitor)
             self._watch(visitor)
@@ -183,6 +216,7 @@ class MetricsServer:
             visitor.silent = True  # ``nc -N`` ends its side first, and waits for the answer.
             self._watch(visitor)
         elif not data:
+            self._visits.client_disconnects += visitor.asked is None
             self._drop(visitor)
         elif visitor.asked is not None:
             visitor.lingered += len(data)
@@ -196,6 +230,7 @@ class MetricsServer:
 
     def _answer(self, visitor: Visitor, body: bytes) -> None:
         assert visitor.asked is not None
+        self._visits.answered(visitor.asked.status)
         ok = visitor.asked.status is Status.OK
         content_type = CONTENT_TYPE if ok else "text/plain; charset=utf-8"
         visitor.answer = memoryview(response(visitor.asked, content_type, body))

@@ -214,3 +214,24 @@ def test_without_a_port_nothing_listens() -> None:
 def test_only_this_machine_can_connect(hall: Hall) -> None:
     assert url_of(hall.server._door._listener) == f"http://127.0.0.1:{hall.port}/metrics"  # type: ignore[arg-type]
     assert VISIT_SECONDS < 10  # What one silent visitor can hold a place for.
+
+
+def test_it_tells_how_visits_went_with_the_keys_of_dispatcherd(hall: Hall) -> None:
+    hall.until_over(hall.visit(GET))
+    hall.until_over(hall.visit(b"GET /else HTTP/1.1\r\nHost: x\r\n\r\n"))
+    hall.until_over(hall.visit(b"nonsense\r\n\r\n"))
+    hall.visit(b"GET").close()
+    disconnected = "client_disconnects"
+    until(lambda: (hall.turn(), hall.server.describe()["http_server"][disconnected])[1])
+    told = hall.server.describe()
+    assert (told["host"], told["port"], told["ready"]) == (LOOPBACK, hall.port, True)
+    assert told["http_server"] == {
+        "connections_total": 4,
+        "metrics_requests_served": 1,
+        "bad_requests": 1,
+        "internal_errors": 0,
+        "not_found_responses": 1,
+        "client_disconnects": 1,
+        "request_timeouts": 0,
+        "is_running": True,
+    }

@@ -1,0 +1,241 @@
+"""The answers to dispatcherd's control commands, with the keys of the real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from beads_workers.core.board import Board, WorkerRow, worker_order
+from beads_workers.core.dispatching.found import FoundTask, FoundTasks
+from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator
+
+ALIVE, RUNNING, CANCEL, RUN, STATUS = "alive", "running", "cancel", "run", "status"
+SET_LOG_LEVEL = "set_log_level"
+NEED_TASKS = frozenset({RUNNING, CANCEL, "workers", "main", STATUS})
+"""Commands whose answer is made of ``FoundTasks``, too."""
+
+LOGGER = "dispatcherd"
+_LEVEL_NAMES = {
+    50: "CRITICAL",
+    40: "ERROR",
+    30: "WARNING",
+    20: "INFO",
+    10: "DEBUG",
+    0: "NOTSET",
+}
+LEVELS = {name: number for number, name in _LEVEL_NAMES.items()} | {"FATAL": 50, "WARN": 30}
+"""As Python's ``logging`` has them."""
+
+TASKS_BYTES_MAX = 2 << 20
+"""Of the tasks in one answer, as JSON: half of what a connection holds. The rest is counted."""
+
+PARTIALS_MAX = 500
+"""Messages that are not whole, in full; ``active_messages`` counts all of them."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What is known where the requests come in, and nowhere else. ``level``: as it was set last.
+
+    ``chunks``: of all that listens here. ``producers``: what brings tasks, besides the source.
+    ``metrics``: of the server of figures, None where there is none. ``received``: tasks that came,
+    None where that is how many were claimed.
+    """
+
+    controls: int = 0
+    level: int = 0
+    chunks: list[ChunkAccumulator] = field(default_factory=list)
+    producers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metrics: dict[str, Any] | None = None
+    received: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that an answer is made of. ``elapsed``: seconds of the run; ``now``: monotonic."""
+
+    board: Board
+    elapsed: float
+    now: float
+    service: Service
+    found: FoundTasks
+
+
+def answer(command: str, data: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
+    """The reply, without ``node_id``; ``error`` says that there is no such command."""
+    if command == SET_LOG_LEVEL:
+        return set_level(scene.service, data.get("level"))
+    made = _COMMANDS.get(command)
+    return made(scene) if made is not None else {"error": f"No control method {command}"}
+
+
+def tasks(scene: Scene) -> dict[str, Any]:
+    """Of ``running`` and ``cancel``: worker-N, blocked-N, queued-N, delayed-N."""
+    shown: dict[str, Any] = {}
+    numbers = dict.fromkeys(("blocked", "queued", "delayed"), 0)
+    room = TASKS_BYTES_MAX
+    for task in sorted(scene.found.tasks, key=_place):
+        if task.place == "worker":
+            name = f"worker-{_number(task.worker_id)}"
+        else:
+            name = f"{task.place}-{numbers[task.place]}"
+            numbers[task.place] += 1
+        room -= len(json.dumps(task.message))
+        if room >= 0:
+            shown[name] = dict(task.message)
+    if (more := len(scene.found.tasks) - len(shown)) > 0:
+        shown["not-shown"] = {"count": more}
+    return shown
+
+
+_PLACES = ("worker", "blocked", "queued", "delayed")
+
+
+def _place(task: FoundTask) -> int:
+    return _PLACES.index(task.place)
+
+
+def workers(scene: Scene) -> dict[str, Any]:
+    """Of ``workers``: one entry for each that is there or about to be."""
+    rows = sorted(scene.board.workers.values(), key=lambda row: worker_order(row.worker_id))
+    messages = {task.worker_id: task.message for task in scene.found.tasks if task.worker_id}
+    return {
+        f"worker-{_number(row.worker_id)}": _worker(row, messages.get(row.worker_id), scene)
+        for row in rows
+    }
+
+
+def _worker(row: WorkerRow, message: Mapping[str, Any] | None, scene: Scene) -> dict[str, Any]:
+    return {
+        "worker_id": _number(row.worker_id),
+        "pid": row.pid,
+        "status": _STATUS.get(row.state, row.state),
+        "finished_count": row.finished,
+        "current_task": message.get("task") if message else None,
+        "current_task_uuid": message.get("uuid") if message else None,
+        "active_cancel": row.worker_id in scene.found.cancelling,
+        "age": max(0.0, scene.elapsed - row.began),
+    }
+
+
+_STATUS = {"idle": "ready", "busy": "ready"}
+"""To dispatcherd a worker is ready, too, while it has a task."""
+
+
+def _number(worker_id: str) -> int | str:
+    """1 for W1; the second slot of a process stays what it is called, without its letter."""
+    number = worker_id.removeprefix("W")
+    return int(number) if number.isdecimal() and len(number) < 10 else number
+
+
+def producers(scene: Scene) -> dict[str, Any]:
+    """Of ``producers``: the source, or the brokers in its place."""
+    if scene.service.producers:
+        return dict(scene.service.producers)
+    run = scene.board.run
+    made = {
+        "produced_count": scene.board.claims,
+        "uptime_seconds": scene.elapsed,
+        "recycle_count": 0,
+    }
+    return {f"{run.source if run else 'source'}-producer": made}
+
+
+def metrics(scene: Scene) -> dict[str, Any]:
+    """Of ``metrics``: the server of ``start --metrics``."""
+    status = scene.service.metrics
+    return {"enabled": False} if status is None else {"enabled": True, "status": status}
+
+
+def main(scene: Scene) -> dict[str, Any]:
+    """Of ``main``: counts of this run."""
+    board, service = scene.board, scene.service
+    received = board.claims if service.received is None else service.received
+    numbers = [worker_order(worker_id)[0] for worker_id in board.workers]
+    cancelled = finished = 0
+    for (outcome, _), count in board.counters.attempts.items():
+        cancelled += count if outcome == "cancelled" else 0
+        finished += count if outcome != "cancelled" else 0
+    there = [row for row in board.workers.values() if row.state != "stopping"]
+    at_once = [task for task in scene.found.tasks if task.place in ("worker", "queued")]
+    return {
+        "received_count": received + service.controls,
+        "control_count": service.controls,
+        "pid": board.run.pid if board.run else None,
+        "pool": {
+            "next_worker_id": max(numbers, default=0) + 1,
+            "finished_count": finished,
+            "canceled_count": cancelled,
+            "retirement_count": 0,
+            "worker_ct": len(there),
+            "running_ct": len(board.running),
+            "active_task_ct": len(at_once),
+            "usage": {"count": 0, "top5": {}, "near_worker_ct": {}},
+        },
+    }
+
+
+def chunks(scene: Scene) -> dict[str, Any]:
+    """Of ``chunks``: over all that listens here."""
+    names = ("total_chunks_received", "successful_assemblies", "errored_assemblies")
+    counted = dict.fromkeys((*names, "timed_out_assemblies", "active_messages"), 0)
+    partials: dict[str, Any] = {}
+    for accumulator in scene.service.chunks:
+        for name in counted:
+            counted[name] += getattr(accumulator, name)
+        for partial in accumulator.partials(scene.now, PARTIALS_MAX):
+            partials[partial.message_id] = {
+                "seconds_since_start": partial.seconds_since_start,
+                "expected_total": partial.expected_total,
+                "chunks": [{"chunk_id": i, "length": length} for i, length in partial.chunks],
+            }
+    return {"status": counted, "partials": partials}
+
+
+def nothing(scene: Scene) -> dict[str, Any]:
+    """Of ``alive``, which is an answer by itself, and of ``aio_tasks``: there is no asyncio."""
+    return {}
+
+
+def status(scene: Scene) -> dict[str, Any]:
+    """Of ``status``: whatever else can be asked without changing anything."""
+    return {name: _COMMANDS[name](scene) for name in _IN_STATUS}
+
+
+def set_level(service: Service, level: object) -> dict[str, Any]:
+    """Of ``set_log_level``: remembered and told. No part of a fleet logs by levels."""
+    if isinstance(level, str) and level:
+        number = LEVELS.get(level.strip().upper())
+        if number is None:
+            return {"error": f"Unknown log level {level[:60]!r}."}
+    elif type(level) is int:
+        number = level
+    else:
+        return {"error": "The level must be given as text or a whole number, in 'level'."}
+    previous, service.level = service.level, number
+    return {
+        "logger": LOGGER,
+        "level": _level_name(number),
+        "previous_level": _level_name(previous),
+    }
+
+
+def _level_name(number: int) -> str:
+    return _LEVEL_NAMES.get(number, f"Level {number}")
+
+
+_COMMANDS: dict[str, Callable[[Scene], dict[str, Any]]] = {
+    RUNNING: tasks,
+    CANCEL: tasks,
+    ALIVE: nothing,
+    "aio_tasks": nothing,
+    "workers": workers,
+    "producers": producers,
+    "metrics": metrics,
+    "main": main,
+    STATUS: status,
+    "chunks": chunks,
+}
+_IN_STATUS = ("running", "aio_tasks", "workers", "producers", "metrics", "main", "chunks")

@@ -1,0 +1,161 @@
+"""Answers dispatcherd's control commands for a fleet, whoever asks: over the control socket, a
+broker, or from a task that runs.
+
+What the answers are stands in ``core.dispatching``. Source: docs/DISPATCHERD.md, "The control
+plane".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from beads_workers.core.board import Board
+from beads_workers.core.commands import Answer
+from beads_workers.core.dispatching import answers
+from beads_workers.core.dispatching.answers import CANCEL, NEED_TASKS, RUN, Scene, Service
+from beads_workers.core.dispatching.found import FoundTask, FoundTasks, TaskFilter
+from beads_workers.core.events import Event, TasksAsked, Warned
+from beads_workers.core.json_fields import ProtocolError
+from beads_workers.edge.tickets import Tickets
+from beads_workers.protocols.dispatcherd import SOCKET_BYTES_MAX
+from beads_workers.protocols.dispatcherd.chunks import (
+    ChunkAccumulator,
+    read_object,
+    split_message,
+)
+from beads_workers.protocols.dispatcherd.messages import Control, from_fields
+
+Reply = Callable[[dict[str, Any]], None]
+
+NO_TASKS = "this fleet takes no tasks: its source is no dispatcherd broker"
+
+
+class Dispatches(Protocol):
+    """What a front adds through which tasks of dispatcherd come."""
+
+    @property
+    def node_id(self) -> str:
+        """Names this service in every reply."""
+
+    def find(self, wanted: TaskFilter) -> Iterable[FoundTask]:
+        """Tasks that wait here and that the core knows nothing of."""
+
+    def cancel(self, keys: Iterable[str]) -> None:
+        """Forget these of them."""
+
+    def submit(self, message: Mapping[str, Any]) -> str:
+        """Take a task as if it had come through a broker; returns why not, "" where it did."""
+
+    def describe(self, service: Service) -> None:
+        """Write into it what is known here: producers, accumulators, how many were received."""
+
+
+class DispatcherControl:
+    """``ask`` is all that a broker needs. ``front`` and ``metrics`` are set where there are any."""
+
+    def __init__(
+        self,
+        tickets: Tickets,
+        tell: Callable[[Event], None],
+        look: Callable[[], tuple[Board, float]],
+    ) -> None:
+        self._tickets = tickets
+        self._tell = tell
+        self._look = look
+        self._chunks = ChunkAccumulator()
+        self._service = Service()
+        self.front: Dispatches | None = None
+        self.metrics: Callable[[], dict[str, Any]] | None = None
+
+    def ask(self, control: Control, reply: Reply) -> None:
+        """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
+
+        It is called whether anybody wants an answer or not: look at ``control.reply_to``.
+        """
+        self._service.controls += 1
+        name, data = control.control, control.control_data
+        if name == RUN:
+            error = self._run(data)
+            reply(self._named({"error": error} if error else {"ack": dict(data)}))
+        elif name not in NEED_TASKS:
+            reply(self._named(answers.answer(name, data, self._scene())))
+        else:
+            wanted = TaskFilter.from_data(data if name in (answers.RUNNING, CANCEL) else {})
+            ticket = self._tickets.issue()
+            self._tickets.wait(ticket, lambda answer: self._found(control, wanted, answer, reply))
+            self._tell(TasksAsked(ticket, wanted, cancel=name == CANCEL))
+
+    # --- as lines of a socket -----------------------------------------------------------------
+
+    def whole(self, line: bytes) -> Mapping[str, Any] | None:
+        """The message that a line holds, or completes; None while pieces of it are missing.
+
+        Raises ``ProtocolError`` for what is no message.
+        """
+        now = time.monotonic()
+        is_chunk, message, _ = self._chunks.ingest_dict(read_object(line), now)
+        if is_chunk:
+            self._chunks.expire_partial_messages(now)
+            troubles, self._chunks.troubles[:] = list(self._chunks.troubles), []
+            for trouble in troubles:
+                self._tell(Warned(f"the control socket: {trouble}"))
+        return message
+
+    def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
+        """A message that is none of our own; raises ``ProtocolError``. The reply is sent in lines,
+        where one is wanted."""
+        message = from_fields(fields)
+        if not isinstance(message, Control):
+            if error := self._run(fields):
+                self._tell(Warned(f"a task came over the control socket: {error}"))
+                raise ProtocolError(error)
+            return
+
+        def reply(answer: dict[str, Any]) -> None:
+            if message.reply_to:
+                send(lines(answer))
+
+        self.ask(message, reply)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _run(self, message: Mapping[str, Any]) -> str:
+        return NO_TASKS if self.front is None else self.front.submit(message)
+
+    def _found(self, control: Control, wanted: TaskFilter, answer: Answer, reply: Reply) -> None:
+        found = answer.found or FoundTasks()
+        if self.front is not None:
+            waiting = tuple(self.front.find(wanted))
+            if control.control == CANCEL:
+                self.front.cancel(task.key for task in waiting)
+            found = replace(found, tasks=found.tasks + waiting)
+        scene = self._scene(found)
+        reply(self._named(answers.answer(control.control, control.control_data, scene)))
+
+    def _scene(self, found: FoundTasks | None = None) -> Scene:
+        service = self._service
+        service.chunks[:] = [self._chunks]
+        if self.front is not None:
+            self.front.describe(service)
+        if self.metrics is not None:
+            service.metrics = self.metrics()
+        board, elapsed = self._look()
+        return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks())
+
+    def _named(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if self.front is not None:
+            return {**answer, "node_id": self.front.node_id}
+        run = self._look()[0].run
+        return {**answer, "node_id": run.run_id if run else ""}
+
+
+def lines(answer: Mapping[str, Any]) -> bytes:
+    """A reply as the lines that go over a socket: one, or the chunks of a longer one."""
+    text = json.dumps(answer)
+    parts = split_message(text, max_bytes=SOCKET_BYTES_MAX, message_id=os.urandom(16).hex())
+    return "".join(f"{part}\n" for part in parts).encode("ascii")
