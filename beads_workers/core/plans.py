@@ -13,6 +13,7 @@ from enum import Enum
 from beads_workers.core import limits
 from beads_workers.core.jobs import Call
 from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.scripts import LogRoot
 
 
 class StepKind(Enum):
@@ -57,6 +58,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class LogCopy:
+    """Where a task's output goes besides its log: ``path`` is its sender's word, ``root`` ours."""
+
+    root: LogRoot
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The steps of one task, each run only after the one before it has succeeded.
 
@@ -65,7 +74,8 @@ class Plan:
     is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
     which goes to ``output_file`` first while there is no log yet; what is more than
     ``log_bytes_max`` loses its middle. ``result_file``: where a result goes that is too long to
-    be sent.
+    be sent. ``log_copy``: where the output goes as well. ``secrets``: texts that are masked
+    wherever it goes, the longest first.
     """
 
     steps: tuple[Step, ...]
@@ -77,6 +87,8 @@ class Plan:
     close: Step | None = None
     give_back: Step | None = None
     result_file: str = ""
+    log_copy: LogCopy | None = None
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

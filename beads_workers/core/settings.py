@@ -82,6 +82,7 @@ class Work:
     ``in_flight`` jobs at once; the first one is for functions that name none, and ``function`` for
     issues that name no function.
     ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
+    ``hidden_variables``: of the fleet's environment, which tasks do not inherit: its own secrets.
     """
 
     command: tuple[str, ...] | None = None
@@ -98,6 +99,7 @@ class Work:
     function: str | None = None
     contexts: tuple[Context, ...] = ()
     log_root: LogRoot | None = None
+    hidden_variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def work_from_json(fields: dict[str, Any]) -> Work:
             "executors": tuple(
                 Executor(**{**each, "argv": tuple(each["argv"])}) for each in fields["executors"]
             ),
+            "hidden_variables": tuple(fields["hidden_variables"]),
             "contexts": tuple(map(context_from_json, fields["contexts"])),
             "log_root": LogRoot(**fields["log_root"]) if fields["log_root"] else None,
         }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 
+from beads_workers.core.log_paths import NotConfined
 from beads_workers.core.plans import Plan
+from beads_workers.edge.passing_on import PassingOn
 from beads_workers.edge.shortening import shorten
 
 TAIL_BYTES = 4096
@@ -45,6 +47,13 @@ class Output:
         self._start = self._seen = os.fstat(self.fd).st_size
         self._bytes_max = plan.log_bytes_max
         self.look_seconds = LOOK_SECONDS_MIN
+        self.passing: PassingOn | None = None
+        if plan.log_copy or plan.secrets:
+            try:
+                self.passing = PassingOn(plan, self._start)
+            except (OSError, NotConfined):
+                self.close()
+                raise
 
     def again(self, plan: Plan) -> bool:
         """Whether it is now the output of ``plan``, after ``end(keep=True)``: its file is open and
@@ -62,18 +71,25 @@ class Output:
             os.close(self.fd)
             self.fd = -1
 
-    def look(self) -> None:
-        """Take the middle out of what has grown too long; who writes it goes on meanwhile."""
+    def look(self, *, last: bool = False) -> None:
+        """Take the middle out of what has grown too long; who writes it goes on meanwhile.
+
+        What it prints is passed on, where that is asked for; ``last``: it prints no more.
+        """
         size = os.fstat(self.fd).st_size
         fast = size - self._seen > self._bytes_max // 16
         self.look_seconds = (
             LOOK_SECONDS_MIN if fast else min(self.look_seconds * 2, LOOK_SECONDS_MAX)
         )
         try:
+            if self.passing is not None:
+                self.passing.look(self.fd, self._bytes_max, last=last)
             cut = shorten(self.fd, self._bytes_max)
         except OSError:
             cut = None  # No descriptor left: the next look finds it longer still.
         if cut is not None:
+            if self.passing is not None:
+                self.passing.moved(cut.kept, cut.by)
             self._start = max(cut.kept, self._start - cut.by)
             size = os.fstat(self.fd).st_size
         self._seen = size
@@ -86,7 +102,7 @@ class Output:
         """
         if keep and self._becomes and not os.fstat(self.fd).st_size:
             return ""
-        self.look()
+        self.look(last=True)
         size = os.fstat(self.fd).st_size
         tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
         if size and self._becomes:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from beads_workers.core import limits
 from beads_workers.core.outcomes import kept
 from beads_workers.core.worker_events import StepEnded
+from beads_workers.edge.passing_on import PassingOn
 
 _READ_BYTES = 1 << 16
 _READS_AT_ONCE = 16
@@ -50,14 +51,18 @@ class Spoken:
             self._log_it(data)
         return True
 
-    def end(self) -> str:
-        """All of its process group have ended: the JSON text of what it said, a text."""
+    def end(self, passing: PassingOn | None = None) -> str:
+        """All of its process group have ended: the JSON text of what it said, a text.
+
+        ``passing`` masks what is no result for anybody.
+        """
         if self.writing >= 0:
             self.started()
         self.pump()
         os.close(self.fd)
         # What a shell's $(...) would give: the last line's end is no part of a result.
-        said = self._kept.decode("utf-8", "replace").removesuffix("\n")
+        words = bytes(self._kept) if passing is None else passing.mask(bytes(self._kept))
+        said = words.decode("utf-8", "replace").removesuffix("\n")
         if self._cut:
             said += f"\n[{self._cut} bytes more]"
         return json.dumps(said)

@@ -13,6 +13,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 
+from beads_workers.core.log_paths import NotConfined
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepEnded
 from beads_workers.edge.outputs import Output
@@ -65,7 +66,7 @@ class RunningStep:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        result = self.spoken.end() if self.spoken else ""
+        result = self.spoken.end(self.output.passing) if self.spoken else ""
         tail = self.output.end()
         os.close(self.fd)
         ended = step_ended(os.waitstatus_to_exitcode(status), tail)
@@ -128,6 +129,8 @@ def prepare(plan: Plan, step: Step) -> Output:
         if step is plan.steps[0] and plan.issue_file:
             _write_private(plan.issue_file, plan.issue_text)
         return Output(plan)
+    except NotConfined as error:
+        raise CannotStart(f"log_path: {error}") from None
     except OSError as error:
         error_text = f"cannot write {error.filename}: {error.strerror}"
         raise CannotStart(error_text, hindered=error.errno in HINDERED) from None

@@ -79,7 +79,10 @@ def run_worker(
     dial = dial or partial(dial_path, settings.socket_path)
     connection = WorkerConnection(dial, settings.worker_id, selector)
     functions = Functions(settings.work.allow_modules)
-    return _Process(settings, half, selector, connection, functions).run()
+    process = _Process(settings, half, selector, connection, functions)
+    for name in settings.work.hidden_variables:
+        process.inherited.pop(name.encode(), None)
+    return process.run()
 
 
 @dataclass(slots=True)

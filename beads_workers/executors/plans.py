@@ -6,13 +6,16 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from dataclasses import replace as with_fields
 from typing import Any
 
 from beads_workers.core.jobs import Call, Script
+from beads_workers.core.log_paths import NotConfined, parts_below
 from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import OutcomeKind
-from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
 from beads_workers.core.scripts import from_payload
+from beads_workers.core.secrets import secrets_of
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.executors.files import issue_file, log_file, output_file, place_file, result_file
 from beads_workers.executors.placeholders import (
@@ -185,7 +188,19 @@ def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan |
     added = environment(task, settings)
     del added["BW_ISSUE_FILE"]  # It has its stdin; a file for each would cost more.
     steps = of_scripts.steps(script, settings.work.contexts, added)
-    return steps if isinstance(steps, NotRunnable) else _plan(steps, task, settings)
+    if isinstance(steps, NotRunnable):
+        return steps
+    copy = None
+    if script.log_path:
+        if (root := settings.work.log_root) is None:
+            return NotRunnable("log_path: this fleet has no folder for the logs of jobs")
+        try:
+            parts_below(root.path, script.log_path)
+        except NotConfined as error:
+            return NotRunnable(f"log_path: {error}")
+        copy = LogCopy(root, script.log_path)
+    made = _plan(steps, task, settings)
+    return with_fields(made, log_copy=copy, secrets=secrets_of(script.environment))
 
 
 def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:

@@ -57,6 +57,7 @@ WORKS = st.builds(
     bd_argv=st.none() | WORDS,
     worktrees=st.none() | WORKTREES,
     contexts=st.lists(CONTEXTS, max_size=2).map(tuple),
+    hidden_variables=WORDS,
     log_root=st.none() | st.builds(LogRoot, TEXT),
 )
 FILTERS = st.builds(
