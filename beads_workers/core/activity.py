@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from beads_workers.core import limits
 from beads_workers.core import records as rec
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ended:
     """An attempt that ended: its record, the issue's title, and when (epoch seconds)."""
 

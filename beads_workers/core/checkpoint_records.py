@@ -6,13 +6,12 @@ segment before passes over all of them (``journal_lines.is_repeated``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.records import Record
 from beads_workers.core.text import counted
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resumed(Record):
     """The counts of the run up to here. ``segment``: which one this is, from 2 on."""
 
@@ -38,7 +37,7 @@ class Resumed(Record):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Owing(Record):
     """What an issue still needs: the tracker is to be told ``note``, for it is set aside; and the
     worker that was not ours and had it to the end (``pid``, ``start_time``) must be gone.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from beads_workers.core import limits
 from beads_workers.core.text import counted
+from beads_workers.core.values import value
 
 
 class Grade(Enum):
@@ -23,7 +23,7 @@ class Grade(Enum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Check:
     """One line of ``doctor``; ``remedy`` is a shell command, empty where nothing is wrong."""
 
@@ -145,7 +145,7 @@ INODES_MIN = 200
 INODES_LOW = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Room:
     """What is free to this user at ``path``; ``inodes`` is None where they are not counted."""
 

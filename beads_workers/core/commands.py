@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.dispatching.found import FoundTasks
 from beads_workers.core.events import ConnId, Ticket
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import ToWorker
 from beads_workers.core.records import Record
 from beads_workers.core.source import Settlement
+from beads_workers.core.values import value
 from beads_workers.core.why.facts import Facts
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Write:
     """Append to the journal, before anything after it is done."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     """A message to a worker, under the id that we gave it; ``v1``: without the additions."""
 
@@ -30,7 +29,7 @@ class Send:
     v1: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HangUp:
     """Close a connection; what is queued for it may be lost. ``Disconnected`` follows."""
 
@@ -38,7 +37,7 @@ class HangUp:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Turn:
     """One turn of the lane: settle, then renew, then take; answered by one ``TurnEnded``.
 
@@ -52,14 +51,14 @@ class Turn:
     skip: frozenset[IssueId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spawn:
     """Start a worker of ours; ``WorkerSpawned`` follows, and one day ``WorkerReaped``."""
 
     worker_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class KillWorker:
     """KILL a worker of ours and its whole session; ``WorkerReaped`` follows."""
 
@@ -67,14 +66,14 @@ class KillWorker:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WatchHolder:
     """Tell by ``HolderGone`` when this process, which is not ours, has ended."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """The answer to a control request; ``error`` is empty when all is well.
 
@@ -89,7 +88,7 @@ class Answer:
     found: FoundTasks | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class End:
     """The run is over: remove the sockets and exit.
 

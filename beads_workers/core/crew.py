@@ -8,6 +8,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import KillWorker, Spawn
 from beads_workers.core.desk import Desk
 from beads_workers.core.records import WorkerExited, WorkerGone, WorkerStarted
+from beads_workers.core.values import value
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class Member:
     refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StartAgain:
     """Timer key: a worker that died is to be started again."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NewType
 
 from beads_workers.core.dispatching.found import TaskFilter
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import FromWorker
 from beads_workers.core.source import Renewed, Settled, Taken
+from beads_workers.core.values import value
 
 ConnId = NewType("ConnId", int)
 """A number that the edge gives to each connection; never used again."""
@@ -17,7 +17,7 @@ Ticket = NewType("Ticket", int)
 """Which control request an ``Answer`` belongs to."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Connected:
     """Somebody connected to the worker socket; ``pid`` is the peer's, from the kernel.
 
@@ -30,7 +30,7 @@ class Connected:
     start_time: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Received:
     """A valid message of a worker."""
 
@@ -38,7 +38,7 @@ class Received:
     message: FromWorker
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Misread:
     """A line that is no message: ``reason`` and the start of the line, both fit for the log."""
 
@@ -47,7 +47,7 @@ class Misread:
     head: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Disconnected:
     """The connection is over, whoever ended it."""
 
@@ -55,7 +55,7 @@ class Disconnected:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerSpawned:
     """A worker that we asked for has a process."""
 
@@ -63,7 +63,7 @@ class WorkerSpawned:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerNotStarted:
     """The machine had no process or no descriptor left for a worker that was asked for."""
 
@@ -71,7 +71,7 @@ class WorkerNotStarted:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerReaped:
     """A worker of ours has ended, and so has every process of its session."""
 
@@ -80,14 +80,14 @@ class WorkerReaped:
     status: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HolderGone:
     """A foreign process that we asked to watch has ended."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecoveryFailed:
     """The source could not be asked about earlier runs; the lane tries again by itself."""
 
@@ -96,7 +96,7 @@ class RecoveryFailed:
     retry_in_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecoveryEnded:
     """Earlier runs are settled: what was closed late, given back, and what could not be."""
 
@@ -104,7 +104,7 @@ class RecoveryEnded:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TurnEnded:
     """The lane has done a ``Turn``; whatever it could not ask carries an error and no answer.
 
@@ -125,12 +125,12 @@ class TurnEnded:
     call_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Arrived:
     """Work has come to the source by itself: it can be taken now."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Withdrawn:
     """Whoever sent these does not want them any more; ``why`` is for a worker's ears."""
 
@@ -138,7 +138,7 @@ class Withdrawn:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StopAsked:
     """``drain``: running tasks may finish. ``seconds``: for leaving; 0 kills at once.
 
@@ -152,28 +152,28 @@ class StopAsked:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FatalError:
     """The run cannot go on: the state directory is gone, or the like."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PauseAsked:
     """A person pauses the intake."""
 
     ticket: Ticket
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResumeAsked:
     """A person resumes it."""
 
     ticket: Ticket
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ScaleAsked:
     """A person wants this many workers of ours."""
 
@@ -181,7 +181,7 @@ class ScaleAsked:
     workers: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RetryAskedFor:
     """A person wants these tried again, now, with a clean history."""
 
@@ -189,7 +189,7 @@ class RetryAskedFor:
     issue_ids: tuple[IssueId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReleaseAskedFor:
     """A person takes these away from the fleet."""
 
@@ -197,7 +197,7 @@ class ReleaseAskedFor:
     issue_ids: tuple[IssueId, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WhyAsked:
     """A person asks why these do not run; none: what is known of all that is remembered."""
 
@@ -205,7 +205,7 @@ class WhyAsked:
     issue_ids: tuple[IssueId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TasksAsked:
     """Somebody who speaks dispatcherd asks for the tasks that are meant, or has them cancelled."""
 
@@ -214,14 +214,14 @@ class TasksAsked:
     cancel: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Warned:
     """Something at the edge that people should know, and that changes nothing."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Hindered:
     """A condition of the machine stands in the way until ``Eased`` says that it does not.
 
@@ -235,7 +235,7 @@ class Hindered:
     stops: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Eased:
     """That condition is over."""
 

@@ -6,9 +6,9 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from beads_workers.core.history import FAILURES, RUNNING, Attempt, Fate, History, IssueHistory
+from beads_workers.core.values import value
 
 BUCKETS_MAX = 60
 """Throughput over time has at most so many steps: as many as one can tell apart in a chart."""
@@ -20,7 +20,7 @@ NAMED_MAX = 5
 """So many issues stand in a command that is suggested."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Durations:
     """Seconds of a set of attempts; zeros where there are none."""
 
@@ -31,7 +31,7 @@ class Durations:
     longest: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Failure:
     """Attempts that failed for the same reason.
 
@@ -48,7 +48,7 @@ class Failure:
     last: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Waste:
     """Time in attempts that led to no close. ``share`` of all time in attempts, 0 to 1."""
 
@@ -58,7 +58,7 @@ class Waste:
     by_outcome: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bucket:
     """Attempts that ended in one step of time that begins at ``began``."""
 
@@ -67,7 +67,7 @@ class Bucket:
     failed: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Busy:
     """One worker, all of its lives. ``lived`` and ``worked`` in seconds."""
 
@@ -79,7 +79,7 @@ class Busy:
     deaths: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """What a person may do next: a command of ours and why."""
 

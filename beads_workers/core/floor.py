@@ -6,7 +6,7 @@ Source: docs/PROTOCOL.md, "The conversation". What is answered in which state st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -27,16 +27,17 @@ from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
 from beads_workers.core.roster import Connection
 from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, JobState, RunState
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HelloDue:
     """Timer key: a connection must have said something valid by then."""
 
     conn_id: ConnId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ExitDue:
     """Timer key: a worker of ours that left its connection must have exited by then."""
 

@@ -6,26 +6,25 @@ a line that arrives in a thousand pieces costs no more than one that arrives who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core import limits
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Line:
     """One complete, non-blank line, without its end."""
 
     text: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TooLong:
     """A line over the limit was skipped to its end; ``head`` is how it began."""
 
     head: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Torn:
     """The stream ended inside a line, which is dropped."""
 

@@ -7,10 +7,10 @@ All times are seconds of the run (``elapsed`` of the journal) unless a name says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from beads_workers.core.checkpoint_records import Resumed
+from beads_workers.core.values import value
 
 RUNNING = "running"
 CUT_OFF = "cut_off"
@@ -47,7 +47,7 @@ class Fate(Enum):
     """Somebody else holds it, closed it for another reason, or deleted it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attempt:
     """One try at one issue. ``ended`` is None where no end was recorded.
 
@@ -73,7 +73,7 @@ class Attempt:
     delay_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerSpan:
     """One life of a worker. ``status``: its exit status, None while it lives or is not ours.
 
@@ -95,7 +95,7 @@ class WorkerSpan:
         return bool(self.status) and not self.dismissed
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Span:
     """A stretch of time: the tracker could not be asked, or the fleet was paused.
 
@@ -109,7 +109,7 @@ class Span:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IssueHistory:
     """One issue. ``seconds``: of all its attempts. ``error``: the last one it failed with.
 
@@ -129,7 +129,7 @@ class IssueHistory:
     earlier: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Note:
     """Something that the run wrote down for people. ``level``: info, warning or error."""
 
@@ -138,7 +138,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class History:
     """A run's whole account.
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
@@ -16,6 +16,7 @@ from beads_workers.core import records as rec
 from beads_workers.core.checkpoint_records import Owing, Resumed
 from beads_workers.core.flat import BAD_VALUE, finite, readers_of
 from beads_workers.core.records import Record
+from beads_workers.core.values import value
 
 JOURNAL_VERSION = 1
 
@@ -74,7 +75,7 @@ _FIELDS: dict[type[Record], tuple[tuple[str, str, Any], ...]] = {
 """What of a line is the same each time: there are four for each issue, and most fields are text."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """A record with its two times: ``at`` epoch seconds, ``elapsed`` seconds of the run."""
 

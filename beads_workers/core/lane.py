@@ -15,6 +15,7 @@ from beads_workers.core.events import TurnEnded
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.records import SourceRecovered, SourceTrouble, Spent, TurnBegan
 from beads_workers.core.source import Action, Result, Settled, Settlement
+from beads_workers.core.values import value
 
 TAKE_AGAIN = "take again"
 """Timer key: ask once more, for an idle fleet or after trouble."""
@@ -36,7 +37,7 @@ class Owed:
     not_before: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Trouble:
     """The source could not be asked when it was last. Times on the monotonic clock."""
 
@@ -47,7 +48,7 @@ class Trouble:
     again_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OwedAgain:
     """Timer key: a settlement that failed is to be asked for again."""
 

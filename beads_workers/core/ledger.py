@@ -13,6 +13,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.policy import History
 from beads_workers.core.records import Carried
 from beads_workers.core.timers import Timers
+from beads_workers.core.values import value
 
 
 class Standing(Enum):
@@ -44,7 +45,7 @@ class Page:
     arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DueAgain:
     """Timer key: an issue has cooled down."""
 

@@ -6,11 +6,12 @@ Source: docs/PROTOCOL.md, "Messages". ``core.messages`` reads and writes them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.values import value
 
 VERSION = "1.1"
 
@@ -27,7 +28,7 @@ CANNOT_START = "cannot_start"
 # --- worker -> orchestrator -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ready:
     """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN."""
 
@@ -36,7 +37,7 @@ class Ready:
     features: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Done:
     """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense.
 
@@ -51,7 +52,7 @@ class Done:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Failed:
     """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error."""
 
@@ -68,7 +69,7 @@ class Failed:
 # --- orchestrator -> worker -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Task:
     """Work on this issue. From ``description`` on: version 1.1 only.
 
@@ -88,21 +89,21 @@ class Task:
     payload_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Wait:
     """Nothing to do now: send READY again after ``wait_seconds`` (1 to 3600)."""
 
     wait_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Shutdown:
     """End: give back what runs, exit 0. ``user_requested``, ``idle_timeout`` or ``error``."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cancel:
     """1.1: end this one task, answer FAILED with outcome ``cancelled``, then READY."""
 

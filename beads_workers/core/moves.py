@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
+
+from beads_workers.core.values import value
 
 S = TypeVar("S", bound=Enum)
 T = TypeVar("T", bound=Enum)
@@ -22,7 +23,7 @@ class Key(Enum):
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move(Generic[S, R]):
     """Where a stimulus leads, and what is done on the way; ``bug``: nothing, it cannot be."""
 

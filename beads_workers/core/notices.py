@@ -11,7 +11,7 @@ in a minute, and that is one thing to know, not fifty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import inf
 from typing import Any
 
@@ -19,6 +19,7 @@ from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.text import counted, printable
+from beads_workers.core.values import value
 
 SET_ASIDE_SECONDS = 30.0
 """Between two notices of issues that were set aside; the first one is told at once."""
@@ -42,7 +43,7 @@ ENDS = {
 """The reasons of a SHUTDOWN, for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Notice:
     """One thing to tell. ``event``: its name; ``text``: one sentence, fit for any terminal.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from beads_workers.core import limits
+from beads_workers.core.values import value
 
 NOTE_CHARS_MAX = 300
 """A note is for a line on a screen, and the reason of a close."""
@@ -25,7 +25,7 @@ class OutcomeKind(Enum):
     NOT_FOUND = "not_found"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
 

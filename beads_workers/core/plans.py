@@ -7,13 +7,14 @@ its steps. All values are ready for ``execve``: no NUL bytes, nothing left to re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from beads_workers.core import limits
 from beads_workers.core.jobs import Call
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.scripts import LogRoot
+from beads_workers.core.values import value
 
 
 class StepKind(Enum):
@@ -33,7 +34,7 @@ class StepKind(Enum):
     GIVE_BACK = "give back"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """One program, or one ``call``. ``environment`` is added to the worker's own.
 
@@ -57,7 +58,7 @@ class Step:
         return self.call.path if self.call else self.argv[0]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogCopy:
     """Where a task's output goes besides its log: ``path`` is its sender's word, ``root`` ours."""
 
@@ -65,7 +66,7 @@ class LogCopy:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Plan:
     """The steps of one task, each run only after the one before it has succeeded.
 
@@ -91,7 +92,7 @@ class Plan:
     secrets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotRunnable:
     """There is nothing that could be run for this task; ``error`` is one line for people."""
 

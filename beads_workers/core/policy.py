@@ -5,14 +5,15 @@ Source: docs/PROTOCOL.md, "Failure and retry".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Policy:
     """``attempts_max``: charged attempts before an issue is set aside. Delays in seconds.
 
@@ -26,7 +27,7 @@ class Policy:
     hand_back: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class History:
     """What earlier attempts at this job left: survives restarts through the journal."""
 
@@ -39,12 +40,12 @@ class History:
         return self.charged + 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Finish:
     """The job is done: close it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Requeue:
     """Give the job back, and take it again no sooner than ``delay_seconds`` from now."""
 
@@ -52,7 +53,7 @@ class Requeue:
     history: History
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetAside:
     """Out of attempts (or hopeless): out of the backlog until a person asks for it."""
 
@@ -60,7 +61,7 @@ class SetAside:
     history: History
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HandBack:
     """It goes back to whoever sent it, who decides about another try; nothing is remembered."""
 

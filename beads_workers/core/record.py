@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """Base of all records."""

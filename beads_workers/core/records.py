@@ -6,8 +6,6 @@ folds over these records, which hold all they need; ``journal_lines`` writes and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.record import Record
 from beads_workers.core.tracker_records import (
     CallEnded,
@@ -19,6 +17,7 @@ from beads_workers.core.tracker_records import (
     Spent,
     TurnBegan,
 )
+from beads_workers.core.values import value
 
 __all__ = [
     "CallEnded",
@@ -34,7 +33,7 @@ __all__ = [
 """What stands elsewhere and is used from here, beside the records below."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunStarted(Record):
     """The first line of a run."""
 
@@ -49,7 +48,7 @@ class RunStarted(Record):
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Carried(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
@@ -73,12 +72,12 @@ class Carried(Record):
     outcome: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CheckpointEnded(Record):
     """Everything carried over is written: older runs are disposable from here on."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunChanged(Record):
     """The orchestrator's state: a name of ``RunState``. ``reason``: a SHUTDOWN reason, or why."""
 
@@ -86,7 +85,7 @@ class RunChanged(Record):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerStarted(Record):
     """We started a worker process."""
 
@@ -94,7 +93,7 @@ class WorkerStarted(Record):
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerJoined(Record):
     """A worker said its first valid word. ``called``: by itself. ``start_time``: of ``pid``."""
 
@@ -106,7 +105,7 @@ class WorkerJoined(Record):
     start_time: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerLeft(Record):
     """A worker's connection is gone."""
 
@@ -114,7 +113,7 @@ class WorkerLeft(Record):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerExited(Record):
     """A worker process of ours ended; ``status`` as the shell says it (128+N for a signal)."""
 
@@ -123,7 +122,7 @@ class WorkerExited(Record):
     status: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerGone(Record):
     """A worker of ours is not started again: scaled down, or it crashed too often."""
 
@@ -131,7 +130,7 @@ class WorkerGone(Record):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Listed(Record):
     """What the tracker showed: takeable issues by priority (0 to 4), and blocked ones."""
 
@@ -140,7 +139,7 @@ class Listed(Record):
     blocked: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claimed(Record):
     """An issue is ours in the tracker.
 
@@ -156,7 +155,7 @@ class Claimed(Record):
     enqueued_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HandingOver(Record):
     """From here on an issue may be in progress in nobody's name: its worker claims by itself."""
 
@@ -164,7 +163,7 @@ class HandingOver(Record):
     worker_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Started(Record):
     """An attempt begins: the TASK follows."""
 
@@ -176,7 +175,7 @@ class Started(Record):
     priority: int = 2
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HolderLost(Record):
     """The worker of a running attempt is gone from us, and not yet known to be dead."""
 
@@ -185,7 +184,7 @@ class HolderLost(Record):
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Finished(Record):
     """An attempt ended. ``verdict``: ``finish``, ``requeue``, ``set_aside``, ``hand_back``.
 
@@ -210,7 +209,7 @@ class Finished(Record):
     result_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SettledRecord(Record):
     """The tracker answered: names of ``Action`` and ``Result``."""
 
@@ -220,21 +219,21 @@ class SettledRecord(Record):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Withheld(Record):
     """A person took the issue away (``release``); this run leaves it alone until ``retry``."""
 
     issue_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RetryAsked(Record):
     """A person wants the issue tried again, with a clean history."""
 
     issue_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forgiven(Record):
     """It failed in a spawn storm, and is open for a next try. ``charged``: what still counts."""
 
@@ -242,7 +241,7 @@ class Forgiven(Record):
     charged: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Noted(Record):
     """Something a person may want to read. ``level``: ``info``, ``warning`` or ``error``."""
 
@@ -250,14 +249,14 @@ class Noted(Record):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recovered(Record):
     """What an earlier run had left was settled."""
 
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunEnded(Record):
     """The last line of a run that ended by itself."""
 

@@ -6,7 +6,6 @@ Source: docs/PROTOCOL.md, "Messages".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, Send
@@ -19,16 +18,17 @@ from beads_workers.core.parts import Parts
 from beads_workers.core.roster import Connection
 from beads_workers.core.scripts import to_payload
 from beads_workers.core.states import ConnState, ConnStimulus
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HoldOver:
     """Timer key: a held READY is answered with WAIT now."""
 
     conn_id: ConnId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Overdue:
     """Timer key: a worker should have ended its task by itself long ago."""
 

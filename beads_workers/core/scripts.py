@@ -7,10 +7,11 @@ refuse one, what is wrapped around it, how much of the machine it may use. A job
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core.jobs import Call, Script
+from beads_workers.core.values import value
 
 ANY_CONTEXT = "*"
 """The name of the context for jobs whose own has none."""
@@ -22,7 +23,7 @@ AUDIT_PATH = "hero.script"
 """What the journal and envelopes call the work of a script."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """What one process of a command may use; None: as much as its worker.
 
@@ -35,7 +36,7 @@ class Limits:
     file_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Context:
     """How scripts of one context are run.
 
@@ -52,7 +53,7 @@ class Context:
     script_bytes_max: int = SCRIPT_BYTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LogRoot:
     """The one folder below which jobs may have their output written, with ``log_path``.
 

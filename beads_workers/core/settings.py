@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot, context_from_json
+from beads_workers.core.values import value
 
 NOTIFY_DESKTOP = "desktop"
 """``--notify desktop``: a notification of the desktop instead of a command."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Agent:
     """An AI agent: how it is called, and the prompt that is piped to it and then closed.
 
@@ -27,7 +28,7 @@ class Agent:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Executor:
     """A program that serves functions for us: how it is called, and what it speaks.
 
@@ -43,7 +44,7 @@ PROTOCOLS = ("rrq", "rrq-tcp", "rrq2")
 """RRQ's protocol, version 1 on a Unix socket or on a TCP one, and version 2 (TCP only)."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Worktrees:
     """How each attempt gets a git worktree of its own (docs/CLI.md). Paths are absolute.
 
@@ -67,7 +68,7 @@ class Worktrees:
     beads: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Work:
     """What a worker runs for a task.
 
@@ -102,7 +103,7 @@ class Work:
     hidden_variables: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerSettings:
     """One worker. ``run_directory`` holds ``logs/`` and ``issues/``; the task runs in ``project``.
 
@@ -119,7 +120,7 @@ class WorkerSettings:
     work: Work
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RrqExecutor:
     """Being an RRQ executor. ``address``: ``sources.rrq.addresses``, as text; ``function_prefix``
     stands before the names of functions, with a dot."""
@@ -128,7 +129,7 @@ class RrqExecutor:
     function_prefix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from beads_workers.core.jobs import PRIORITY_DEFAULT, IssueId, Job, Listed
 from beads_workers.core.outcomes import Outcome
+from beads_workers.core.values import value
 
 
 class SourceError(Exception):
@@ -39,7 +40,7 @@ class Action(Enum):
     for a dead run, what it holds is released as well."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settlement:
     """One write that the tracker is owed.
 
@@ -73,7 +74,7 @@ class Result(Enum):
     """The tracker did not do it; ask again later."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settled:
     """The answer to one settlement. ``error`` is one line, set with ``FAILED``/``NOT_OURS``."""
 
@@ -82,7 +83,7 @@ class Settled:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lease:
     """Until ``ends`` nobody else may have this issue; ``began``: when we asked for that.
 
@@ -95,7 +96,7 @@ class Lease:
     ends: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lost:
     """A claim that is no longer ours. ``why``: whose it is now, or the like; one line."""
 
@@ -103,7 +104,7 @@ class Lost:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Renewed:
     """The answer to ``renew``: what runs on, and what is no longer ours.
 
@@ -114,7 +115,7 @@ class Renewed:
     lost: tuple[Lost, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Taken:
     """The answer to ``take``.
 
@@ -133,7 +134,7 @@ class Taken:
     reclaimed: tuple[Lost, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeadRun:
     """What the journal of an earlier, dead run says is still owed to the tracker.
 
@@ -158,7 +159,7 @@ class DeadRun:
         return Settlement(action, issue_id, note or "", read_first=True, handed_over=handed_over)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Seen:
     """An issue as the tracker shows it; looked at, and not touched.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.record import Record
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SourceTrouble(Record):
     """The tracker could not be asked; nothing was concluded from that."""
 
@@ -17,12 +16,12 @@ class SourceTrouble(Record):
     failures: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SourceRecovered(Record):
     """The tracker answers again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Hindrance(Record):
     """The machine stands in the way: no room, no descriptors, the project's folder gone.
 
@@ -35,14 +34,14 @@ class Hindrance(Record):
     stops: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HindranceOver(Record):
     """It does not any more."""
 
     what: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TurnBegan(Record):
     """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
 
@@ -51,7 +50,7 @@ class TurnBegan(Record):
     take: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CallStarted(Record):
     """A process of the tracker was started; written before anything is read from it."""
 
@@ -60,14 +59,14 @@ class CallStarted(Record):
     argv: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CallEnded(Record):
     """That process has ended."""
 
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spent(Record):
     """What asking the tracker has cost in this run so far."""
 

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.message_types import FromWorker, ToWorker
 from beads_workers.core.outcomes import Outcome
 from beads_workers.core.plans import Plan, Step
+from beads_workers.core.values import value
 
 # --- events -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Connected:
     """The connection that ``Connect`` asked for stands."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConnectFailed:
     """It does not; ``error`` is one line."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Received:
     """A message from the orchestrator."""
 
     message: ToWorker
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConnectionLost:
     """The orchestrator is gone, or does not read any more. Told once."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Interrupted:
     """A signal asks the worker itself to end, as SHUTDOWN would."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StepEnded:
     """A step's program ended, and nothing of its process group is left.
 
@@ -56,14 +55,14 @@ class StepEnded:
     result_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StepAnswered:
     """A step that is no program of its own came to its end: a function returned, say."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StepNotStarted:
     """A step's program could not be started; ``error`` is one line.
 
@@ -90,19 +89,19 @@ def name_of(event: Event | None) -> str:
 # --- commands ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Connect:
     """Try once to connect; answer with ``Connected`` or ``ConnectFailed``."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     """Send a message; drop it silently where the connection is gone."""
 
     message: FromWorker
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunStep:
     """Start a step of ``plan``; answer with what is ``StepOver``."""
 
@@ -110,21 +109,21 @@ class RunStep:
     step: Step
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndStep:
     """End the running step (TERM to its process group), KILL when ``hard``; its end follows."""
 
     hard: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exit:
     """Flush what is unsent, and end the process with this status."""
 
     status: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Log:
     """One line for whoever looks after workers."""
 

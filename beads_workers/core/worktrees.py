@@ -5,15 +5,14 @@ Source: docs/PROTOCOL.md, "Worktrees". Pure: the edge looks, this decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.text import counted
+from beads_workers.core.values import value
 
 NAMES_SHOWN = 3
 """Files that are named before the rest is only counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Found:
     """What was seen of one worktree that we made.
 

@@ -12,14 +12,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from beads_workers.core.values import value
 
 OUTPUT_BYTES_MAX = 1 << 20
 """More is no answer; what came so far is kept, and the program ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reply:
     """``status``: the exit status, or None when it was ended because it took too long."""
 

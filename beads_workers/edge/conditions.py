@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import Eased, Event, Hindered
 from beads_workers.core.settings import FleetSettings
+from beads_workers.core.values import value
 from beads_workers.edge.door import next_look
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """A folder that is needed. ``what`` names it for people; ``writes``: room is needed there."""
 

@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from beads_workers.core import limits
@@ -21,13 +20,14 @@ from beads_workers.core.board import Board
 from beads_workers.core.checkpoint import Checkpoint, resumed
 from beads_workers.core.journal_lines import Entry, encode, encode_repeated
 from beads_workers.core.records import CallEnded, CallStarted, Record
+from beads_workers.core.values import value
 from beads_workers.edge.journal_files import remove_oldest, segment_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Size:
     """How long one run's journal may get, and its segments; older ones are removed."""
 

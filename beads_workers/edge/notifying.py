@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from beads_workers.core.board import Board
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.notices import Notice, Notices, environment, to_json
 from beads_workers.core.settings import NOTIFY_DESKTOP
+from beads_workers.core.values import value
 
 QUEUE_MAX = 20
 """Notices that wait for the one before them; what comes then is dropped, and noted in the log."""
@@ -34,7 +34,7 @@ OUTPUT_BYTES_MAX = 64 << 10
 """Of one command, in the log; then its pipe is closed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Limits:
     """Seconds. ``command``: for one, enough for a slow network, too little to stand still behind.
 

@@ -8,7 +8,6 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from beads_workers.core.events import (
@@ -21,6 +20,7 @@ from beads_workers.core.events import (
     WorkerSpawned,
 )
 from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.values import value
 from beads_workers.edge import sessions
 from beads_workers.edge.zygote import WorkerExited, WorkerRefused, Zygote, ZygoteEvent
 from beads_workers.edge.zygote import WorkerSpawned as Spawned
@@ -41,7 +41,7 @@ WHAT = "starting workers"
 """This trouble's name for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Member:
     """``started``: with the pid, this process and no other."""
 

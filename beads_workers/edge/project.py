@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from beads_workers.core.values import value
 
 STATE_FOLDER = ".beads-workers"
 """Beside ``.beads``: the run directory, and the embedded tracker where there is one."""
@@ -15,7 +16,7 @@ WORKTREE_MARK = "beads-workers.json"
 """In the git directory of a worktree that we made: which project and run directory it is of."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Project:
     """``folder`` holds ``beads`` (the folder ``.beads``), ``tracker`` (a database), or both."""
 
@@ -42,7 +43,7 @@ def find_tracker(start: Path) -> Path | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Mark:
     """A worktree that we made: ``copy`` is what stands there for the folder ``project``."""
 

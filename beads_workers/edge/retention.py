@@ -11,11 +11,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.records import CheckpointEnded
+from beads_workers.core.values import value
 from beads_workers.edge.journal_files import read_end
 from beads_workers.edge.run_directory import RunDirectory, host_name
 
@@ -23,7 +23,7 @@ REMOVED = "removed"
 """Beside ``runs``: what is on its way out."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Keep:
     """So many of the last ``runs`` stay, and older ones only while all are below ``size_bytes``."""
 

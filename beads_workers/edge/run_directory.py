@@ -21,7 +21,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from typing import Any
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
 from beads_workers.core.recovery import Remains, host_of, left_over, remains
+from beads_workers.core.values import value
 from beads_workers.edge.journal_files import read_end, segments
 from beads_workers.edge.locks import is_locked, try_lock
 
@@ -39,7 +40,7 @@ SOCKET_PATH_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunInfo:
     """run.json: enough to find and to name the running orchestrator."""
 

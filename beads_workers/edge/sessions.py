@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from beads_workers.core.values import value
 
 ROUNDS_MAX = 20
 """Looks at /proc before giving up on something that forks faster than it is killed."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Process:
     """One process for good: ``started`` is in clock ticks since boot, and goes with the pid."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+from beads_workers.core.values import value
 
 CHUNK_BYTES = 1 << 20
 LINE_BYTES = 64 << 10
@@ -21,7 +22,7 @@ MARK_BYTES = 128
 _MARK = re.compile(rb"\n\[beads-workers: (\d{1,18}) bytes are left out here[^\n]{0,90}\n")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cut:
     """What was at ``start`` or behind it is now ``by`` bytes further up; bytes before are gone, or
     stand before ``kept``."""

@@ -14,18 +14,18 @@ import os
 import signal
 import socket
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, to_json
+from beads_workers.core.values import value
 from beads_workers.edge.zygote_loop import IGNORED, run_zygote
 
 SEND_SECONDS = 5.0
 """The zygote always reads; if it has not for this long it is gone or stuck."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerSpawned:
     """A worker process exists; it will connect by itself."""
 
@@ -35,7 +35,7 @@ class WorkerSpawned:
     """Clock ticks since boot: with the pid, this process and no other."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerRefused:
     """There was no process, or no descriptor, to be had for it."""
 
@@ -43,7 +43,7 @@ class WorkerRefused:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerExited:
     """A worker is gone, and with it everything that it had started.
 

@@ -12,9 +12,9 @@ takes the approval policy as a configuration value, not as ``--ask-for-approval`
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from beads_workers.core.settings import Agent
+from beads_workers.core.values import value
 
 _TEMPLATE = """\
 You are working on one issue of this project, in the current folder, without a person to ask.
@@ -75,7 +75,7 @@ PRESETS: dict[str, Agent] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Program:
     """What is known of an agent's program: how it is installed and logged in, and how that shows.
 

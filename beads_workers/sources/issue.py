@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from beads_workers.core.jobs import (
     path_of,
 )
 from beads_workers.core.source import Seen
+from beads_workers.core.values import value
 from beads_workers.sources.settling import OPEN
 
 BLOCKS = "blocks"
@@ -36,7 +37,7 @@ class BadIssue(ValueError):
     """The object is no issue; ``str()`` is one line that says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Dependency:
     """``depends_on_id`` must be closed first where ``type`` is ``blocks``.
 
@@ -50,7 +51,7 @@ class Dependency:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Issue:
     """Texts are empty where beads would leave the key out; times are RFC 3339 texts.
 

@@ -7,11 +7,11 @@ docs/PROTOCOL.md, "Claim, close, failure".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settlement
+from beads_workers.core.values import value
 
 OPEN = "open"
 IN_PROGRESS = "in_progress"
@@ -25,7 +25,7 @@ CONTAINERS = ("epic", "gate", "molecule")
 """Types that group or gate issues: nothing to run, so left out unless asked for by type."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Holding:
     """How the tracker shows an issue; ``assignee`` is empty where nobody holds it."""
 
@@ -33,7 +33,7 @@ class Holding:
     assignee: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ruling:
     """The answer, and what to write first; None writes nothing."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from beads_workers.core.board import Board, WorkerRow, worker_order
 from beads_workers.core.dispatching.found import FoundTask, FoundTasks
+from beads_workers.core.values import value
 from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator
 
 ALIVE, RUNNING, CANCEL, RUN, STATUS = "alive", "running", "cancel", "run", "status"
@@ -52,7 +53,7 @@ class Service:
     received: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Scene:
     """All that an answer is made of. ``elapsed``: seconds of the run; ``now``: monotonic."""
 

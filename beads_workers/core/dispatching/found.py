@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from beads_workers.core.values import value
 
 FILTERABLE = ("task", "args", "kwargs", "uuid")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskFilter:
     """Every field that is set must be equal, to the letter; a filter without any means all."""
 
@@ -25,7 +27,7 @@ class TaskFilter:
         return all(message.get(name) == value for name, value in self.fields.items())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FoundTask:
     """``key``: of the job here. ``place``: ``worker``, ``queued``, ``delayed`` or ``blocked``.
 
@@ -38,7 +40,7 @@ class FoundTask:
     worker_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FoundTasks:
     """In the order in which they are shown. ``cancelling``: workers whose task is to end."""
 

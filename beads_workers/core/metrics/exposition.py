@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from beads_workers.core.values import value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Sample:
     """One line. ``suffix`` follows the family's name: ``_bucket``, ``_sum``, ``_count``."""
 
@@ -21,7 +22,7 @@ class Sample:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Family:
     """One metric with all its samples. ``kind``: ``counter``, ``gauge`` or ``histogram``."""
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from beads_workers.core.board import Board, worker_order
 from beads_workers.core.metrics.exposition import Family, Sample
 from beads_workers.core.metrics.figures import PREFIX
+from beads_workers.core.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProcessUse:
     """One process as /proc has it. ``reaped_seconds``: CPU time of children it has waited for."""
 
@@ -26,7 +27,7 @@ class ProcessUse:
     resident_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Watched:
     """Whose use is asked for: worker ids by pid, and which of them lead a session of ours."""
 

@@ -7,16 +7,17 @@ Without a fleet the client makes the same from the journal of the last run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from beads_workers.core.jobs import Filters
+from beads_workers.core.values import value
 
 NO_FLEET = "none"
 """``Facts.state`` where no fleet runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class IssueFacts:
     """One issue. Seconds count from the moment of the answer; None where there is no such time.
 
@@ -42,7 +43,7 @@ class IssueFacts:
     owed_tries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TrackerTrouble:
     """The tracker could not be asked when it was last."""
 
@@ -53,7 +54,7 @@ class TrackerTrouble:
     again_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Facts:
     """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.values import value
 from beads_workers.core.why.explaining import OF_THE_FLEET, explain
 from beads_workers.core.why.reasons import Cause, Picture, Reason, of_the_fleet, span
 
@@ -15,7 +15,7 @@ NAMED_MAX = 5
 AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.HANDING, Cause.QUEUED)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Group:
     """Unfinished issues that share their most decisive reason; ``cause`` ``due`` is ready."""
 
@@ -24,7 +24,7 @@ class Group:
     issue_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Coming:
     """What happens next by itself, and when (epoch seconds)."""
 
@@ -32,7 +32,7 @@ class Coming:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Overview:
     """``fleet``: what holds everything back. ``next_up`` is None where only events lead on."""
 

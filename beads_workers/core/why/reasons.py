@@ -15,6 +15,7 @@ from functools import cached_property
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Seen
 from beads_workers.core.text import counted
+from beads_workers.core.values import value
 from beads_workers.core.why.facts import NO_FLEET, Facts, IssueFacts
 
 
@@ -53,7 +54,7 @@ class Cause(Enum):
     DUE = "due"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reason:
     """``change``: what would end it. ``issue_ids``: whom it is about. ``until``: epoch seconds."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Seen
 from beads_workers.core.text import counted
+from beads_workers.core.values import value
 from beads_workers.core.why.reasons import Picture
 
 FINISHED = ("closed", "tombstone")
@@ -19,7 +19,7 @@ CHAIN_LINES_MAX = 30
 """Of what an issue waits for: more is no answer any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Link:
     """One line of what an issue waits for; ``depth`` 0 is what it waits for itself."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
@@ -16,6 +15,7 @@ from beads_workers.core import limits
 from beads_workers.core.jobs import Call
 from beads_workers.core.json_fields import ProtocolError, as_integer, as_number, parse_object, text
 from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.values import value
 from beads_workers.executors.functions.calling import NOTHING, Answer
 
 WORKER_FD = 3
@@ -40,7 +40,7 @@ _KINDS = {
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Said:
     """An answer. ``in_file``: the result lies where the call said. ``spent``: the process cannot
     be used again."""

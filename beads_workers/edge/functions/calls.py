@@ -8,12 +8,12 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.jobs import Call
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.values import value
 from beads_workers.edge.functions.answers import (
     ANSWER_BYTES_MAX,
     WORKER_FD,
@@ -32,7 +32,7 @@ _DIES_MS = 200
 """A process that has closed its descriptors by dying is dead that much later."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ended:
     """The process is gone without an answer; ``status``: its exit status, or minus a signal."""
 

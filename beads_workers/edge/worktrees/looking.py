@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from beads_workers.core.values import value
 from beads_workers.core.worktrees import Found
 from beads_workers.edge.git import BRANCHES, GitError, git, lines
 from beads_workers.edge.worktrees.records import Record, Records, git_directories, token_in
@@ -26,7 +27,7 @@ MAKING_LOCK = "initializing"
 """What ``git worktree add`` writes into the lock that it holds itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Worktree:
     """One that we made, as it is now. ``path`` and ``git_directory`` are None where it is gone.
 

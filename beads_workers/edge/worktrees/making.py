@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from beads_workers.core.checks import size
 from beads_workers.core.settings import Worktrees, worktrees_from_json
+from beads_workers.core.values import value
 from beads_workers.edge.git import BRANCHES, GitError, git
 from beads_workers.edge.worktrees import removing
 from beads_workers.edge.worktrees.copying import copy_files
@@ -39,7 +40,7 @@ class CannotPrepare(Exception):
     """No worktree; ``str()`` is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Preparation:
     """What a worker asks for; ``place_file`` is where it looks for the answer."""
 

@@ -14,11 +14,12 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.settings import Worktrees
+from beads_workers.core.values import value
 from beads_workers.edge.locks import try_lock
 from beads_workers.edge.project import WORKTREE_MARK
 from beads_workers.edge.run_directory import RunDirectory
@@ -27,7 +28,7 @@ from beads_workers.executors.files import place_file
 RECORDS = "worktree-records"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """One worktree. ``base``: the commit that it began with; ``common``: the repository."""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from beads_workers.core.values import value
 from beads_workers.core.worktrees import reasons_to_keep
 from beads_workers.edge.git import GitError, git
 from beads_workers.edge.worktrees.looking import Survey, Worktree, status
 from beads_workers.edge.worktrees.records import Record, Records
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Looked:
     """``kept_because`` is empty for one that was removed, or would be.
 

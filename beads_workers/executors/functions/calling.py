@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import limits
 from beads_workers.core.json_fields import as_number, is_deep
 from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.values import value
 from beads_workers.executors.functions.retry import Retry
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Ending(BaseException):
     """The call is to end now, because its process is asked to: not for functions to catch."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """How a call ended. ``result``: the JSON text of what it returned, with ``SUCCESS``.
 

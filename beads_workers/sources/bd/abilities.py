@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from beads_workers.core.source import SourceError
+from beads_workers.core.values import value
 from beads_workers.sources.bd.answers import failed
 from beads_workers.sources.bd.calls import Answer, BdCalls, plain
 
@@ -15,7 +15,7 @@ VERSION_BYTES_MAX = 1000
 _VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Abilities:
     """``compare_and_swap``: ``update --if-assignee --if-status``, and atomic claims with it.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.core.jobs import (
@@ -19,6 +18,7 @@ from beads_workers.core.jobs import (
 )
 from beads_workers.core.json_fields import is_deep, strict_loads
 from beads_workers.core.source import SourceError
+from beads_workers.core.values import value
 from beads_workers.sources.bd.calls import Answer, plain
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
@@ -26,7 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 OPEN, IN_PROGRESS, BLOCKED, CLOSED = "open", "in_progress", "blocked", "closed"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Row:
     """One issue as ``bd`` showed it; ``original`` is its object, but for what is nested deeply."""
 
@@ -42,7 +42,7 @@ class Row:
     original: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refusal:
     """Why one issue of a group was not written. ``lost``: somebody else was faster."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from beads_workers.core.source import Calls, SourceError
+from beads_workers.core.values import value
 from beads_workers.sources.bd.gate import Held, could_not_begin
 
 CALL_SECONDS = 60.0
@@ -45,7 +46,7 @@ class NoAnswer(SourceError):
     """The call may or may not have done its work: ask what holds before anything is written."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """What one call left: exit status, and both outputs (bytes, cut at their limits)."""
 

@@ -6,14 +6,14 @@ refuse the write if they have changed since (compare-and-swap).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from beads_workers.core.source import Action, Result, Settled, Settlement
+from beads_workers.core.values import value
 from beads_workers.sources.bd.answers import BLOCKED, CLOSED, IN_PROGRESS, OPEN, Row
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Write:
     """Write only while the issue is in ``status``, in the name of ``assignee``.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from beads_workers.core.json_fields import ProtocolError, parse_object
 from beads_workers.core.text import json_line
+from beads_workers.core.values import value
 from beads_workers.sources.issue import (
     BadIssue,
     Issue,
@@ -43,7 +44,7 @@ class DependencyCycle(Exception):
         self.walk = tuple(walk)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Imported:
     """What an import did, as counts of issues.
 
@@ -62,7 +63,7 @@ class Imported:
     dangling: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Line:
     issue: Issue
     has_status: bool

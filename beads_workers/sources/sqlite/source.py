@@ -10,12 +10,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from beads_workers.core.jobs import Filters, IssueId, Listed
 from beads_workers.core.source import (
-    Action,
     Calls,
     DeadRun,
     Renewed,
@@ -25,14 +23,16 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
+from beads_workers.core.values import value
 from beads_workers.sources.issue import time_text, to_job, to_seen
-from beads_workers.sources.settling import CLOSED, FINISHED, IN_PROGRESS, Holding, owed, rule
+from beads_workers.sources.settling import FINISHED, owed, rule
+from beads_workers.sources.sqlite.changing import Change, change, holdings
 from beads_workers.sources.sqlite.ready import SELECTABLE, conditions
 from beads_workers.sources.sqlite.schema import SCHEMA_VERSION, connect, transaction, translated
 from beads_workers.sources.sqlite.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Opened:
     connection: sqlite3.Connection
     store: Store
@@ -137,14 +137,10 @@ class SqliteSource:
             (self.actor, json.dumps(list(skip)), *parameters, limit + self._listed_max + 1),
         ).fetchall()
         claimed = [row[0] for row in rows[:limit]]
-        tracker.connection.executemany(
-            "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
-            [(IN_PROGRESS, self.actor, self._now(), key) for key in claimed],
-        )
-        others = rows[limit : limit + self._listed_max]
+        taken = tracker.store.claim(claimed, self.actor, self._now())
         return Taken(
-            jobs=tuple(to_job(each, self.name) for each in tracker.store.issues(claimed)),
-            listed=tuple(Listed(IssueId(key), title, urgency) for key, title, urgency in others),
+            jobs=tuple(to_job(each, self.name) for each in taken),
+            listed=tuple(map(Listed._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
             blocked=self._blocked(tracker),
         )
@@ -160,41 +156,21 @@ class SqliteSource:
     def _settled(
         self, tracker: _Opened, settlements: Sequence[Settlement], actor: str
     ) -> list[Settled]:
-        answers = []
-        finished: set[str] = set()
+        store = tracker.store
+        found = holdings(tracker.connection, (_storable(each.issue_id) for each in settlements))
+        answers: list[Settled] = []
+        changes: list[Change] = []
         for settlement in settlements:
-            ruling = rule(settlement, self._holding(tracker, settlement.issue_id), actor)
+            key = settlement.issue_id
+            ruling = rule(settlement, found.get(key), actor)
             if ruling.write is not None:
-                self._write(tracker, settlement, ruling.write)
-                if ruling.write.status in FINISHED:
-                    finished.add(settlement.issue_id)
+                found[key] = ruling.write
+                changes.append(Change(settlement, ruling.write, _storable(settlement.note)))
             answers.append(Settled(settlement, ruling.result, ruling.error))
-        tracker.store.refresh(tracker.store.dependants(finished))
+        change(tracker.connection, changes, self._now())
+        finished = {c.settlement.issue_id for c in changes if c.holding.status in FINISHED}
+        store.refresh(store.dependants(finished))
         return answers
-
-    def _holding(self, tracker: _Opened, issue_id: IssueId) -> Holding | None:
-        row = tracker.connection.execute(
-            "SELECT status, assignee FROM issues WHERE id = ?", (_storable(issue_id),)
-        ).fetchone()
-        return None if row is None else Holding(row[0], row[1])
-
-    def _write(self, tracker: _Opened, settlement: Settlement, holding: Holding) -> None:
-        now, key, note = self._now(), settlement.issue_id, _storable(settlement.note)
-        tracker.connection.execute(
-            "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
-            (holding.status, holding.assignee, now, key),
-        )
-        if holding.status == CLOSED:
-            tracker.connection.execute(
-                "UPDATE issues SET closed_at = ?, close_reason = ? WHERE id = ?", (now, note, key)
-            )
-            tracker.store.keep_result(key, settlement.result, settlement.result_file)
-        elif settlement.action is Action.SET_ASIDE and note:
-            tracker.connection.execute(
-                "UPDATE issues SET notes = CASE notes WHEN '' THEN ?1"
-                " ELSE notes || char(10) || ?1 END WHERE id = ?2",
-                (note, key),
-            )
 
     def _now(self) -> str:
         return time_text(self._clock())

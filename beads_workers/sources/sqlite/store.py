@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Dependency, Issue, microseconds
-from beads_workers.sources.settling import OPEN
+from beads_workers.sources.settling import IN_PROGRESS, OPEN
 
 _COLUMNS = (
     "id, title, description, status, priority, issue_type, assignee, created_at, updated_at,"
@@ -60,18 +60,21 @@ class Store:
         """The issues of these ids, in this order; unknown ones are left out."""
         wanted = list(ids)
         listed = _listed(wanted)
-        labels: dict[str, list[str]] = defaultdict(list)
-        for issue_id, label in self._connection.execute(
-            f"SELECT issue_id, label FROM labels WHERE issue_id IN {_LISTED} ORDER BY position",
-            (listed,),
-        ):
-            labels[issue_id].append(label)
         rows = self._connection.execute(
             f"SELECT {_COLUMNS} FROM issues WHERE id IN {_LISTED}", (listed,)
         )
-        dependencies = self._dependencies(listed)
-        found = {row[0]: _issue(row, labels[row[0]], dependencies[row[0]]) for row in rows}
-        return [found[key] for key in wanted if key in found]
+        return self._whole(wanted, listed, rows)
+
+    def claim(self, ids: Iterable[str], actor: str, now: str) -> list[Issue]:
+        """Give the issues of these ids to ``actor``; returns them, in this order."""
+        wanted = list(ids)
+        listed = _listed(wanted)
+        rows = self._connection.execute(
+            "UPDATE issues SET status = ?, assignee = ?, updated_at = ?"
+            f" WHERE id IN {_LISTED} RETURNING {_COLUMNS}",
+            (IN_PROGRESS, actor, now, listed),
+        )
+        return self._whole(wanted, listed, rows)
 
     def ids(self, *, finished: bool) -> list[str]:
         """Ids by priority and age; without ``finished`` only what is not closed."""
@@ -120,16 +123,6 @@ class Store:
             ],
         )
 
-    def keep_result(self, issue_id: str, result: str, file: str) -> None:
-        """What came of its work, in its keys ``result`` (``result``: JSON) and ``result_file``."""
-        changes = {"$.result": result, "$.result_file": file and _dumps(file)}
-        for key, value in changes.items():
-            if value:
-                self._connection.execute(
-                    "UPDATE issues SET extra = json_set(extra, ?, json(?)) WHERE id = ?",
-                    (key, value, issue_id),
-                )
-
     def dependants(self, ids: Iterable[str]) -> set[str]:
         """The issues that may be held back by one of ``ids``: those it blocks, and children."""
         return set(
@@ -167,6 +160,22 @@ class Store:
         ):
             graph[issue_id].append(needed)
         return find_cycle(graph)
+
+    def _whole(
+        self, wanted: Iterable[str], listed: str, rows: Iterable[tuple[Any, ...]]
+    ) -> list[Issue]:
+        labels: dict[str, list[str]] = defaultdict(list)
+        for issue_id, label in self._connection.execute(
+            f"SELECT issue_id, label FROM labels WHERE issue_id IN {_LISTED} ORDER BY position",
+            (listed,),
+        ):
+            labels[issue_id].append(label)
+        dependencies = self._dependencies(listed)
+        found = {
+            row[0]: _issue(row, labels.get(row[0], ()), dependencies.get(row[0], ()))
+            for row in rows
+        }
+        return [found[key] for key in wanted if key in found]
 
     def _dependencies(self, listed: str) -> dict[str, list[Dependency]]:
         found: dict[str, list[Dependency]] = defaultdict(list)
@@ -240,7 +249,9 @@ def _row(issue: Issue) -> tuple[str | int | float | None, ...]:
     )
 
 
-def _issue(row: tuple[Any, ...], labels: list[str], dependencies: list[Dependency]) -> Issue:
+def _issue(
+    row: tuple[Any, ...], labels: Iterable[str], dependencies: Iterable[Dependency]
+) -> Issue:
     (*texts, comments, timeout_seconds, command, extra) = row
     (key, title, description, status, priority, issue_type, *others) = texts
     assignee, created_at, updated_at, closed_at, close_reason, notes = others
@@ -258,11 +269,11 @@ def _issue(row: tuple[Any, ...], labels: list[str], dependencies: list[Dependenc
         closed_at=closed_at,
         close_reason=close_reason,
         notes=notes,
-        comments=tuple(json.loads(comments)),
+        comments=tuple(json.loads(comments)) if comments != "[]" else (),
         dependencies=tuple(dependencies),
         timeout_seconds=timeout_seconds,
         command=None if command is None else tuple(json.loads(command)),
-        extra=json.loads(extra),
+        extra=json.loads(extra) if extra != "{}" else {},
     )
 
 
