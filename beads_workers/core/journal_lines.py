@@ -88,7 +88,7 @@ def encode(entry: Entry) -> bytes:
     """One journal line with its end."""
     record = entry.record
     kind = type(record)
-    line = f'{_HEADS[kind]}{round(entry.at, 3)!r},"m":{round(entry.elapsed, 6)!r}'
+    line = f'{_HEADS[kind]}{entry.at:.3f},"m":{entry.elapsed:.6f}'
     for name, key, default in _FIELDS[kind]:
         value = getattr(record, name)
         if default is MISSING or value != default:

@@ -95,7 +95,7 @@ class Journal:
     def append(self, record: Record) -> Entry:
         """Gather a record; returns it with its times."""
         # As it is read back: whoever watches sees the same numbers as whoever replays.
-        entry = Entry(record, round(time.time(), 3), round(self.elapsed(), 6))
+        entry = Entry(record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6)
         self._gathered.append(encode(entry))
         self._unfolded.append(entry)
         return entry
