@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import signal
@@ -230,23 +231,36 @@ def spawn_in_group(
 
     Signals are as for any program that a shell starts. Returns the pid; raises ``OSError``.
     """
-    return os.posix_spawnp(
-        argv[0],
-        argv,
-        environment,
+    spawn = functools.partial(
+        os.posix_spawnp,
         file_actions=actions,
         setpgroup=0,
         setsigmask=(),
         setsigdef=DEFAULT_SIGNALS,
     )
+    try:
+        return spawn(_path_of(os.fsencode(argv[0])), argv, environment)
+    except (FileNotFoundError, PermissionError):  # It may have moved since it was found.
+        return spawn(argv[0], argv, environment)
 
 
 def _path_of(program: bytes) -> bytes:
-    if b"/" in program:
-        return program
-    folders = os.environb.get(b"PATH", b"/bin:/usr/bin").split(b":")
-    candidates = [(folder or b".") + b"/" + program for folder in folders]
-    return next((path for path in candidates if os.access(path, os.X_OK)), program)
+    return (
+        program if b"/" in program else _found(program, os.environb.get(b"PATH", b"/bin:/usr/bin"))
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _found(program: bytes, path: bytes) -> bytes:
+    """Where it is, as a shell remembers it: each folder to look in would cost an ``execve``.
+
+    Raises ``FileNotFoundError``, which is not remembered.
+    """
+    for folder in path.split(b":"):
+        candidate = (folder or b".") + b"/" + program
+        if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):  # noqa: PTH112
+            return candidate
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _prompt_file(prompt: str) -> int:
