@@ -188,8 +188,7 @@ class Floor:
 
     def hello_due(self, conn_id: ConnId) -> None:
         """Nothing valid in its first ten seconds: no worker."""
-        connection = self._roster.get(conn_id)
-        if connection and connection.state is ConnState.NEW:
+        if (found := self._roster.get(conn_id)) and found.state is ConnState.NEW:
             self._desk.ask(HangUp(conn_id, "said nothing valid"))
 
     def hold_over(self, conn_id: ConnId) -> None:

@@ -137,7 +137,8 @@ class SqliteSource:
             (self.actor, json.dumps(list(skip)), *parameters, limit + self._listed_max + 1),
         ).fetchall()
         claimed = [row[0] for row in rows[:limit]]
-        taken = tracker.store.claim(claimed, self.actor, self._now())
+        # Who only lists writes nothing, and waits for nobody who does.
+        taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         return Taken(
             jobs=tuple(to_job(each, self.name) for each in taken),
             listed=tuple(map(Listed._make, rows[limit : limit + self._listed_max])),
