@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from beads_workers.core.log_paths import NotConfined
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepEnded
 from beads_workers.edge.outputs import Output
+from beads_workers.edge.spawning import spawn_found
 from beads_workers.edge.spoken import Spoken, with_result
 
 HINDERED = frozenset(
@@ -32,17 +32,6 @@ HINDERED = frozenset(
     )
 )
 """What a machine says that is full: no fault of a task."""
-
-DEFAULT_SIGNALS = (
-    signal.SIGPIPE,  # Python ignores these two
-    signal.SIGXFSZ,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGCHLD,
-)
-"""What a worker handles or ignores, and what it starts does not."""
 
 
 class RunningStep:
@@ -204,63 +193,10 @@ def _spawn(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes
     said, log = outputs
     actions = [stdin, (os.POSIX_SPAWN_DUP2, said, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:
-        return _spawn_found(argv, environment, actions)
+        return spawn_found(argv, environment, actions)
     finally:
         if prompt is not None:
             os.close(prompt)
-
-
-def _spawn_found(
-    argv: list[bytes], environment: Mapping[bytes, bytes], actions: Sequence[tuple[int, ...]]
-) -> int:
-    try:
-        return spawn_in_group(argv, environment, actions)
-    except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-    # A script without a ``#!`` line: run it as a shell would.
-    return spawn_in_group([b"/bin/sh", _path_of(argv[0]), *argv[1:]], environment, actions)
-
-
-def spawn_in_group(
-    argv: list[bytes] | list[str],
-    environment: Mapping[bytes, bytes],
-    actions: Sequence[tuple[int, ...]],
-) -> int:
-    """Start a program, looked for in ``PATH``, as the first of a process group of its own.
-
-    Signals are as for any program that a shell starts. Returns the pid; raises ``OSError``.
-    """
-    spawn = functools.partial(
-        os.posix_spawnp,
-        file_actions=actions,
-        setpgroup=0,
-        setsigmask=(),
-        setsigdef=DEFAULT_SIGNALS,
-    )
-    try:
-        return spawn(_path_of(os.fsencode(argv[0])), argv, environment)
-    except (FileNotFoundError, PermissionError):  # It may have moved since it was found.
-        return spawn(argv[0], argv, environment)
-
-
-def _path_of(program: bytes) -> bytes:
-    return (
-        program if b"/" in program else _found(program, os.environb.get(b"PATH", b"/bin:/usr/bin"))
-    )
-
-
-@functools.lru_cache(maxsize=64)
-def _found(program: bytes, path: bytes) -> bytes:
-    """Where it is, as a shell remembers it: each folder to look in would cost an ``execve``.
-
-    Raises ``FileNotFoundError``, which is not remembered.
-    """
-    for folder in path.split(b":"):
-        candidate = (folder or b".") + b"/" + program
-        if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):  # noqa: PTH112
-            return candidate
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _prompt_file(prompt: str) -> int:

@@ -21,7 +21,7 @@ from beads_workers.edge.functions.answers import (
     call_line,
     parse_answer,
 )
-from beads_workers.edge.steps import spawn_in_group
+from beads_workers.edge.spawning import spawn_in_group
 
 HOST_MODULE = "beads_workers.edge.functions.host"
 
