@@ -16,7 +16,9 @@ def is_there(module: str, folder: str) -> bool:
     for part in module.split("."):
         name = f"{name}.{part}" if name else part
         try:
-            spec = PathFinder.find_spec(name, places)
+            # By its last name alone: a package without a file, within another one, would be asked
+            # for its parent, which is not imported.
+            spec = PathFinder.find_spec(part, places)
         except (ImportError, OSError, ValueError):
             return True  # Unreadable is not missing: who calls it will say more.
         if spec is None:

@@ -36,3 +36,10 @@ def test_modules_are_looked_for_in_the_folder_and_in_this_python(
         (tmp_path / file).write_text("raise SystemExit('imported')\n")
     assert is_there(module, str(tmp_path)) is there
     assert "shop_here" not in sys.modules
+
+
+def test_a_module_below_packages_without_files_is_found(tmp_path: Path) -> None:
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    (tmp_path / "outer" / "inner" / "tasks.py").touch()
+    assert is_there("outer.inner.tasks", str(tmp_path))
+    assert not is_there("outer.inner.other", str(tmp_path))
