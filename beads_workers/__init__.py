@@ -22,7 +22,8 @@ Where things are: ``core`` and ``protocols`` are pure, ``sources`` and ``executo
 ``edge`` moves bytes and owns processes, ``cli`` talks to people. ``docs/ARCHITECTURE.md`` is
 the map.
 
-What projects may import from here is ``Retry``, for functions that workers call.
+What projects may import from here is ``Retry`` and ``trace_context``, for functions that workers
+call.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from beads_workers.executors.functions.retry import Retry
+    from beads_workers.executors.functions.tracing import trace_context
 
-__all__ = ["Retry", "__version__"]
+__all__ = ["Retry", "__version__", "trace_context"]
 
 __version__ = "0.1.0"
 
@@ -43,4 +45,8 @@ def __getattr__(name: str) -> object:
         from beads_workers.executors.functions.retry import Retry
 
         return Retry
+    if name == "trace_context":
+        from beads_workers.executors.functions.tracing import trace_context
+
+        return trace_context
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,6 +71,7 @@ class Options:
     function: str | None = None
     metrics: int | None = None
     hero: HeroTable | None = None
+    trace: bool | None = None
 
 
 def parse_duration(text: str) -> float:
@@ -270,6 +271,7 @@ KEYS: Mapping[str, Key] = {
     "function": Key(_text),
     "metrics": Key(read_port),
     "hero": Key(read_hero),
+    "trace": Key(_boolean),
 }
 """Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
 

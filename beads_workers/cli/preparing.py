@@ -16,6 +16,7 @@ from beads_workers.cli.allowing import check_modules, shown_functions
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.executing import find_executors, shown_executors
+from beads_workers.cli.option_trace import tracing
 from beads_workers.cli.sharing import check_shared
 from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
@@ -100,6 +101,7 @@ def settings_of(
         journal_bytes_max=_known(options.journal_max),
         shared=bool(options.shared),
         metrics=options.metrics,
+        tracing=tracing(options.trace, os.environ),
     )
 
 

@@ -73,6 +73,9 @@ def rrq_executor(
         int | None,
         typer.Option(parser=typed_port, metavar="PORT", help="Serve figures; 0: any free port."),
     ] = None,
+    trace: Annotated[
+        bool | None, typer.Option("--trace/--no-trace", help="A span for each request, by OTLP.")
+    ] = None,
     state_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Default: one that no other executor has.")
     ] = None,
@@ -84,6 +87,7 @@ def rrq_executor(
     which finds the request as JSON in the file $BW_ISSUE_FILE.
     """
     from beads_workers.cli.allowing import check_modules
+    from beads_workers.cli.option_trace import tracing
     from beads_workers.core.policy import Policy
     from beads_workers.core.settings import FleetSettings, RrqExecutor
     from beads_workers.edge.project import STATE_FOLDER
@@ -115,6 +119,7 @@ def rrq_executor(
             quiet=not json_lines,
             rrq=RrqExecutor(str(address), prefix),
             metrics=metrics,
+            tracing=tracing(trace, os.environ),
         ),
         as_json=json_lines,
     )
@@ -159,6 +164,7 @@ def _work(
 
 def _run(settings: FleetSettings, *, as_json: bool) -> None:
     from beads_workers.cli.launching import Interrupts, Launch, watch_run
+    from beads_workers.cli.option_trace import lines
     from beads_workers.core.text import printable
 
     launch = Launch()
@@ -171,6 +177,8 @@ def _run(settings: FleetSettings, *, as_json: bool) -> None:
         print(f"ok workers  {settings.workers}, state in {state}", file=sys.stderr)
         if started["metrics"]:
             print(f"ok metrics  {started['metrics']}", file=sys.stderr)
+        for name, text in lines(settings.tracing):
+            print(f"ok {name:<8} {text}", file=sys.stderr)
         print(f"ok fleet    {fleet}", file=sys.stderr)
     code = watch_run(launch.client, started, named=(), as_json=as_json, interrupts=interrupts)
     raise typer.Exit(code)

@@ -9,6 +9,7 @@ from typing import Any
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
+    from beads_workers.cli.option_trace import lines
     from beads_workers.cli.preparing import shown_command
     from beads_workers.cli.worktree_checks import shown_place
     from beads_workers.core.text import printable
@@ -20,6 +21,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("workers", f"{settings.workers}{until}"),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
+        *lines(settings.tracing),
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)

@@ -152,6 +152,9 @@ def start(
         int | None,
         typer.Option(parser=typed_port, metavar="PORT", help="Serve figures; 0: any free port."),
     ] = None,
+    trace: Annotated[
+        bool | None, typer.Option("--trace/--no-trace", help="A span for each attempt, by OTLP.")
+    ] = None,
     state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
     shared: Annotated[
@@ -208,6 +211,7 @@ def start(
         shared_checkout=shared_checkout or None,
         notify=notify,
         metrics=metrics,
+        trace=trace,
         shared=shared,
     )
     resolved = resolve(said, Path.cwd(), os.environ)

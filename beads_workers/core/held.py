@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import Job
@@ -17,6 +18,7 @@ class Held:
     ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
     ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
     why it was taken away from its worker, if it was. ``overdue``: its time was over long before.
+    ``trace_context``: the W3C headers of its attempt.
     """
 
     job: Job
@@ -32,6 +34,7 @@ class Held:
     lost_conn_id: ConnId | None = None
     cancelled: str = ""
     overdue: bool = False
+    trace_context: Mapping[str, str] = field(default_factory=dict)
 
 
 RELEASED = "released"

@@ -84,7 +84,8 @@ class Job:
     where the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0
     where that is not known. ``attempt``: which one this is, where the source counts them.
     ``named``: what its sender calls it, where no worker is to call that. ``script``: one that
-    a context of the fleet runs (``core.scripts``).
+    a context of the fleet runs (``core.scripts``). ``trace_context``: the W3C headers of whoever
+    sent it, by name; where there are none, ``original`` may have some.
     """
 
     source: str
@@ -102,6 +103,7 @@ class Job:
     enqueued_at: float = 0.0
     named: Call | None = None
     script: Script | None = None
+    trace_context: Mapping[str, str] | None = None
 
 
 class Listed(NamedTuple):

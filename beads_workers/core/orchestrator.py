@@ -66,6 +66,7 @@ class Orchestrator:
         self._control = Control(self._parts, self._replies, self._intake, self._ending)
         for page in carried:
             self._parts.ledger.carry_over(page, now, epoch)
+            self._parts.traces.keep(page.issue_id, page.traceparent)
 
     @property
     def state(self) -> RunState:

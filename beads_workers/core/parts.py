@@ -16,6 +16,7 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.core.states import RunState
 from beads_workers.core.storm import Storm
 from beads_workers.core.tasks import Tasks
+from beads_workers.core.traces import Traces
 
 BY_HAND = "a person asked for it"
 """The reason of a pause that needs no explanation."""
@@ -42,6 +43,7 @@ class Parts:
     ledger: Ledger
     storm: Storm
     tasks: Tasks
+    traces: Traces
     hindrances: Hindrances
     leases: Leases
     state: RunState = RunState.RECOVERING
@@ -58,7 +60,8 @@ def make_parts(
     lane = Lane(desk, pushed=pushed)
     ledger = Ledger(desk.timers)
     storm = Storm(desk, lane, ledger)
-    tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id)
+    traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
+    tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id, traces)
     return Parts(
         settings,
         run_id,
@@ -71,6 +74,7 @@ def make_parts(
         ledger,
         storm,
         tasks,
+        traces,
         Hindrances(desk),
         Leases(desk, tasks, settings.work.term_grace_seconds),
     )

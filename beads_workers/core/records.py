@@ -54,7 +54,7 @@ class Carried(Record):
 
     ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
     name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
-    ``outcome``: of its last attempt, see ``Finished``.
+    ``outcome``: of its last attempt, see ``Finished``; ``traceparent``: of its first one.
     """
 
     issue_id: str
@@ -70,6 +70,7 @@ class Carried(Record):
     arguments: str = ""
     enqueued_at: float = 0.0
     outcome: str = ""
+    traceparent: str = ""
 
 
 @value
@@ -165,7 +166,11 @@ class HandingOver(Record):
 
 @value
 class Started(Record):
-    """An attempt begins: the TASK follows."""
+    """An attempt begins: the TASK follows.
+
+    ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
+    W3C headers, "" where there is no tracer, or no such thing.
+    """
 
     issue_id: str
     worker_id: str
@@ -173,6 +178,9 @@ class Started(Record):
     request_id: str
     title: str = ""
     priority: int = 2
+    traceparent: str = ""
+    trace_parent: str = ""
+    tracestate: str = ""
 
 
 @value

@@ -45,6 +45,8 @@ class Remains:
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
     _claims: dict[str, rec.Claimed] = field(default_factory=dict)
     """What is in the run's hands, and not at its end."""
+    _traces: dict[str, str] = field(default_factory=dict)
+    """Issue id -> the context of an attempt that runs, and began a trace."""
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of this run's journal."""
@@ -166,8 +168,11 @@ def _apply(left: Remains, entry: Entry) -> None:
             left._foreign.pop(worker_id, None)
         case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
             left._foreign[worker_id] = (pid, start_time)
-        case rec.Started(issue_id=issue_id, worker_id=worker_id) if worker_id in left._foreign:
-            left.holders[issue_id] = left._foreign[worker_id]
+        case rec.Started(issue_id=issue_id, worker_id=worker_id) as started:
+            if worker_id in left._foreign:
+                left.holders[issue_id] = left._foreign[worker_id]
+            if started.traceparent and not started.trace_parent:
+                left._traces[issue_id] = started.traceparent
         case rec.HandingOver(issue_id=issue_id):
             left.handed_over.add(issue_id)
         case rec.Finished() as finished:
@@ -196,7 +201,9 @@ def _apply(left: Remains, entry: Entry) -> None:
 def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     issue_id = finished.issue_id
     left.holders.pop(issue_id, None)
-    described = left._claims.pop(issue_id, None) or left.pages.get(issue_id)
+    before = left.pages.get(issue_id)
+    described = left._claims.pop(issue_id, None) or before
+    trace = left._traces.pop(issue_id, before.traceparent if before else "")
     if finished.verdict == "finish":
         left.pages.pop(issue_id, None)
         left.done_not_closed[issue_id] = left.actor
@@ -221,6 +228,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
         arguments=described.arguments if described else "",
         enqueued_at=described.enqueued_at if described else 0.0,
         outcome=finished.outcome,
+        traceparent=trace,
     )
 
 

@@ -146,6 +146,8 @@ class Replies:
             payload["args"], payload["kwargs"] = list(job.call.args), dict(job.call.kwargs)
         if job.script is not None:
             payload["script"] = to_payload(job.script)
+        if held.trace_context:
+            payload["trace_context"] = dict(held.trace_context)
         return Task(
             job.issue_id,
             job.priority,

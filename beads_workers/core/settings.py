@@ -130,6 +130,19 @@ class RrqExecutor:
 
 
 @value
+class Tracing:
+    """A span is exported for each attempt. ``seed``: a text that no other run has.
+
+    ``ratio``: of the traces that begin here, so many are recorded; ``follows_parent``: of others,
+    those that their maker records.
+    """
+
+    seed: str
+    ratio: float = 1.0
+    follows_parent: bool = True
+
+
+@value
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
@@ -144,6 +157,7 @@ class FleetSettings:
     removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
     other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
     the port of the loopback interface on which figures are served; 0: any that is free.
+    ``tracing``: None where no spans are made.
     """
 
     workers: int
@@ -173,6 +187,7 @@ class FleetSettings:
     quiet: bool = False
     rrq: RrqExecutor | None = None
     metrics: int | None = None
+    tracing: Tracing | None = None
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
@@ -219,6 +234,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "filters": Filters(**filters),
             "policy": Policy(**fields["policy"]),
             "rrq": RrqExecutor(**fields["rrq"]) if fields["rrq"] else None,
+            "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
         }
     )
 

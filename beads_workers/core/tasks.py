@@ -34,6 +34,7 @@ from beads_workers.core.records import (
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus
 from beads_workers.core.storm import Storm
+from beads_workers.core.traces import Traces
 
 _STIMULUS = {
     Result.APPLIED: JobStimulus.APPLIED,
@@ -49,7 +50,14 @@ class Tasks:
     """Every held job by issue id, and the backlog of those that are claimed and unsent."""
 
     def __init__(
-        self, desk: Desk, lane: Lane, ledger: Ledger, storm: Storm, policy: Policy, run_id: str
+        self,
+        desk: Desk,
+        lane: Lane,
+        ledger: Ledger,
+        storm: Storm,
+        policy: Policy,
+        run_id: str,
+        traces: Traces,
     ) -> None:
         self._desk = desk
         self._lane = lane
@@ -57,6 +65,7 @@ class Tasks:
         self._storm = storm
         self._policy = policy
         self._run_id = run_id
+        self._traces = traces
         self._requests = 0
         self._backlog: list[tuple[int, int, IssueId]] = []
         self._claims = 0
@@ -113,9 +122,11 @@ class Tasks:
         held.request_id = f"{self._run_id}.{self._requests}"
         held.started_at = self._desk.now
         job = held.job
-        self._desk.write(
-            Started(job.issue_id, worker_id, held.attempt, held.request_id, job.title, job.priority)
-        )
+        traced = self._traces.begin(job, held.request_id)
+        held.trace_context = traced.headers
+        ids = job.issue_id, worker_id, held.attempt, held.request_id
+        spans = traced.own, traced.parent, traced.state
+        self._desk.write(Started(*ids, job.title, job.priority, *spans))
 
     def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
         """An attempt ended: the policy decides, the journal knows, the tracker is owed."""
@@ -217,6 +228,7 @@ class Tasks:
         match reaction:
             case JobReaction.COUNT | JobReaction.LEAVE:
                 self._ledger.done(issue_id)
+                self._traces.forget(issue_id)
                 self.ended += 1
             case JobReaction.SHELVE:
                 self.ended += 1

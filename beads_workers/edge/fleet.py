@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beads_workers import __version__
 from beads_workers.core.board import Board
@@ -54,6 +55,9 @@ from beads_workers.edge.run_directory import (
 from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.edge.zygote import Zygote, start_zygote
 
+if TYPE_CHECKING:
+    from beads_workers.edge.tracing.tracer import Tracer
+
 LANE_STOP_SECONDS = 10.0
 """For the last flush of the tracker. A call that takes longer goes on without us: the journal
 names it, and the next start waits for its end."""
@@ -67,6 +71,7 @@ class Fleet:
         self._client = client
         self._zygote = zygote
         self._directory = RunDirectory(Path(settings.state_directory))
+        self._tracer: Tracer | None = None
         self.has_log = False  # Until then, stderr is the user's terminal.
 
     def run(self) -> int:
@@ -166,6 +171,7 @@ class Fleet:
             loop.lane = self._lane(recovery, mailbox, loop)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
+            self._trace(selector, loop)
             code = loop.run()
             recovery.abandon()
         finally:
@@ -221,6 +227,8 @@ class Fleet:
         loop.control.close(farewell)
         if loop.notifier is not None:
             loop.notifier.finish()
+        if self._tracer is not None:
+            self._tracer.finish()
         return code
 
     def _notify(
@@ -233,6 +241,12 @@ class Fleet:
 
         loop.notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
         loop.notifier.attach(selector)
+
+    def _trace(self, selector: selectors.BaseSelector, loop: Loop) -> None:
+        if self._settings.tracing is not None:
+            from beads_workers.edge.tracing.tracer import start_tracer  # Few need it.
+
+            self._tracer = start_tracer(self._folder / "journal.jsonl", selector, loop.tell)
 
     def _info(self, description: str) -> RunInfo:
         pid = os.getpid()

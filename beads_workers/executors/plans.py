@@ -17,6 +17,7 @@ from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
 from beads_workers.core.scripts import from_payload
 from beads_workers.core.secrets import secrets_of
 from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.traces import variables
 from beads_workers.executors.files import issue_file, log_file, output_file, place_file, result_file
 from beads_workers.executors.placeholders import (
     SAFE_ID,
@@ -75,6 +76,8 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         # What a task starts ends with its worker: a daemon for everybody must not be born there.
         "BEADS_AUTO_START_DAEMON": "false",
     }
+    if headers := task.payload.get("trace_context"):
+        added |= variables(headers)
     if settings.actor:
         # An agent's own ``bd close`` must come from the holder of the claim, or it is refused.
         actor = settings.actor

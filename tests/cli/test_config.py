@@ -138,6 +138,7 @@ allow_module = ["shop.tasks"]
 in_flight = 5
 function = "py#f"
 metrics = "127.0.0.1:9464"
+trace = true
 executor = ["rrq:serve it"]
 hero = { worker = "w1" }
 [worktree]
@@ -164,7 +165,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
-        "py#f", 9464, HeroTable(worker="w1"),
+        "py#f", 9464, HeroTable(worker="w1"), True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))

@@ -36,6 +36,8 @@ EXEMPT = {
     "edge/steps.py": "the place file that this worker's own preparation has written",
     "edge/streams.py": "three integers from the kernel; lines by the fuzzed 'LineReader'",
     "edge/payloads.py": "reads by 'parse_object', which is fuzzed",
+    "edge/tracing/batches.py": "what our own child says: every field of its type, or none",
+    "edge/tracing/tracer.py": "the same, by 'parse_object' and 'LineReader', both fuzzed",
     "edge/worker_connection.py": "what the orchestrator says: 'messages.parse', fuzzed",
     "executors/functions/calling.py": "the JSON that it has written in the line before",
     "edge/worktrees/making.py": "what this program hands itself as an argument",

@@ -31,6 +31,7 @@ def request(
     job_id: str = "",
     seconds: float | None = None,
     attempt: int = 1,
+    trace_context: dict[str, str] | None = None,
     **kwargs: Any,
 ) -> Request:
     """For ``name``, with a deadline so many seconds from now; ids are made of a counter."""
@@ -39,7 +40,7 @@ def request(
     now = time.time()
     deadline = None if seconds is None else now + seconds
     job = job_id or f"job-{number}"
-    context = Context(job, attempt, now, "default", deadline, worker_id="a test")
+    context = Context(job, attempt, now, "default", deadline, trace_context, None, "a test")
     return Request(
         request_id or f"request-{number}",
         job,

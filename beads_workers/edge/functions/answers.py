@@ -50,9 +50,12 @@ class Said:
     spent: bool = False
 
 
-def call_line(number: int, call: Call, variables: Mapping[str, str], result_file: str) -> bytes:
-    """One call. ``variables``: of its environment, those that the last call had not; ``number``
-    comes back with the answer. Raises ``ValueError`` where it is too long."""
+def call_line(
+    number: int, call: Call, variables: Mapping[str, str | None], result_file: str
+) -> bytes:
+    """One call. ``variables``: of its environment, those that the last call had not, and None for
+    those that only that had; ``number`` comes back with the answer. Raises ``ValueError`` where it
+    is too long."""
     fields = {
         "n": number,
         "path": call.path,

@@ -51,7 +51,7 @@ class Host:
         self.buried = False
         self._reader = LineReader(ANSWER_BYTES_MAX)
         self._number = 0
-        self._variables: dict[str, str] = {}
+        self._variables: Mapping[str, str] = {}
         self._output: object = None
         with theirs:
             try:
@@ -85,8 +85,10 @@ class Host:
         has just ended is noticed by ``read``.
         """
         known = self._variables
+        changed: dict[str, str | None]
         changed = {name: text for name, text in environment.items() if known.get(name) != text}
-        self._variables = {**known, **changed}
+        changed |= dict.fromkeys(known.keys() - environment.keys())
+        self._variables = environment
         self._number += 1
         line = call_line(self._number, call, changed, result_file)
         same = place is not None and place is self._output

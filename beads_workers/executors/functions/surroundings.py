@@ -39,9 +39,14 @@ class Surroundings:
     _stdout: TextIO = field(default_factory=lambda: _printing(1))
     _stderr: TextIO = field(default_factory=lambda: _printing(2))
 
-    def enter(self, variables: Mapping[str, str]) -> None:
-        """A call is due: be in its folder, with these variables. Raises ``OSError``."""
-        os.environ.update(variables)
+    def enter(self, variables: Mapping[str, str | None]) -> None:
+        """A call is due: be in its folder, with these variables, without those that are None.
+        Raises ``OSError``."""
+        for name, text in variables.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text
         sys.stdout, sys.stderr = self._streams()
         self.remember()
         os.chdir(self.folder)

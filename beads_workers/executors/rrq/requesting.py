@@ -79,7 +79,8 @@ def to_request(
         enqueue_time=_created(original, epoch),
         queue_name=QUEUE,
         deadline=epoch + task.timeout_seconds if task.timeout_seconds else None,
-        trace_context=_headers(original, "trace_context"),
+        trace_context=_headers(task.payload, "trace_context")
+        or _headers(original, "trace_context"),
         correlation_context=_headers(original, "correlation_context"),
         worker_id=worker_id,
     )

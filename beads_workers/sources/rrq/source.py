@@ -117,6 +117,7 @@ class RrqSource:
             timeout_seconds=seconds,
             attempt=request.context.attempt,
             enqueued_at=request.context.enqueue_time,
+            trace_context=request.context.trace_context,
         )
         if not self._calls_functions:
             named = Call(f"{EXECUTOR}#{request.function_name}", request.args, request.kwargs)
