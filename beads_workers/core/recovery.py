@@ -9,6 +9,7 @@ from beads_workers.core import records as rec
 from beads_workers.core.checkpoint_records import Owing, Resumed
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import set_aside_note
 from beads_workers.core.records import Carried
 from beads_workers.core.source import Action, DeadRun, Result
@@ -41,6 +42,10 @@ class Remains:
     """
     whole: bool = False
     ended: rec.RunEnded | None = None
+    begun: set[str] = field(default_factory=set)
+    """With a worker, and not at their end."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """How the last attempts went of which the source was not told."""
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
     _claims: dict[str, rec.Claimed] = field(default_factory=dict)
@@ -62,7 +67,10 @@ class Remains:
         handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
         set_aside = tuple((IssueId(i), note) for i, note in self.set_aside.items())
         reopened = tuple(IssueId(i) for i in sorted(self.reopened))
-        return [*debts, DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened)]
+        outcomes = tuple((IssueId(i), outcome) for i, outcome in self.outcomes.items())
+        unbegun = tuple(IssueId(i) for i in self._claims if i not in self.begun)
+        last = DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened, outcomes, unbegun)
+        return [*debts, last]
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.
@@ -74,6 +82,8 @@ class Remains:
             self.set_aside.pop(issue_id, None)
             self.handed_over.discard(issue_id)
             self.reopened.discard(issue_id)
+            self.begun.discard(issue_id)
+            self.outcomes.pop(issue_id, None)
 
     def own_debts(self) -> set[str]:
         """Issues for which this run owes something itself: it had them last, so no earlier run
@@ -160,6 +170,7 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.Claimed(issue_id=issue_id) as claimed:
             left._has_taken = True
             left._claims[issue_id] = claimed
+            left.begun.discard(issue_id)
             left.reopened.discard(issue_id)
             known = left.pages.get(issue_id)
             if known is not None and known.set_aside:
@@ -169,6 +180,7 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
             left._foreign[worker_id] = (pid, start_time)
         case rec.Started(issue_id=issue_id, worker_id=worker_id) as started:
+            left.begun.add(issue_id)
             if worker_id in left._foreign:
                 left.holders[issue_id] = left._foreign[worker_id]
             if started.traceparent and not started.trace_parent:
@@ -201,6 +213,8 @@ def _apply(left: Remains, entry: Entry) -> None:
 def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     issue_id = finished.issue_id
     left.holders.pop(issue_id, None)
+    left.begun.discard(issue_id)
+    left.outcomes[issue_id] = outcome_of(finished)
     before = left.pages.get(issue_id)
     described = left._claims.pop(issue_id, None) or before
     trace = left._traces.pop(issue_id, before.traceparent if before else "")
@@ -232,6 +246,21 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     )
 
 
+def outcome_of(finished: rec.Finished) -> Outcome:
+    """How an attempt went, as far as its record says."""
+    try:
+        kind = OutcomeKind(finished.outcome)
+    except ValueError:
+        kind = OutcomeKind.ERROR  # Of another version: whatever it is, it is no success.
+    return Outcome(
+        kind,
+        finished.error,
+        note=finished.note,
+        result=finished.result,
+        result_file=finished.result_file,
+    )
+
+
 def _owing(left: Remains, owing: Owing) -> None:
     if owing.note:
         left.set_aside[owing.issue_id] = owing.note
@@ -254,6 +283,8 @@ def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
 
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
+    left.outcomes.pop(issue_id, None)
+    left.begun.discard(issue_id)
     if settled.action != Action.HAND_OVER.value:
         left._claims.pop(issue_id, None)
     if not left._has_taken:

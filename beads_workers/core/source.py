@@ -140,6 +140,8 @@ class DeadRun:
 
     ``set_aside``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
+    ``outcomes``: how the last attempts went of which the source was not told; ``unbegun``: what was
+    claimed, and given to nobody.
     """
 
     actor: str
@@ -147,6 +149,8 @@ class DeadRun:
     handed_over: tuple[IssueId, ...] = ()
     set_aside: tuple[tuple[IssueId, str], ...] = ()
     reopened: tuple[IssueId, ...] = ()
+    outcomes: tuple[tuple[IssueId, Outcome], ...] = ()
+    unbegun: tuple[IssueId, ...] = ()
 
     def back(self, issue_id: IssueId) -> Settlement:
         """What is owed for an issue that it still holds, and that is not done."""

@@ -12,6 +12,7 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
 from beads_workers.core.ledger import Standing
+from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import Policy, set_aside_note
 from beads_workers.core.records import Carried, Record
 from beads_workers.core.recovery import Remains, remains
@@ -30,6 +31,11 @@ def reread(written: Iterable[Entry]) -> list[Entry]:
     """As the next start reads it from the file."""
     read = [decode(encode(entry)) for entry in written]
     return [entry for entry in read if entry is not None]
+
+
+def written(left: Remains) -> list[DeadRun]:
+    """What the tracker is owed; without what only a source is told that keeps outcomes."""
+    return [replace(debt, outcomes=(), unbegun=()) for debt in left.debts()]
 
 
 STARTED = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/p")
@@ -74,7 +80,7 @@ def test_done_and_not_closed_is_closed_by_the_next_start_in_the_same_name() -> N
     play.working("a")
     play.do(done(1, "a"))
     left = remains(reread(play.entries))
-    assert left.debts() == [DeadRun("actor/run-1", (A,))]
+    assert written(left) == [DeadRun("actor/run-1", (A,))]
     assert left.checkpoint() == [Carried("a", held_by="actor/run-1")]
 
 
@@ -122,9 +128,9 @@ def test_what_was_taken_back_is_owed_a_reopening_until_the_tracker_has_heard_of_
     reopened = rec.SettledRecord("a", "reopen", "applied", "")
     for taken_back in (rec.Forgiven("a", 0), rec.RetryAsked("a")):
         told = (STARTED, aside, blocked, taken_back)
-        assert remains(entries(*told)).debts() == [DeadRun("actor/run-1", reopened=(A,))]
+        assert written(remains(entries(*told))) == [DeadRun("actor/run-1", reopened=(A,))]
         for later in (reopened, rec.Claimed("a", "a", 2)):
-            assert remains(entries(*told, later)).debts() == [DeadRun("actor/run-1")]
+            assert written(remains(entries(*told, later))) == [DeadRun("actor/run-1")]
     # What only cooled down was never blocked.
     cooling = rec.Finished("a", "W1", 1, "r", "error", "requeue", charged=1, delay_seconds=9.0)
     assert remains(entries(STARTED, cooling, rec.RetryAsked("a"))).debts()[0].reopened == ()
@@ -164,10 +170,37 @@ def test_debts_of_several_runs_are_paid_in_each_ones_own_name_this_runs_last() -
             rec.Finished("new", "W1", 1, "r", "success", "finish"),
         )
     )
-    assert left.debts() == [
+    assert written(left) == [
         DeadRun("actor/run-0", (IssueId("old"),)),
         DeadRun("actor/run-1", (IssueId("new"),)),
     ]
+
+
+def test_how_attempts_went_of_which_the_source_was_not_told_is_known() -> None:
+    told = rec.SettledRecord("told", "release", "applied")
+    left = remains(
+        entries(
+            STARTED,
+            *(rec.Claimed(name, name, 2) for name in ("told", "done", "bad", "runs", "waits")),
+            *(rec.Started(name, "W1", 1, "r", name, 2) for name in ("told", "done", "bad", "runs")),
+            rec.Finished("told", "W1", 1, "r", "error", "hand_back", "boom"),
+            told,
+            rec.Finished("done", "W1", 1, "r", "success", "finish", result='"42"'),
+            rec.Finished("bad", "W1", 1, "r", "timeout", "hand_back", "late"),
+        )
+    )
+    (debt,) = left.debts()
+    assert dict(debt.outcomes) == {
+        "done": Outcome(OutcomeKind.SUCCESS, result='"42"'),
+        "bad": Outcome(OutcomeKind.TIMEOUT, "late"),
+    }
+    assert debt.unbegun == ("waits",)
+
+
+def test_an_outcome_of_a_later_version_is_no_success() -> None:
+    strange = rec.Finished("a", "W1", 1, "r", "stranger", "hand_back", "x")
+    (debt,) = remains(entries(STARTED, strange)).debts()
+    assert debt.outcomes == ((A, Outcome(OutcomeKind.ERROR, "x")),)
 
 
 def test_a_torn_last_line_is_passed_over_and_the_rest_counts() -> None:
