@@ -26,9 +26,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from beads_workers.core.earlier_runs import host_of, left_over
 from beads_workers.core.flat import BAD_VALUE, read_flat
 from beads_workers.core.records import RunStarted
-from beads_workers.core.recovery import Remains, host_of, left_over, remains
+from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.values import value
 from beads_workers.edge.journal_files import read_end, segments
 from beads_workers.edge.locks import is_locked, try_lock

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from beads_workers.core.earlier_runs import left_over
 from beads_workers.core.journal_lines import Entry, decode, is_repeated
 from beads_workers.core.records import CheckpointEnded
-from beads_workers.core.recovery import Remains, left_over, remains
+from beads_workers.core.recovery import Remains, remains
 
 
 @dataclass(slots=True)
