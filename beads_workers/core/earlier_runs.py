@@ -1,4 +1,4 @@
-"""Earlier runs, told by their journals: which of them are owed something, and what is carried on."""
+"""Earlier runs, told by their journals: which are owed something, and what is carried on."""
 
 from __future__ import annotations
 
