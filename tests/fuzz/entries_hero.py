@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from beads_workers.protocols.hero import HeroJob, WrongField, reading, write_job
+from beads_workers.cli.hero_jobs import read_line
+from beads_workers.protocols.hero import HeroJob, Status, WrongField, reading, write_job
 from tests.fuzz.inputs import any_of, hostile
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -69,7 +71,50 @@ def _trusting(job_id: str, fields: dict[bytes, bytes]) -> HeroJob:
     return HeroJob(job_id, env_vars=variables) if isinstance(variables, dict) else job
 
 
+LINE = {
+    "script": "print(1)", "id": "j", "timeout": 2.5, "retries": 2, "concurrent": True,
+    "env_vars": {"A": "1"}, "prerequisites": ["p"], "log_path": "a/b.log", "worker_id": "w",
+}  # fmt: skip
+
+LINE_VALUES: tuple[Any, ...] = (
+    None, "", 0, -1, 1e300, 10**30, True, [], {}, ["a", 1], {"A": 1}, {"": ""}, "\0", "\ud800",
+)  # fmt: skip
+
+
+def _line(rng: Random) -> bytes:
+    fields: dict[str, Any] = dict(LINE)
+    for _ in range(rng.randrange(4)):
+        fields[any_of(rng, [*LINE, "status", "x"])] = any_of(rng, list(LINE_VALUES))
+    return json.dumps(fields).encode()
+
+
+def lines_hold(read: Any, data: bytes) -> None:
+    try:
+        job = read(data.decode("utf-8", "replace"))
+    except ValueError as error:
+        require(len(str(error)) <= 2 * REASON_CHARS_MAX, "the reason is as long as the line")
+        return
+    well_typed(job)
+    require(not job.status.is_final, "handed in as ended")
+    write_job(job)
+
+
+def _ending(line: str) -> HeroJob:
+    """Planted bug: takes a state from who hands the job in."""
+    job = read_line(line.replace('"status"', '"caller_id"'))
+    ended = '"status": "' in line
+    return replace(job, status=Status.FINISHED) if ended else job
+
+
 PARSERS = [
+    Parser(
+        "lines of a batch of hero jobs",
+        ("cli/hero_jobs.py",),
+        read_line,
+        hostile(_line),
+        lines_hold,
+        {"takes a state": _ending},
+    ),
     Parser(
         "hero jobs",
         ("protocols/hero/reading.py",),
@@ -77,5 +122,5 @@ PARSERS = [
         hostile(_hash),
         hashes_hold,
         {"trusts objects": _trusting},
-    )
+    ),
 ]

@@ -1,0 +1,200 @@
+"""What was typed, or stands in a file, as Hero jobs: all are read before any is handed in."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.core.text import printable
+
+if TYPE_CHECKING:
+    from beads_workers.protocols.hero import HeroJob
+
+STDIN = "-"
+PROBLEMS_MAX = 20
+"""So many wrong lines are named: whoever made the file makes the same mistake in all of them."""
+
+FIELDS = (
+    "id",
+    "caller_id",
+    "worker_id",
+    "context_id",
+    "script",
+    "timeout",
+    "retries",
+    "concurrent",
+    "log_path",
+    "env_vars",
+    "prerequisites",
+    "dependencies",
+    "dependents",
+)
+"""What a line of a batch may hold; the rest of a job is written by who serves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The options of ``submit`` and ``run`` that make a job."""
+
+    file: str | None
+    script: str | None
+    job_id: str | None
+    caller: str | None
+    context: str
+    timeout: float | None
+    retries: int
+    concurrent: bool
+    log_path: str | None
+    env: Sequence[str]
+    after: Sequence[str]
+
+
+def typed_job(typed: Typed, worker: str) -> HeroJob:
+    """One job from options; raises ``CommandError``."""
+    if typed.script is not None and typed.file is not None:
+        raise CommandError("a script and a file with one", "give one of them", EXIT_USAGE)
+    script = typed.script if typed.script is not None else _text(typed.file or STDIN)
+    fields = {
+        "id": typed.job_id or "",
+        "caller_id": typed.caller or default_caller(),
+        "worker_id": worker,
+        "context_id": typed.context,
+        "script": script,
+        "timeout": typed.timeout,
+        "retries": typed.retries,
+        "concurrent": typed.concurrent,
+        "log_path": typed.log_path,
+        "env_vars": dict(_variable(each) for each in typed.env),
+        "prerequisites": list(typed.after),
+    }
+    try:
+        return job_of(fields)
+    except ValueError as error:
+        raise CommandError(printable(str(error), 300), exit_code=EXIT_USAGE) from None
+
+
+def batch(files: Sequence[str], worker: str) -> list[HeroJob]:
+    """The jobs of files of JSON Lines; raises ``CommandError`` that names what is wrong in them.
+
+    ``worker``: for lines that name none.
+    """
+    jobs: list[HeroJob] = []
+    problems: list[str] = []
+    for file in files:
+        for number, line in enumerate(_text(file).split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                jobs.append(_named(read_line(line), worker))
+            except ValueError as error:
+                where = "line" if file == STDIN else f"{file}, line"
+                problems.append(f"{where} {number}: {error}")
+    if problems:
+        raise _refusal(problems)
+    if not jobs:
+        raise CommandError("no job was handed in", "a line is a JSON object", EXIT_USAGE)
+    return jobs
+
+
+def read_line(line: str) -> HeroJob:
+    """One line of a batch; raises ``ValueError``."""
+    from beads_workers.core.json_fields import strict_loads
+
+    try:
+        fields = strict_loads(line.encode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise ValueError("no JSON object")
+    for name in fields:
+        if name not in FIELDS:
+            raise ValueError(f"no such field: {name[:60]!r}; known: {', '.join(FIELDS)}")
+    if not isinstance(fields.get("script"), str):
+        raise ValueError("script: missing, or no text")
+    return job_of(fields)
+
+
+def job_of(fields: Mapping[str, Any]) -> HeroJob:
+    """A job from JSON values, read as its hash would be; raises ``ValueError``."""
+    from beads_workers.protocols.hero import WrongField, read_job
+
+    given = fields.get("id") or ""
+    if not isinstance(given, str):
+        raise ValueError("id: no text")
+    written = {name.encode(): text.encode() for name, text in _as_hash(fields)}
+    try:
+        # Without an id of its own it is read under one that it does not keep.
+        return replace(read_job(given or "new", written), id=given)
+    except WrongField as error:
+        raise ValueError(str(error)) from None
+
+
+def default_caller() -> str:
+    """Who is asking: the user's name at this machine."""
+    import getpass
+
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return f"{name}@{os.uname().nodename}"
+
+
+def _as_hash(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in fields.items():
+        if value in (None, "", [], {}):
+            continue
+        match value:
+            case str():
+                yield name, value
+            case bool():
+                yield name, "true" if value else "false"
+            case int() | float():
+                yield name, f"{value:.15g}" if isinstance(value, float) else str(value)
+            case _:
+                yield name, json.dumps(value)
+
+
+def _named(job: HeroJob, worker: str) -> HeroJob:
+    if not job.worker_id and not worker:
+        raise ValueError("worker_id: missing, and no --worker was given")
+    return job if job.worker_id else replace(job, worker_id=worker)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, given, value = text.partition("=")
+    if given:
+        return name, value
+    if (found := os.environ.get(name)) is None:
+        hint = f"set it, or write --env {printable(name)}=VALUE"
+        raise CommandError(f"the variable {printable(name)} is not set here", hint, EXIT_USAGE)
+    return name, found
+
+
+def _text(file: str) -> str:
+    if file == STDIN and sys.stdin.isatty():
+        print("reading from the terminal; Ctrl-D ends", file=sys.stderr)
+    try:
+        content = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return content.decode("utf-8")
+    except OSError as error:
+        message = f"{printable(file)}: {error.strerror}"
+        raise CommandError(message, exit_code=EXIT_USAGE) from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{printable(file)} is not UTF-8", exit_code=EXIT_USAGE) from None
+
+
+def _refusal(problems: Sequence[str]) -> CommandError:
+    from beads_workers.cli.tracker_place import warn
+
+    if len(problems) == 1:
+        return CommandError(f"nothing was handed in: {printable(problems[0], 300)}")
+    for problem in problems[:PROBLEMS_MAX]:
+        warn(printable(problem, 300))
+    return CommandError(f"nothing was handed in: {len(problems)} lines are wrong, see above")
