@@ -87,11 +87,16 @@ class Orchestrator:
     ) -> list[Command]:
         """Something happened; returns what is to be done about it.
 
-        ``more``: another event follows at once, and what comes of all of them waits for the last.
+        ``more``: another event follows, or ``conclude``; what comes of all of them waits for that.
         """
         self._desk.at(now, boot)
         self._dispatch(event)
         return self._desk.hand_in() if more else self._conclude()
+
+    def conclude(self, now: float, boot: float | None = None) -> list[Command]:
+        """What comes of all events so far: nobody who has just spoken waits for any of it."""
+        self._desk.at(now, boot)
+        return self._conclude()
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""

@@ -6,13 +6,11 @@ processes, answers. It decides nothing and never blocks.
 
 from __future__ import annotations
 
-import os
 import selectors
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, assert_never
 
 from beads_workers.core.board import Board
@@ -39,6 +37,7 @@ from beads_workers.edge.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, l
 from beads_workers.edge.lane import LaneThread
 from beads_workers.edge.mailbox import Mailbox
 from beads_workers.edge.nursery import Nursery
+from beads_workers.edge.sessions import watch_exit
 from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.sources.clock import boot_seconds
 
@@ -70,6 +69,8 @@ class Loop:
         self._frames = frames
         self._nursery = nursery
         self._outside: list[Command] = []
+        self._heard = False
+        """Events that the core has still to conclude from."""
         self._events: deque[Event] = deque()
         self._exit_code: int | None = None
         self._memory_lost = False
@@ -121,20 +122,23 @@ class Loop:
         self._tend(time.monotonic())
         self._events.extend(self._mailbox.collect())
         while True:
+            self._heard = self._heard or bool(self._events)
             while self._events:
                 event = self._events.popleft()
-                now, boot, more = time.monotonic(), boot_seconds(), bool(self._events)
-                self._perform(self._core.handle(event, now, boot, more=more))
+                self._perform(self._core.handle(event, time.monotonic(), boot_seconds(), more=True))
+            if not self._act():
+                break
+            if self._heard:
+                # Who asked has its answer by now; the tracker comes after that.
+                self.workers.flush()
+                self._heard = False
+                self._perform(self._core.conclude(time.monotonic(), boot_seconds()))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline = self._core.deadline()
             if deadline is not None and (now := time.monotonic()) >= deadline:
                 self._perform(self._core.on_deadline(now, boot_seconds()))
-            # The journal first, then whatever depends on it.
-            if not self._write_journal() or not self._outside:
+            if not self._act() or not self._events:
                 break
-            outside, self._outside = self._outside, []
-            for command in outside:
-                self._carry_out(command)
         self.workers.flush()
         if self.front is not None:
             if self._core.state in _OVER:
@@ -182,6 +186,15 @@ class Loop:
             else:
                 self._outside.append(command)
 
+    def _act(self) -> bool:
+        """The journal first, then whatever depends on it; False where that cannot be written."""
+        if not self._write_journal():
+            return False
+        outside, self._outside = self._outside, []
+        for command in outside:
+            self._carry_out(command)
+        return True
+
     def _write_journal(self) -> bool:
         """False where the disk is full: nothing may be done then, and nothing is thrown away."""
         try:
@@ -207,9 +220,6 @@ class Loop:
             case Turn():
                 if self.front is None:
                     self._check_memory()
-                    # Workers get their replies before the lane's thread competes for the
-                    # interpreter.
-                    self.workers.flush()
                 self.lane.begin(command)
             case HangUp(conn_id, reason):
                 self.workers.hang_up(conn_id, reason)
@@ -282,19 +292,3 @@ class Loop:
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._mailbox.post(StopAsked(exit_code=128 + number, why=f"signal {number}"))
-
-
-def watch_exit(selector: selectors.BaseSelector, pid: int, gone: Callable[[], None]) -> None:
-    """Call ``gone`` once, when the process has ended; at once if it has already."""
-    try:
-        fd = os.pidfd_open(pid)
-    except (ProcessLookupError, ValueError):
-        gone()
-        return
-
-    def ended(mask: int) -> None:
-        selector.unregister(fd)
-        os.close(fd)
-        gone()
-
-    selector.register(fd, selectors.EVENT_READ, ended)

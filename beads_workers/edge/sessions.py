@@ -9,8 +9,9 @@ a reused pid is never hit. Nothing is ever found by name. Linux: reads /proc.
 from __future__ import annotations
 
 import os
+import selectors
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from beads_workers.core.values import value
@@ -227,3 +228,19 @@ def _processes() -> Iterator[Process]:
     for name in names:
         if name.isdigit() and (process := read_process(int(name))) is not None:
             yield process
+
+
+def watch_exit(selector: selectors.BaseSelector, pid: int, gone: Callable[[], None]) -> None:
+    """Call ``gone`` once, when the process has ended; at once if it has already."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (ProcessLookupError, ValueError):
+        gone()
+        return
+
+    def ended(mask: int) -> None:
+        selector.unregister(fd)
+        os.close(fd)
+        gone()
+
+    selector.register(fd, selectors.EVENT_READ, ended)

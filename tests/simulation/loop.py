@@ -38,6 +38,7 @@ class Loop:
         self._disk_full = False
         self._woken = False
         self._timer: float | None = None
+        self._heard = False
         self.ended: End | None = None
 
     def tell(self, event: Event) -> None:
@@ -63,28 +64,38 @@ class Loop:
 
     def _turn(self) -> None:
         while True:
+            self._heard = self._heard or bool(self._events)
             while self._events:
                 event = self._events.popleft()
                 if self._world.verbose:
                     self._world.log(f"{self._node.run_id} >> {event}")
-                now, more = self._world.agenda.now, bool(self._events)
-                self._perform(self._core.handle(event, now, more=more))
+                self._perform(self._core.handle(event, self._world.agenda.now, more=True))
+            if not self._act():
+                break
+            if self._heard:
+                self._heard = False
+                self._perform(self._core.conclude(self._world.agenda.now))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline, now = self._core.deadline(), self._world.agenda.now
             if deadline is not None and now >= deadline:
                 self._perform(self._core.on_deadline(now))
-            if self._world.mutant.acts_first:
-                self._act()
-            if not self._write_journal() or not self._outside:
+            if not self._act() or not self._events:
                 break
-            self._act()
         self._world.check.turn_over(self._node)
         if self.ended is not None:
             self._node.loop_ended(self.ended)
             return
         self._set_timer()
 
-    def _act(self) -> None:
+    def _act(self) -> bool:
+        if self._world.mutant.acts_first:
+            self._carry_out_all()
+        if not self._write_journal():
+            return False
+        self._carry_out_all()
+        return True
+
+    def _carry_out_all(self) -> None:
         outside, self._outside = self._outside, []
         for command in outside:
             self._carry_out(command)
