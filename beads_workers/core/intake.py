@@ -152,6 +152,9 @@ class Intake:
         if seconds < limits.LONG_ATTEMPT_SECONDS:
             # Half of it must last for two turns: the one under way, and the one that refills.
             expected = 4 * expected + 0.9
+        if seconds < limits.SHORT_ATTEMPT_SECONDS:
+            # All may end together, and once more before the answer is here.
+            expected = max(expected, 2 * self._slots())
         most = max(limits.CLAIM_AHEAD_MAX, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
         return min(most, int(expected))
 

@@ -99,6 +99,9 @@ turn where that is longer; a hundred are a group that needs to grow no further."
 LONG_ATTEMPT_SECONDS = 10.0
 """Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
 
+SHORT_ATTEMPT_SECONDS = 1.0
+"""Of attempts below this two for each worker are claimed ahead: nobody is kept from them for long."""
+
 LISTED_MIN = 200
 LISTED_PER_SLOT = 4
 """A listing is bounded to the larger of 200 rows and 4 per slot: parsing holds the interpreter."""

@@ -65,6 +65,11 @@ def test_what_ends_during_two_turns_of_the_lane_is_claimed_ahead() -> None:
     assert 1 + 2 <= rhythm(1.0, 0.25).asked() <= 1 + 8
 
 
+def test_attempts_of_a_moment_may_all_end_twice_before_the_tracker_answers() -> None:
+    # One in sixty would be expected to end during a turn.
+    assert rhythm(0.3, 0.005).asked() == 1 + 2 * 4
+
+
 def test_workers_that_are_still_starting_are_claimed_for() -> None:
     assert Play(workers=3).asked() == 3
 
