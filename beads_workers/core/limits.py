@@ -100,7 +100,7 @@ LONG_ATTEMPT_SECONDS = 10.0
 """Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
 
 SHORT_ATTEMPT_SECONDS = 1.0
-"""Of attempts below this two for each worker are claimed ahead: nobody is kept from them for long."""
+"""Of shorter attempts two for each worker are claimed ahead: nobody is kept from them for long."""
 
 LISTED_MIN = 200
 LISTED_PER_SLOT = 4
