@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import socket
-import tempfile
 
 UNIX_PATH_BYTES_MAX = 107
 """What the kernel's address of a Unix socket holds, without the zero behind it."""
@@ -19,20 +17,22 @@ Address = str | tuple[str, int]
 
 
 class SocketFolder:
-    """Nobody else may reach into it; ``close`` removes it where it is not the run's own."""
+    """Nobody else may reach into it. It is the run's, and goes with that, whoever is killed."""
 
     def __init__(self, run_directory: str, worker_id: str) -> None:
         self._prefix = worker_id
         self._folder = f"{run_directory}/executors"
-        self._temporary: str | None = None
         os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
+        self._opened = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def unix(self, name: str, number: int) -> str:
-        """A path that is short enough; nothing is there."""
+        """A path that is short enough, and holds while this process lives; nothing is there."""
         path = self._path(self._folder, name, number)
         if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
-            self._temporary = self._temporary or tempfile.mkdtemp(prefix="beads-workers-")
-            path = self._path(self._temporary, name, number)
+            # The same folder by another name, which is short however far down it lies.
+            path = self._path(f"/proc/{os.getpid()}/fd/{self._opened}", name, number)
+        if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
         _remove(path)
         return path
 
@@ -42,8 +42,7 @@ class SocketFolder:
 
     def close(self) -> None:
         """It is not needed any more."""
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        os.close(self._opened)
 
     def _path(self, folder: str, name: str, number: int) -> str:
         return f"{folder}/{name}.{self._prefix}.{number}.sock"

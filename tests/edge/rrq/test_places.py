@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,15 +24,27 @@ def test_sockets_lie_in_a_folder_that_is_closed_to_others_and_each_has_its_own(
     assert not Path(sockets.unix("a", 1)).exists(), "what a dead one left is removed"
 
 
-def test_a_run_far_down_the_tree_has_its_sockets_elsewhere_until_it_is_closed(
-    tmp_path: Path,
-) -> None:
-    sockets = places.SocketFolder(str(tmp_path / ("x" * 100)), "W1")
-    path = Path(sockets.unix("a", 1))
-    assert len(bytes(path)) <= places.UNIX_PATH_BYTES_MAX
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+def test_a_run_far_down_the_tree_has_its_sockets_there_as_well(tmp_path: Path) -> None:
+    run = tmp_path / ("x" * 100)
+    sockets = places.SocketFolder(str(run), "W1")
+    path = sockets.unix("a", 1)
+    assert len(path) <= places.UNIX_PATH_BYTES_MAX
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        # Another process reaches it by the same name, and nothing of it lies anywhere else.
+        reach = f"import socket; socket.socket(socket.AF_UNIX).connect({path!r})"
+        subprocess.run([sys.executable, "-c", reach], check=True)
+    (there,) = (run / "executors").iterdir()
+    assert there.name == "a.W1.1.sock" and stat.S_ISSOCK(there.stat().st_mode)
+    places.forget(path)
+    assert not there.exists()
     sockets.close()
-    assert not path.parent.exists()
+
+
+def test_a_name_that_no_address_holds_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        places.SocketFolder(str(tmp_path), "W1").unix("x" * 100, 1)
 
 
 def test_whoever_comes_to_a_full_queue_is_told_to_come_back_and_nobody_waits(
