@@ -249,7 +249,7 @@ class Floor:
             self._desk.note("warning", f"{connection.worker_id}: {warning}")
         if connection.own and isinstance(message, Failed) and message.error_detail == CANNOT_START:
             self.command_unusable = message.error
-        outcome = _outcome(message)
+        outcome = _outcome(message, bool(held.job.call or self._parts.settings.work.function))
         if outcome.kind is OutcomeKind.CANCELLED and not self._asked_to_end(connection, held):
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
@@ -291,9 +291,9 @@ def _stimulus(connection: Connection, message: FromWorker) -> ConnStimulus:
     return ConnStimulus.STRAY
 
 
-def _outcome(message: Done | Failed) -> Outcome:
+def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
     if isinstance(message, Done):
-        note, result = note_of(message.result), kept(message.result)
+        note, result = note_of(message.result), kept(message.result, of_function=of_function)
         return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
     if message.error == "busy" or message.error_detail == CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)

@@ -50,12 +50,15 @@ def note_of(result: Any) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in note[:NOTE_CHARS_MAX]).split())
 
 
-def kept(result: Any) -> str:
+def kept(result: Any, *, of_function: bool = False) -> str:
     """The JSON text that is remembered of what DONE says came out; "" where that is nothing.
 
-    What is too long leaves ``{"cut": true, "characters": N, "begins": TEXT}``.
+    A note alone is no result, but where a function has returned it. What is too long leaves
+    ``{"cut": true, "characters": N, "begins": TEXT}``.
     """
-    if result is None or (isinstance(result, dict) and result.keys() == {"note"}):
+    if result is None:
+        return ""
+    if not of_function and isinstance(result, dict) and result.keys() == {"note"}:
         return ""
     whole = _ENCODER.encode(result)
     if len(whole) <= limits.RESULT_CHARS_MAX:

@@ -219,10 +219,10 @@ def test_a_long_result_is_where_its_file_says() -> None:
     assert to_fields(told(play.entries)[-1])["result_file"] == "/run/results/a.1.json"
 
 
-def test_a_result_that_is_only_a_note_is_none() -> None:
+def test_a_note_that_a_function_returns_is_its_result() -> None:
     play = working()
     play.do(done(1, "a", result={"note": "merged"}))
-    assert told(play.entries)[-1].result is None
+    assert told(play.entries)[-1].result == {"note": "merged"}
 
 
 def sent(*records: rec.Record) -> list[Envelope]:

@@ -10,14 +10,15 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core import worker_events as ev
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.messages import Done
 from beads_workers.core.outcomes import NOTE_CHARS_MAX, kept, note_of
 from beads_workers.core.plans import Step, StepKind
+from beads_workers.core.records import Finished
 from beads_workers.core.source import Action, Settlement
 from beads_workers.dashboard.lines import line
-from tests.core.playbook import Play, done, records
+from tests.core.playbook import Play, done, job, records
 from tests.core.test_worker import (
     BAD,
     CLAIM,
@@ -155,3 +156,13 @@ def test_a_result_is_journalled_and_goes_to_the_tracker_with_the_close(
     result, file = kept_as
     settlement = Settlement(Action.CLOSE, IssueId("a"), result=result, result_file=file)
     assert play.turn is not None and settlement in play.turn.settlements
+
+
+@pytest.mark.parametrize("result", [{"note": "x"}, {"note": 3}, {}, [], 0, False])
+def test_whatever_a_function_returns_is_its_result(result: object) -> None:
+    assert json.loads(kept(result, of_function=True)) == result
+    play = Play()
+    play.join(1)
+    play.answer(job("a", call=Call("shop.pay")))
+    (finished,) = records(play.do(done(1, "a", result=result)), Finished)
+    assert json.loads(finished.result) == result

@@ -133,7 +133,7 @@ class _Driver:
         del self._at[number]
         slot = self._slots[number - 1]
         slot.log(said)
-        event: Event = StepAnswered(answer.outcome)
+        event: Event = StepAnswered(slot.kept(answer.outcome))
         if answer.unusable:
             event = StepNotStarted(answer.outcome.error, missing=True)
         slot.tell(event)

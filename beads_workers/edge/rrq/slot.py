@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
+from beads_workers.core import limits
 from beads_workers.core.message_types import Task
+from beads_workers.core.outcomes import Outcome, kept
 from beads_workers.core.plans import NotRunnable, Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker import WorkerHalf
@@ -25,8 +29,9 @@ from beads_workers.core.worker_events import (
     Send,
 )
 from beads_workers.edge.own_process import say
+from beads_workers.edge.spoken import keep_result
 from beads_workers.edge.worker_connection import WorkerConnection, dial_path
-from beads_workers.executors.files import log_file
+from beads_workers.executors.files import log_file, result_file
 from beads_workers.executors.plans import plan
 
 
@@ -101,6 +106,18 @@ class Slot:
                 file.write(text)
         except OSError as error:
             say(self.worker_id, f"cannot write {path}: {error.strerror}")
+
+    def kept(self, outcome: Outcome) -> Outcome:
+        """The same, with a result that is too long for a message in a file."""
+        if len(outcome.result) <= limits.RESULT_CHARS_MAX or self.task is None:
+            return outcome
+        path = result_file(self._settings.run_directory, self.task.issue_id, self.task.attempt)
+        try:
+            keep_result(path, outcome.result)
+        except OSError:
+            # A machine that is full: the beginning of it is better than nothing.
+            return replace(outcome, result=kept(json.loads(outcome.result)))
+        return replace(outcome, result="", result_file=path)
 
     # --- inside -------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -139,6 +141,17 @@ def test_arguments_that_no_frame_holds_fail_that_task_alone(bench: Bench) -> Non
     assert "the arguments cannot be sent" in bench.peer.expect("FAILED")["error"]
     bench.peer.expect("READY")
     assert bench.result("DONE", "fine")["result"] == "fine"
+
+
+def test_a_result_that_no_message_holds_lies_in_a_file(bench: Bench) -> None:
+    bench.start()
+    path = Path(bench.result("DONE", "large")["result_file"])
+    assert json.loads(path.read_text()) == "x" * 3_000_000
+    assert path.stat().st_mode & 0o777 == 0o600
+    shutil.rmtree(path.parent)
+    path.parent.write_text("no folder")
+    cut = bench.result("DONE", "large")["result"]
+    assert cut["cut"] is True and cut["characters"] == 3_000_002
 
 
 def test_executors_leave_with_their_driver(bench: Bench) -> None:

@@ -32,6 +32,8 @@ def frame_of(envelope: Any) -> bytes:
 
 def wrong(name: str, request: dict[str, Any]) -> bytes:
     """What to send for the function of that name."""
+    if name == "large":
+        return frame_of(response(request, result="x" * 3_000_000))
     good = response(request)
     answers: dict[str, bytes] = {
         "empty_frame": struct.pack(">I", 0),
