@@ -7,6 +7,7 @@ from pathlib import Path
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
+from beads_workers.core.jobs import COMMAND, FUNCTION
 from beads_workers.core.settings import Work
 
 
@@ -33,3 +34,13 @@ def shown_functions(work: Work) -> str:
     """What of an issue's functions is called; "" where none is."""
     modules = ", ".join(work.allow_modules)
     return f"the function of {modules} that an issue names" if modules else ""
+
+
+def to_bring(work: Work) -> tuple[str, ...]:
+    """What an issue must bring, any of it, for a fleet that has nothing of its own to run: others
+    are not for it, and are left alone."""
+    if work.executors:
+        return () if work.function else (FUNCTION,)
+    if work.command or work.agent:
+        return ()
+    return (FUNCTION, COMMAND) if work.allow_modules else (COMMAND,)

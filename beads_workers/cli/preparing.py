@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from beads_workers.cli.allowing import check_modules, shown_functions
+from beads_workers.cli.allowing import check_modules, shown_functions, to_bring
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.executing import find_executors, shown_executors
@@ -83,6 +83,7 @@ def settings_of(
             priorities=options.priority or (),
             parent=options.parent,
             only=issues,
+            bring=() if issues or not options.workers else to_bring(work),
         ),
         policy=_policy(resolved),
         bd_calls=options.bd_calls or "grouped",

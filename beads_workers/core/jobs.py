@@ -49,6 +49,10 @@ def is_module_name(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("."))
 
 
+FUNCTION = "function"
+COMMAND = "command"
+"""What an issue may bring to be run."""
+
 CALL_LABEL = "call:"
 """A label ``call:package.module.name`` has that function called, with the issue as ``issue``."""
 
@@ -122,7 +126,8 @@ class Filters:
     """Which ready issues a fleet takes; every part that is set must hold.
 
     ``labels`` all present, ``labels_any`` at least one, ``exclude_labels`` none; ``types`` and
-    ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others.
+    ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others;
+    ``bring`` any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run.
     """
 
     labels: tuple[str, ...] = ()
@@ -132,3 +137,4 @@ class Filters:
     priorities: tuple[int, ...] = ()
     parent: str | None = None
     only: tuple[str, ...] = ()
+    bring: tuple[str, ...] = ()

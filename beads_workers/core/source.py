@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from beads_workers.core.jobs import PRIORITY_DEFAULT, IssueId, Job, Listed
+from beads_workers.core.jobs import COMMAND, FUNCTION, PRIORITY_DEFAULT, IssueId, Job, Listed
 from beads_workers.core.outcomes import Outcome
 from beads_workers.core.values import value
 
@@ -169,7 +169,7 @@ class Seen:
 
     ``waits_for``: what must be finished before it, finished or not. ``parents``: the issues above
     it, directly; what holds one back holds it back too. Times are texts as the tracker has them.
-    ``calls``: the path of the function that it names, if any.
+    ``calls``: the path of the function that it names, if any; ``has_command``: it brings one.
     """
 
     issue_id: IssueId
@@ -185,6 +185,13 @@ class Seen:
     closed_at: str = ""
     close_reason: str = ""
     calls: str = ""
+    has_command: bool = False
+
+
+def brought(seen: Seen) -> frozenset[str]:
+    """What it says is to be run, as ``Filters.bring`` calls that."""
+    found = ((FUNCTION, bool(seen.calls)), (COMMAND, seen.has_command))
+    return frozenset(what for what, holds in found if holds)
 
 
 @dataclass(slots=True)

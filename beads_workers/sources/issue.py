@@ -179,6 +179,7 @@ def to_seen(issue: Issue) -> Seen:
         closed_at=issue.closed_at,
         close_reason=issue.close_reason,
         calls=path_of(issue.extra, issue.labels),
+        has_command=issue.command is not None,
     )
 
 

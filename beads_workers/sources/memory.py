@@ -23,6 +23,7 @@ from beads_workers.core.source import (
     Settlement,
     SourceError,
     Taken,
+    brought,
 )
 from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, to_job, to_seen
 from beads_workers.sources.settling import (
@@ -264,6 +265,7 @@ class MemorySource:
             and (not f.priorities or issue.priority in f.priorities)
             and (f.parent is None or self.tracker.is_under(issue.id, f.parent))
             and (not f.only or issue.id in f.only)
+            and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
         )
 
     def _faulty(self, call: str, answer: Callable[[], _Answer]) -> _Answer:

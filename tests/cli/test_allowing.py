@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.allowing import check_modules, shown_functions
+from beads_workers.cli.allowing import check_modules, shown_functions, to_bring
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
-from beads_workers.core.settings import Work
+from beads_workers.core.settings import Executor, Work
 
 
 def test_a_module_of_the_project_may_be_allowed_and_nothing_need_be(tmp_path: Path) -> None:
@@ -32,3 +32,19 @@ def test_functions_do_not_go_with_worktrees(tmp_path: Path) -> None:
 def test_what_is_called_is_shown() -> None:
     assert shown_functions(Work()) == ""
     assert "function of a, b.c that" in shown_functions(Work(allow_modules=("a", "b.c")))
+
+
+@pytest.mark.parametrize(
+    ("work", "wanted"),
+    [
+        (Work(command=("true",), allow_modules=("a",)), ()),
+        (Work(allow_modules=("a",)), ("function", "command")),
+        (Work(), ("command",)),
+        (Work(executors=(Executor("rrq", ("serve",)),)), ("function",)),
+        (Work(executors=(Executor("rrq", ("serve",)),), function="f"), ()),
+    ],
+)
+def test_a_fleet_takes_only_what_it_has_something_to_run_for(
+    work: Work, wanted: tuple[str, ...]
+) -> None:
+    assert to_bring(work) == wanted

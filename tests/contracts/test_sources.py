@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.core.jobs import COMMAND, FUNCTION, Filters, IssueId
 from beads_workers.core.source import Action, Result, Settlement, Source
 from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker
@@ -157,6 +157,19 @@ def test_each_filter_holds(tracker: Tracker, source_of: MakeSource) -> None:
     assert listed(Filters(only=(bug, red))) == {bug, red}
     assert listed(Filters(labels=("red",), priorities=(1,))) == {both}
     assert taken(source_of(filters=Filters(labels=("blue",)))) == [both]
+
+
+def test_a_fleet_without_work_of_its_own_takes_only_what_brings_some(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    for label in ("call:", "calls:shop.pay", "a call:shop.pay"):
+        tracker.create("names none", labels=[label], priority=0)
+    named = tracker.create("names one", labels=["red", "call:shop.pay"])
+    source = source_of(filters=Filters(bring=(FUNCTION, COMMAND)))
+    answer = source.take(9, ())
+    assert [job.issue_id for job in answer.jobs] == [named]
+    assert (answer.listed, answer.more) == ((), False)
+    assert taken(source_of(filters=Filters(bring=(COMMAND,)))) == []
 
 
 def test_a_listing_is_bounded_and_says_so(tracker: Tracker, source_of: MakeSource) -> None:

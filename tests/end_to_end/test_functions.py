@@ -141,3 +141,19 @@ def test_the_label_of_an_issue_of_bd_names_a_function(
     (done,) = [r for r in fleet.journal("finished") if r["issue_id"] == issue_id]
     assert json.loads(done["result"]) == "by its label"
     fleet.leaves_nothing()
+
+
+def test_what_names_no_function_is_left_alone_where_nothing_else_is_run(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    (embedded.folder / "shop.py").write_text(SHOP)
+    rows: list[dict[str, Any]] = [{"priority": 0} for _ in range(3)]
+    *others, named = embedded.create_many([*rows, {"labels": ["call:shop.title_of"]}])
+    fleet: Fleet = start(embedded, *QUICK, "--until-empty", "--allow-module", "shop")
+    assert fleet.wait() == 0, fleet.said()
+    assert embedded.read_all()[named][0] == "closed"
+    assert {embedded.read_all()[issue_id] for issue_id in others} == {("open", "")}
+    assert [claimed["issue_id"] for claimed in fleet.journal("claimed")] == [named]
+    # Named on the command line, it is asked for: and cannot be run.
+    asked: Fleet = start(embedded, others[0], *QUICK, "--until-empty", "--allow-module", "shop")
+    assert asked.wait() == 7 and "nothing to run" in asked.output

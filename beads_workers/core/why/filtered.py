@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.jobs import Filters, IssueId
-from beads_workers.core.source import Seen
+from beads_workers.core.source import Seen, brought
 from beads_workers.core.why.reasons import Cause, Picture, Reason
 from beads_workers.core.why.waiting import CONTAINERS, a
 
@@ -31,7 +31,7 @@ def filtered(seen: Seen, picture: Picture) -> list[Reason]:
         Reason(Cause.FILTERED, f"filtered by {what}: {own}", f"start without {what.split()[0]}")
         for what, own in found
     ]
-    return _container(seen, wanted) + reasons
+    return _container(seen, wanted) + reasons + _brings_nothing(seen, wanted)
 
 
 def _container(seen: Seen, wanted: Filters) -> list[Reason]:
@@ -40,6 +40,14 @@ def _container(seen: Seen, wanted: Filters) -> list[Reason]:
     kind = a(seen.issue_type)
     text = f"it is {kind}: it holds the work of others, and is left out"
     return [Reason(Cause.FILTERED, text, f"start with --type {seen.issue_type} to take it")]
+
+
+def _brings_nothing(seen: Seen, wanted: Filters) -> list[Reason]:
+    if not wanted.bring or not brought(seen).isdisjoint(wanted.bring):
+        return []
+    lacks = " and ".join(f"no {what} of its own" for what in wanted.bring)
+    text = f"it has {lacks}, and the fleet has none for it"
+    return [Reason(Cause.FILTERED, text, "start with a command or an agent")]
 
 
 def _is_under(seen: Seen, ancestor: str, picture: Picture) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.core.jobs import FUNCTION, Filters, IssueId, path_of
 from beads_workers.sources.bd.abilities import Abilities
 from beads_workers.sources.bd.answers import OPEN, Row
 
@@ -47,6 +47,7 @@ def wanted(row: Row, filters: Filters, actor: str) -> bool:
         and (not filters.labels_any or not set(filters.labels_any).isdisjoint(row.labels))
         and set(filters.exclude_labels).isdisjoint(row.labels)
         and (not filters.only or row.issue_id in filters.only)
+        and (not filters.bring or _brings(row, filters))
     )
 
 
@@ -60,6 +61,10 @@ def candidates(
 
 def _is_container(row: Row) -> bool:
     return row.issue_type in CONTAINERS
+
+
+def _brings(row: Row, filters: Filters) -> bool:
+    return FUNCTION in filters.bring and bool(path_of(row.original, row.labels))
 
 
 def _quoted(label: str) -> str:

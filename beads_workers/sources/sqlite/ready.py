@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.core.jobs import Filters
+from beads_workers.core.jobs import CALL_LABEL, COMMAND, FUNCTION, Filters
 from beads_workers.sources.settling import CONTAINERS
 
 SELECTABLE = "status = 'open' AND blocked = 0"
@@ -43,11 +43,22 @@ def conditions(filters: Filters) -> tuple[str, list[str | int]]:
         require(_UNDER, filters.parent)
     if filters.only:
         require(f"id IN {_places(filters.only)}", *filters.only)
+    if filters.bring:
+        require(f"({' OR '.join(_BRINGS[what] for what in filters.bring)})")
     return " AND ".join(parts), parameters
 
 
 def _labelled(test: str) -> str:
     return f"EXISTS (SELECT 1 FROM labels WHERE issue_id = issues.id AND label {test})"
+
+
+_CALLED = _labelled(f"GLOB '{CALL_LABEL}?*'")
+
+_BRINGS = {
+    COMMAND: "command IS NOT NULL",
+    FUNCTION: f"(coalesce(json_extract(extra, '$.job_path'), '') <> ''"
+    f" AND json_type(extra, '$.job_path') = 'text' OR {_CALLED})",
+}
 
 
 def _places(values: tuple[str, ...] | tuple[int, ...]) -> str:

@@ -96,6 +96,11 @@ def test_an_issue_that_does_not_exist_is_not_found() -> None:
         (Filters(priorities=(0, 1)), "filtered by --priority 0 or 1: its priority is 2"),
         (Filters(parent="e9"), "filtered by --parent e9: its parent is e1"),
         (Filters(only=("b", "c")), "filtered by only b, c: it was not named at the start"),
+        (
+            Filters(bring=("function", "command")),
+            "it has no function of its own and no command of its own,"
+            " and the fleet has none for it",
+        ),
     ],
 )
 def test_each_filter_is_named_with_the_issues_own_value(wanted: Filters, text: str) -> None:
