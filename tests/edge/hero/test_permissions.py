@@ -1,0 +1,54 @@
+"""The rules of docs/HERO.md for the client: enough for everything that it does, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from beads_workers.edge.hero.client import Client
+from beads_workers.protocols.hero import HeroJob, Status
+from beads_workers.protocols.hero.keys import DEFAULT
+from beads_workers.sources.hero.connecting import CannotReach, connect, patiently
+from tests.support.peers import Redis
+from tests.support.redis_users import add_user, denied
+
+JOB = HeroJob(worker_id="w1", script="x")
+
+
+def test_the_client_does_all_that_it_can_under_its_rules(redis: Redis, tmp_path: Path) -> None:
+    address = add_user(redis, "client", tmp_path)
+    with Client(replace(address, db=1), DEFAULT, 0.0) as client:
+        first, second = client.submit([JOB, JOB])
+        assert client.depths("w1") == (2, 0)
+        assert {row.id for row in client.rows()} == {first, second}
+        client.stop(first)
+        redis.command("-n", "1", "lpush", f"hero:reply:{second}", "x")
+        redis.command("-n", "1", "hset", f"hero:job:{second}", "status", "finished")
+        assert client.wait(second, 60.0).status is Status.FINISHED
+    assert denied(redis).strip() == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("KEYS", "hero:job:*"),
+        ("FLUSHALL",),
+        ("CONFIG", "GET", "*"),
+        ("DEL", "hero:job:a"),
+        ("LPOP", "hero:work_queue:w1"),
+        ("GET", "another"),
+        ("HGETALL", "another"),
+        ("EVAL", "return 1", "0"),
+        ("SUBSCRIBE", "x"),
+        ("ACL", "LIST"),
+    ],
+)
+def test_anything_else_is_refused(redis: Redis, tmp_path: Path, words: tuple[str, ...]) -> None:
+    address = add_user(redis, "client", tmp_path)
+    connection = connect(address)
+    with pytest.raises(CannotReach, match="does not allow it") as raised:
+        patiently(lambda: connection.execute_command(*words), address, 0.0)
+    assert "HERO.md" in raised.value.hint
+    connection.close()
