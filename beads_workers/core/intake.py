@@ -6,6 +6,9 @@ here, and no more: minute-long agents hoard nothing, no-ops get large groups.
 
 from __future__ import annotations
 
+from collections import Counter
+from operator import attrgetter
+
 from beads_workers.core import limits
 from beads_workers.core.commands import Turn
 from beads_workers.core.events import TurnEnded
@@ -171,8 +174,9 @@ class Intake:
 
     def _note_listing(self, taken: Taken) -> None:
         counts = [0] * 5
-        for row in taken.listed:
-            counts[min(max(row.priority, 0), 4)] += 1
+        # Four rows for each worker are listed: counted without a step of ours for each.
+        for priority, rows in Counter(map(attrgetter("priority"), taken.listed)).items():
+            counts[min(max(priority, 0), 4)] += rows
         listed = Listed(tuple(counts), taken.more, taken.blocked or 0)
         if listed != self._parts.listed:
             self._parts.listed = listed
