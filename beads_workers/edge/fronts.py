@@ -41,12 +41,12 @@ Tell = Callable[[Event], None]
 def _rrq(
     settings: FleetSettings, source: Source, selector: selectors.BaseSelector, tell: Tell
 ) -> Front:
-    from beads_workers.edge.rrq_server import RrqServer
+    from beads_workers.edge.rrq_front import RrqFront
     from beads_workers.sources.rrq.addresses import from_text
     from beads_workers.sources.rrq.source import RrqSource
 
     assert isinstance(source, RrqSource) and settings.rrq is not None
-    return RrqServer(from_text(settings.rrq.address), source.serving, selector, tell)
+    return RrqFront(from_text(settings.rrq.address), source.serving, selector, tell)
 
 
 FRONTS: dict[str, Callable[[FleetSettings, Source, selectors.BaseSelector, Tell], Front]] = {

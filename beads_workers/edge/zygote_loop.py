@@ -244,7 +244,7 @@ def _run(settings: WorkerSettings) -> int:
     if not settings.work.executors:
         return run_worker(settings)
     # Here, and not above: it would lie in the memory of every other worker, too.
-    from beads_workers.edge.rrq.driver import run_driver
+    from beads_workers.edge.rrq_driver.driver import run_driver
 
     return run_driver(settings)
 

@@ -20,8 +20,8 @@ from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker_events import StepEnded
 from beads_workers.edge.outputs import Output
 from beads_workers.edge.own_process import say
-from beads_workers.edge.rrq import places
-from beads_workers.edge.rrq.line import HungUp, Line, NoAnswer, send_once
+from beads_workers.edge.rrq_driver import places
+from beads_workers.edge.rrq_driver.line import HungUp, Line, NoAnswer, send_once
 from beads_workers.edge.sessions import kill, with_variable
 from beads_workers.edge.steps import CannotStart, RunningStep, launch
 from beads_workers.executors.rrq import driving_events as ev

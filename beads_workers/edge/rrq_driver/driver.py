@@ -27,9 +27,9 @@ from beads_workers.edge.own_process import (
     say,
     wake_on,
 )
-from beads_workers.edge.rrq.executor import TERM_SECONDS, DrivenExecutor
-from beads_workers.edge.rrq.places import SocketFolder
-from beads_workers.edge.rrq.slot import Slot
+from beads_workers.edge.rrq_driver.executor import TERM_SECONDS, DrivenExecutor
+from beads_workers.edge.rrq_driver.places import SocketFolder
+from beads_workers.edge.rrq_driver.slot import Slot
 from beads_workers.executors.rrq import driving_events as ev
 from beads_workers.executors.rrq.requesting import find, route, to_request
 from beads_workers.protocols.rrq import envelopes as wire

@@ -16,7 +16,7 @@ import pytest
 
 from beads_workers.core.settings import Executor, Work, WorkerSettings
 from beads_workers.edge import sessions
-from beads_workers.edge.rrq.driver import run_driver
+from beads_workers.edge.rrq_driver.driver import run_driver
 from tests.support.peer import Peer, fork_worker, gone
 from tests.support.peers import HANDLERS_FOLDER
 

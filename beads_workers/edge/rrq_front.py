@@ -33,7 +33,7 @@ LAST_WORDS_SECONDS = 1.0
 """At the end, for answers that are still on their way to a peer."""
 
 
-class RrqServer:
+class RrqFront:
     """Tells the core what has arrived, and sends what is owed. See ``edge.fronts.Front``."""
 
     def __init__(

@@ -14,7 +14,7 @@ import pytest
 from beads_workers.core.events import Arrived, Event, Withdrawn
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.edge.rrq_server import FRAME_SECONDS, RrqServer
+from beads_workers.edge.rrq_front import FRAME_SECONDS, RrqFront
 from beads_workers.protocols.rrq.envelopes import V1, V2
 from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX
 from beads_workers.sources.rrq.addresses import Unix
@@ -33,7 +33,7 @@ class Bench:
         self.selector = selectors.DefaultSelector()
         self.events: list[Event] = []
         self.serving = Serving()
-        self.server = RrqServer(
+        self.server = RrqFront(
             Unix(str(self.path)), self.serving, self.selector, self.events.append, **limits
         )
 
@@ -189,7 +189,7 @@ def test_a_port_is_served_as_well(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     selector = selectors.DefaultSelector()
     events: list[Event] = []
-    server = RrqServer(Tcp("127.0.0.1", port), Serving(), selector, events.append)
+    server = RrqFront(Tcp("127.0.0.1", port), Serving(), selector, events.append)
     with Client(port) as client:
         client.send(request("f", version=V2))
         deadline = time.monotonic() + PATIENCE_SECONDS

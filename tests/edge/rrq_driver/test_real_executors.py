@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.edge.rrq import places
-from beads_workers.edge.rrq.line import send_once
+from beads_workers.edge.rrq_driver import places
+from beads_workers.edge.rrq_driver.line import send_once
 from beads_workers.executors.rrq.translating import to_outcome
 from beads_workers.protocols.rrq import envelopes as wire
 from beads_workers.protocols.rrq.frames import FrameReader, frame

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.edge.rrq import places
+from beads_workers.edge.rrq_driver import places
 
 
 def test_sockets_lie_in_a_folder_that_is_closed_to_others_and_each_has_its_own(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import selectors
-import socket
+import time
 from collections.abc import Callable
 
 from beads_workers.core.json_fields import ProtocolError
-from beads_workers.edge.rrq.places import Address, begin, reach
+from beads_workers.edge.frame_stream import FrameStream
+from beads_workers.edge.rrq_driver.places import Address, begin, reach
 from beads_workers.protocols.rrq import envelopes as wire
-from beads_workers.protocols.rrq.frames import FrameReader, frame
+from beads_workers.protocols.rrq.frames import frame
 from beads_workers.protocols.rrq.reading import parse
-
-READ_BYTES = 1 << 18
 
 
 class NoAnswer(Exception):
@@ -30,52 +29,41 @@ class Line:
         self, address: Address, selector: selectors.BaseSelector, ready: Callable[[int], None]
     ) -> None:
         self._selector, self._ready = selector, ready
-        self._reader = FrameReader()
-        self._outbox = memoryview(b"")
         self._waits_to_write = False
-        self._socket: socket.socket = begin(address)
-        selector.register(self._socket, selectors.EVENT_READ, ready)
+        self._stream = FrameStream(begin(address))
+        selector.register(self._stream.socket, selectors.EVENT_READ, ready)
 
     def send(self, payload: bytes) -> None:
         """Send what fits; ``flush`` sends the rest. Raises ``HungUp``."""
-        assert not self._outbox, "one request at a time"
-        self._outbox = memoryview(frame(payload))
+        assert not self._stream.unsent, "one request at a time"
+        self._stream.queue(frame(payload))
         self.flush()
 
     def flush(self) -> None:
         """Call when it can be written to. Raises ``HungUp``."""
-        if not self._outbox:
-            return
-        try:
-            self._outbox = self._outbox[self._socket.send(self._outbox) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            raise HungUp from None
-        if bool(self._outbox) is not self._waits_to_write:
-            self._waits_to_write = bool(self._outbox)
-            writing = selectors.EVENT_WRITE if self._outbox else 0
-            self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
+        stream = self._stream
+        stream.flush()
+        if stream.closed:
+            raise HungUp
+        if bool(stream.unsent) is not self._waits_to_write:
+            self._waits_to_write = bool(stream.unsent)
+            writing = selectors.EVENT_WRITE if stream.unsent else 0
+            self._selector.modify(stream.socket, selectors.EVENT_READ | writing, self._ready)
 
     def read(self) -> list[wire.Outcome]:
         """Call when it can be read. Raises ``NoAnswer`` for what is none, and ``HungUp``."""
-        try:
-            received = self._socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return []
-        except OSError:
-            received = b""
-        if not received:
+        payloads = self._stream.read(time.monotonic())
+        if self._stream.closed:
             raise HungUp
-        answers = [_answer(payload) for payload in self._reader.feed(received)]
-        if self._reader.broken:
-            raise NoAnswer(self._reader.broken)
+        answers = [_answer(payload) for payload in payloads]
+        if self._stream.broken:
+            raise NoAnswer(self._stream.broken)
         return answers
 
     def close(self) -> None:
         """It is over, for us at least."""
-        self._selector.unregister(self._socket)
-        self._socket.close()
+        self._selector.unregister(self._stream.socket)
+        self._stream.socket.close()
 
 
 def send_once(address: Address, payload: bytes) -> None:
