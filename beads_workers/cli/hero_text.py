@@ -41,6 +41,10 @@ def as_object(job: HeroJob) -> dict[str, Any]:
     }
 
 
+def _place(job: HeroJob) -> str:
+    return printable(f"{job.worker_id}/{job.context_id or '-'}", 40)
+
+
 def row_object(row: Row) -> dict[str, Any]:
     """One job of a list as JSON: only what was read of it."""
     if row.job is None:
@@ -53,6 +57,7 @@ def row_object(row: Row) -> dict[str, Any]:
 def rows_text(rows: Sequence[Row]) -> Iterator[str]:
     """One line for each; columns as wide as they need to be."""
     width = max((len(printable(row.id)) for row in rows), default=0)
+    places = max((len(_place(row.job)) for row in rows if row.job), default=0)
     for row in rows:
         if row.job is None:
             yield f"{printable(row.id):<{width}}  {'?':<10}  {printable(row.trouble, 80)}"
@@ -60,7 +65,7 @@ def rows_text(rows: Sequence[Row]) -> Iterator[str]:
         job = row.job
         parts = [f"{printable(row.id):<{width}}", f"{job.status.value:<10}"]
         parts.append(f"{_time(job.created_at and int(job.created_at)) or '-':<20}")
-        parts.append(printable(f"{job.worker_id}/{job.context_id or '-'}", 40))
+        parts.append(f"{_place(job):<{places}}")
         parts.append(printable(job.caller_id, 40))
         if job.error:
             parts.append(printable(job.error, _ERROR_COLUMNS))

@@ -108,6 +108,9 @@ def explained(error: Exception, address: Address) -> CannotReach:
         case ResponseError():
             hint = "its memory is full" if said.startswith("OOM") else ""
             return CannotReach(f"{address} refused: {said}", hint, lasting=True)
+        case _ if "CERTIFICATE" in said.upper():
+            hint = "?ca=FILE in its URL names the authority that has signed its certificate"
+            return CannotReach(f"{address} cannot be trusted: {said}", hint)
         case _:
             return CannotReach(f"{address} does not answer: {said}", "is the Redis running?")
 

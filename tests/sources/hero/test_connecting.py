@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,43 @@ def test_a_connection_that_was_cut_is_made_anew(redis: Redis) -> None:
     redis.command("client", "kill", "type", "normal")
     assert patiently(client.ping, address, 30.0) is True
     client.close()
+
+
+def test_tls_is_spoken_and_only_to_the_one_that_our_authority_has_signed(
+    redis: Redis, tmp_path: Path
+) -> None:
+    port, ours = offer_tls(redis, tmp_path / "ours"), str(tmp_path / "ours.pem")
+    _, other = certificate(tmp_path / "other"), str(tmp_path / "other.pem")
+    assert ping(Address("localhost", port, tls=True, ca=ours)) is True
+    with pytest.raises(CannotReach, match="cannot be trusted"):
+        ping(Address("localhost", port, tls=True, ca=other))
+    with pytest.raises(CannotReach, match="cannot be trusted"):
+        ping(Address("127.0.0.1", port, tls=True, ca=ours))
+    with pytest.raises(CannotReach):
+        ping(Address("localhost", port))
+
+
+def certificate(name: Path) -> tuple[str, str]:
+    """A certificate that has signed itself, for localhost, and its key."""
+    files = str(name.with_suffix(".pem")), str(name.with_suffix(".key"))
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run(
+        ["openssl", *words.split(), *names, "-out", files[0], "-keyout", files[1]],
+        check=True,
+        capture_output=True,
+    )
+    return files
+
+
+def offer_tls(redis: Redis, name: Path) -> int:
+    """Have the Redis listen with TLS as well; the port."""
+    file, key = certificate(name)
+    options = ["tls-cert-file", file, "tls-key-file", key, "tls-ca-cert-file", file]
+    redis.command("config", "set", *options, "tls-auth-clients", "no")
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = int(listener.getsockname()[1])
+        if redis.command("config", "set", "tls-port", str(port)).strip() == "OK":
+            return port
