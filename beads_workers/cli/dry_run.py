@@ -7,7 +7,7 @@ import shlex
 from dataclasses import asdict
 
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
-from beads_workers.cli.preparing import shown_command
+from beads_workers.cli.shown_work import shown_command
 from beads_workers.cli.worktree_checks import shown_place
 from beads_workers.core.jobs import IssueId, Listed
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings

@@ -133,7 +133,7 @@ def _choice(*names: str) -> Reader:
 
 
 def _source(value: Any) -> str:
-    if isinstance(value, str) and (value in ("bd", "sqlite") or "://" in value):
+    if isinstance(value, str) and (value in ("bd", "sqlite", "hero") or "://" in value):
         return value
     raise ValueError('"bd", "sqlite" or a URL')
 

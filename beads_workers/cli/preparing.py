@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from beads_workers.cli.allowing import check_modules, shown_functions, to_bring
+from beads_workers.cli.allowing import check_modules, to_bring
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
-from beads_workers.cli.executing import find_executors, shown_executors
+from beads_workers.cli.executing import find_executors
+from beads_workers.cli.hero_place import is_hero, prepare_hero
 from beads_workers.cli.option_trace import tracing
 from beads_workers.cli.sharing import check_shared
 from beads_workers.cli.worktree_checks import apart
@@ -50,6 +50,8 @@ class Tracker:
 def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
     """Everything a run is told; raises ``CommandError`` for what cannot work."""
     options = resolved.options
+    if is_hero(options.source):
+        return prepare_hero(resolved, issues, owned=owned)
     tracker = find_tracker(options.source)
     if tracker.passed_over:
         print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
@@ -171,16 +173,6 @@ def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, Agent | Non
             )
         command, name = (command, None) if origins[0] == said_last else (None, name)
     return command, _agent(resolved, name) if name else None
-
-
-def shown_command(work: Work) -> str:
-    """What is run, as one would type it."""
-    if work.executors:
-        return shown_executors(work)
-    argv = work.command or (work.agent.argv if work.agent else ())
-    shown = shlex.join(argv) if argv else "each issue's own command"
-    functions = shown_functions(work)
-    return f"{functions}, or {shown}" if functions else shown
 
 
 def _place(project: Project, source: str | None) -> Path | None:

@@ -10,7 +10,7 @@ from typing import Any
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
     from beads_workers.cli.option_trace import lines
-    from beads_workers.cli.preparing import shown_command
+    from beads_workers.cli.shown_work import shown_command
     from beads_workers.cli.worktree_checks import shown_place
     from beads_workers.core.text import printable
 

@@ -97,6 +97,15 @@ class RecoveryFailed:
 
 
 @value
+class Unreachable:
+    """A source that tends its queue by itself could not; it tries again by itself."""
+
+    error: str
+    hint: str
+    retry_in_seconds: float
+
+
+@value
 class RecoveryEnded:
     """Earlier runs are settled: what was closed late, given back, and what could not be."""
 
@@ -252,6 +261,7 @@ Event = (
     | WorkerReaped
     | HolderGone
     | RecoveryFailed
+    | Unreachable
     | RecoveryEnded
     | TurnEnded
     | Arrived

@@ -148,7 +148,7 @@ class Intake:
     def _ahead(self) -> int:
         """How many are to lie ready so that a worker which finishes finds its next one here."""
         seconds = self._attempt_seconds
-        if seconds is None:
+        if seconds is None or not self._parts.settings.claims_ahead:
             return 0
         # How many attempts end during one turn of the lane, if they go on like this.
         expected = self._slots() * self._lane.turn_seconds / max(seconds, 0.0001)

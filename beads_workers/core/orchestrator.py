@@ -142,12 +142,13 @@ class Orchestrator:
                 self._floor.holder_dead(pid)
             case ev.HolderGone(pid):
                 self._floor.holder_dead(pid)
-            case ev.RecoveryFailed(error, hint, seconds):
+            case ev.RecoveryFailed(error, hint, seconds) | ev.Unreachable(error, hint, seconds):
                 self._parts.lane.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
                 self._parts.lane.recovered()
                 self._recovered(event)
             case ev.Arrived():
+                self._parts.lane.wake()  # It comes from a source that answers.
                 self._intake.look_again()
             case ev.Withdrawn(issue_ids, why):
                 for issue_id in issue_ids:

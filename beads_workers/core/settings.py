@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any
 
@@ -143,6 +144,20 @@ class Tracing:
 
 
 @value
+class HeroQueue:
+    """Serving a Hero queue. ``url``: ``sources.hero.addresses``, without a secret; ``keys``: the
+    templates of ``protocols.hero.keys.Keys``, all of them. ``retry_seconds``: before the second
+    attempt; ``lease_seconds`` and ``reply_seconds``: ``sources.hero.store.Queue``."""
+
+    url: str
+    worker: str
+    keys: Mapping[str, str]
+    retry_seconds: float
+    lease_seconds: float
+    reply_seconds: int
+
+
+@value
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
@@ -157,6 +172,7 @@ class FleetSettings:
     removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
     other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
     the port of the loopback interface on which figures are served; 0: any that is free.
+    ``claims_ahead``: jobs may be taken before a worker is free for them.
     ``tracing``: None where no spans are made.
     """
 
@@ -186,6 +202,8 @@ class FleetSettings:
     shared: bool = False
     quiet: bool = False
     rrq: RrqExecutor | None = None
+    hero: HeroQueue | None = None
+    claims_ahead: bool = True
     metrics: int | None = None
     tracing: Tracing | None = None
 
@@ -234,6 +252,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "filters": Filters(**filters),
             "policy": Policy(**fields["policy"]),
             "rrq": RrqExecutor(**fields["rrq"]) if fields["rrq"] else None,
+            "hero": HeroQueue(**fields["hero"]) if fields["hero"] else None,
             "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
         }
     )

@@ -33,10 +33,9 @@ from beads_workers.core.status import last_words
 from beads_workers.edge import sessions
 from beads_workers.edge.conditions import Conditions, places_of
 from beads_workers.edge.control_server import ControlServer
-from beads_workers.edge.fronts import is_pushed, open_front
+from beads_workers.edge.fronts import is_pushed, open_front, open_lane
 from beads_workers.edge.handshake import Refused, read_settings, say, say_failed, vars_of
 from beads_workers.edge.journal import Journal, Size
-from beads_workers.edge.lane import LaneThread, PromptLane
 from beads_workers.edge.loop import Loop
 from beads_workers.edge.mailbox import Mailbox
 from beads_workers.edge.metrics import listen, serve, url_of
@@ -44,7 +43,7 @@ from beads_workers.edge.nursery import Nursery
 from beads_workers.edge.opening import JournalCalls, literal_argv, open_source
 from beads_workers.edge.own_process import raise_file_limit, redirect_output
 from beads_workers.edge.recovering import Recovery
-from beads_workers.edge.retention import Keep, trim_attempts
+from beads_workers.edge.retention import Keep
 from beads_workers.edge.run_directory import (
     AlreadyRunning,
     RunDirectory,
@@ -168,7 +167,8 @@ class Fleet:
             keep = Keep(self._settings.keep_runs)
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
-            loop.lane = self._lane(recovery, mailbox, loop)
+            made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
+            loop.lane = open_lane(self._settings, self._folder, *made)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             self._trace(selector, loop)
@@ -181,12 +181,6 @@ class Fleet:
             if loop.metrics is not None:
                 loop.metrics.close()
         return self._end(loop, nursery, board, code)
-
-    def _lane(self, recovery: Recovery, mailbox: Mailbox, loop: Loop) -> LaneThread:
-        made = self._source, self._journal, recovery.run, mailbox.post
-        if is_pushed(self._settings):
-            return PromptLane(*made, loop.tell, lambda: trim_attempts(self._folder))
-        return LaneThread(*made)
 
     def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
         began = RunStarted(

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
-from beads_workers.core.events import Event
+from beads_workers.core.events import Event, RecoveryEnded, TurnEnded
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
+from beads_workers.edge.journal import Journal
+from beads_workers.edge.lane import Answer, LaneThread, PromptLane
+from beads_workers.edge.retention import trim_attempts
 
 
 class Front(Protocol):
@@ -49,14 +53,53 @@ def _rrq(
     return RrqFront(from_text(settings.rrq.address), source.serving, selector, tell)
 
 
+def _hero(
+    settings: FleetSettings, source: Source, selector: selectors.BaseSelector, tell: Tell
+) -> Front:
+    from beads_workers.edge.hero_front import HeroFront
+    from beads_workers.sources.hero.source import HeroSource
+
+    assert isinstance(source, HeroSource)
+    return HeroFront(source, selector, tell)
+
+
 FRONTS: dict[str, Callable[[FleetSettings, Source, selectors.BaseSelector, Tell], Front]] = {
-    "rrq": _rrq
+    "rrq": _rrq,
+    "hero": _hero,
 }
+
+ASKED = frozenset(("hero",))
+"""Of these, the ones that are asked over a network when a turn is carried out, in its thread."""
 
 
 def is_pushed(settings: FleetSettings) -> bool:
     """Whether the source is one that work comes to by itself."""
     return settings.source in FRONTS
+
+
+def is_asked(settings: FleetSettings) -> bool:
+    """Whether a turn may take its time, so that the loop must not wait for it."""
+    return settings.source in ASKED
+
+
+def open_lane(
+    settings: FleetSettings,
+    folder: Path,
+    source: Source,
+    journal: Journal,
+    recover: Callable[[], RecoveryEnded],
+    post: Callable[[Answer | BaseException], None],
+    tell: Callable[[TurnEnded], None],
+) -> LaneThread:
+    """The lane that fits the source; ``folder``: of the run. See ``edge.lane`` for the rest."""
+    made = source, journal, recover, post
+    if not is_pushed(settings):
+        return LaneThread(*made)
+
+    def tidy() -> None:
+        trim_attempts(folder)  # Such a run may go on for months.
+
+    return LaneThread(*made, tidy) if is_asked(settings) else PromptLane(*made, tell, tidy)
 
 
 def open_front(

@@ -28,17 +28,23 @@ Answer = RecoveryEnded | TurnEnded
 class LaneThread:
     """``post`` is called in the lane's thread with each answer, and must be quick and safe."""
 
+    is_prompt = False
+    """Whether a turn is over as soon as it has begun."""
+
     def __init__(
         self,
         source: Source,
         journal: Journal,
         recover: Callable[[], RecoveryEnded],
         post: Callable[[Answer | BaseException], None],
+        tidy: Callable[[], None] = lambda: None,
     ) -> None:
+        """``tidy``: called in this thread once a minute, while there is anything to do."""
         self._source = source
         self._journal = journal
         self._recover = recover
         self._post = post
+        self._tidy = tidy
         self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
 
@@ -64,10 +70,14 @@ class LaneThread:
             self._post(error)
 
     def _work(self) -> None:
+        tidy_at = time.monotonic() + TIDY_SECONDS
         while (turn := self._turns.get()) is not None:
             # Whatever this turn writes to the tracker follows from records before it.
             self._journal.sync_patiently()
             self._post(self.carry_out(turn))
+            if time.monotonic() >= tidy_at:
+                self._tidy()
+                tidy_at = time.monotonic() + TIDY_SECONDS
 
     def carry_out(self, turn: Turn) -> TurnEnded:
         """One turn, whole."""
@@ -116,6 +126,8 @@ class PromptLane(LaneThread):
     wait for the disk: the thread, having recovered, syncs the journal soon afterwards.
     """
 
+    is_prompt = True
+
     def __init__(
         self,
         source: Source,
@@ -125,11 +137,9 @@ class PromptLane(LaneThread):
         tell: Callable[[TurnEnded], None],
         tidy: Callable[[], None] = lambda: None,
     ) -> None:
-        """``tell``: takes the answers of turns, in the thread that begins them. ``tidy``: called in
-        the thread of the lane once a minute, while there is anything to do."""
-        super().__init__(source, journal, recover, post)
+        """``tell``: takes the answers of turns, in the thread that begins them."""
+        super().__init__(source, journal, recover, post, tidy)
         self._tell = tell
-        self._tidy = tidy
         self._told = threading.Event()
         self._over = threading.Event()
 

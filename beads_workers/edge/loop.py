@@ -218,7 +218,7 @@ class Loop:
             case Send():
                 self.workers.send(command)
             case Turn():
-                if self.front is None:
+                if not self.lane.is_prompt:
                     self._check_memory()
                 self.lane.begin(command)
             case HangUp(conn_id, reason):

@@ -13,13 +13,15 @@ from beads_workers.core.events import Event
 class Mailbox:
     """Events from other threads and signal handlers; wakes the loop's selector."""
 
-    def __init__(self, selector: selectors.BaseSelector) -> None:
+    def __init__(self, selector: selectors.BaseSelector, *, of_signals: bool = True) -> None:
+        """``of_signals``: a signal wakes the loop as well; there is one such in a process."""
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._write.setblocking(False)
         self._posted: deque[Event | BaseException] = deque()
         selector.register(self._read, selectors.EVENT_READ, lambda mask: self._drain())
-        signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        if of_signals:
+            signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
 
     def post(self, event: Event | BaseException) -> None:
         """Hand an event to the loop, from any thread."""

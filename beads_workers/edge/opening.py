@@ -77,10 +77,37 @@ def _rrq(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Sourc
     )
 
 
+def _hero(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:
+    from beads_workers.edge.run_directory import host_name
+    from beads_workers.protocols.hero.keys import Keys
+    from beads_workers.sources.hero.addresses import read_url
+    from beads_workers.sources.hero.queue import Queue
+    from beads_workers.sources.hero.source import HeroSource
+
+    hero = settings.hero
+    assert hero is not None
+    queue = Queue(
+        read_url(hero.url).address,
+        hero.worker,
+        Keys(**hero.keys),
+        hero.lease_seconds,
+        hero.reply_seconds,
+    )
+    return HeroSource(
+        queue,
+        actor=actor,
+        place=f"{host_name()} {settings.state_directory}",
+        shared=settings.shared,
+        retry_seconds=hero.retry_seconds,
+        attempt_seconds=settings.work.timeout_seconds,
+    )
+
+
 SOURCES: dict[str, Callable[[FleetSettings, str, CallLog | None], Source]] = {
     "bd": _bd,
     "sqlite": _sqlite,
     "rrq": _rrq,
+    "hero": _hero,
 }
 
 

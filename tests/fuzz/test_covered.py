@@ -45,7 +45,8 @@ EXEMPT = {
     "edge/zygote.py": "our own fork at the other end of a socket pair that no task inherits",
     "edge/zygote_loop.py": "the orchestrator at the other end of that socket pair",
     "sources/rrq/answers.py": "JSON that we have written, or looked at, ourselves",
-    "sources/rrq/source.py": "whether a file is JSON; whatever it holds goes to the peer",
+    "sources/hero/answers.py": "a result whose JSON a worker's message, or a journal, has held",
+    "sources/results.py": "whether a file is JSON; whatever it holds goes to the peer",
     "sources/sqlite/store.py": "columns that 'issue.from_object' has checked before they went in",
 }
 """What reads, and is not fuzzed: the reason. Nothing else is excepted."""

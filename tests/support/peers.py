@@ -70,23 +70,37 @@ def rrq_of(version: str) -> Rrq:
 
 
 class Redis:
-    """A server of its own on a loopback port that nobody else has; keeps nothing on disk."""
+    """A server of its own on a loopback port that nobody else has.
 
-    def __init__(self, folder: Path) -> None:
-        program = shutil.which("redis-server")
-        if program is None:
-            raise RuntimeError("redis-server is missing: scripts/test installs it")
+    ``durable``: what it has answered survives its end; otherwise it keeps nothing on disk.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+        self._folder = folder
         self._log = folder / "redis.log"
+        keeps = ["yes", "--appendfsync", "always"] if durable else ["no"]
+        self._keeps = ["--save", "", "--appendonly", *keeps]
         while True:
             self.port = _free_port()
-            if self._start(program, folder):
+            if self._start():
                 break
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
-    def _start(self, program: str, folder: Path) -> bool:
+    def kill(self) -> None:
+        """KILL it, in the middle of whatever it does."""
+        self.close()
+
+    def start_again(self) -> None:
+        """At the same place, with what it had kept."""
+        assert self._start(), "its port has been taken by somebody else"
+
+    def _start(self) -> bool:
         """False where somebody else was faster to take the port."""
-        options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]
-        command = [program, "--port", str(self.port), *options, "--dir", str(folder)]
+        program = shutil.which("redis-server")
+        if program is None:
+            raise RuntimeError("redis-server is missing: scripts/test installs it")
+        options = ["--bind", "127.0.0.1", *self._keeps, "--daemonize", "no"]
+        command = [program, "--port", str(self.port), *options, "--dir", str(self._folder)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -109,6 +123,16 @@ class Redis:
         """KILL it: nothing of it is kept."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+
+@pytest.fixture
+def durable_redis() -> Iterator[Redis]:
+    """One that forgets nothing when it is killed."""
+    folder = Path(tempfile.mkdtemp(prefix="bw-redis-"))
+    server = Redis(folder, durable=True)
+    yield server
+    server.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _free_port() -> int:

@@ -59,20 +59,23 @@ class Keys:
 
     def jobs_pattern(self) -> str:
         """What SCAN is told to find the hashes of all jobs."""
-        before, after = self._around_id()
+        before, after = self.around_job_id()
         return f"{_escaped(before)}*{_escaped(after)}"
 
     def job_id_of(self, key: str) -> str | None:
         """The id in the name of a job's hash; None for another key."""
-        before, after = self._around_id()
+        before, after = self.around_job_id()
         if not (key.startswith(before) and key.endswith(after)):
             return None
         return key[len(before) : len(key) - len(after)] or None
 
-    def _around_id(self) -> tuple[str, str]:
-        # A mark that no template holds: ``_fill`` knows what is a brace and what a placeholder.
-        before, _, after = _fill(self.job, "id", "\0").partition("\0")
-        return before, after
+    def around_job_id(self) -> tuple[str, str]:
+        """What stands before the id in the key of a job, and what behind it."""
+        return _around(self.job)
+
+    def around_reply_id(self) -> tuple[str, str]:
+        """The same for the key of a reply."""
+        return _around(self.reply)
 
 
 def keys_of(naming: str = "text", templates: Mapping[str, str] | None = None) -> Keys:
@@ -97,6 +100,12 @@ def _fill(template: str, name: str, value: str) -> str:
     # Values are put in last: one that holds braces stays what it is.
     parts = template.replace("{{", "\1").replace("}}", "\2").split("{" + name + "}")
     return value.join(part.replace("\1", "{").replace("\2", "}") for part in parts)
+
+
+def _around(template: str) -> tuple[str, str]:
+    # A mark that no template holds: ``_fill`` knows what is a brace and what a placeholder.
+    before, _, after = _fill(template, "id", "\0").partition("\0")
+    return before, after
 
 
 def _escaped(text: str) -> str:

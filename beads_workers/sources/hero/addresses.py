@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 PASSWORD_VARIABLES = ("BEADS_WORKERS_REDIS_PASSWORD", "REDISCLI_AUTH")
 """Where a password is looked for when no file and no variable was named; the second is
@@ -46,11 +46,23 @@ class Address:
 
     def __str__(self) -> str:
         """For people; there is no secret in it."""
-        user = f"{self.user}@" if self.user else ""
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
         if self.path:
-            return f"redis+unix://{user}{self.path}?db={self.db}"
+            return f"redis+unix://{user}{quote(self.path)}?db={self.db}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"redis{'s' if self.tls else ''}://{user}{host}:{self.port}/{self.db}"
+
+    def url(self) -> str:
+        """The whole of it, for ``read_url``: where the secret is, and not the secret."""
+        files = {
+            "password_file": self.password_file,
+            "password_env": self.password_env,
+            "ca": self.ca,
+            "cert": self.cert,
+            "key": self.key,
+        }
+        said = urlencode({name: value for name, value in files.items() if value})
+        return f"{self}{'&' if '?' in str(self) else '?'}{said}" if said else str(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ def connect(address: Address) -> Redis:
         db=address.db,
         username=address.user or None,
         password=password,
+        encoding_errors="surrogateescape",  # Ids that are not UTF-8 go back as they came.
         protocol=2,  # RESP 3 has nothing that we need, and changes the shape of answers.
         socket_timeout=ANSWER_SECONDS,
         socket_connect_timeout=ANSWER_SECONDS,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import stat
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from beads_workers.core.jobs import Call, IssueId, Job
-from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.source import (
     Calls,
     DeadRun,
@@ -23,7 +19,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.protocols.rrq.envelopes import Request, request_fields
-from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX
+from beads_workers.sources.results import whole
 from beads_workers.sources.rrq.owed import Owed
 from beads_workers.sources.rrq.serving import Serving
 
@@ -76,7 +72,7 @@ class RrqSource:
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Answer them; whoever is not there any more is passed over."""
         for settlement in settlements:
-            self.serving.settled(settlement.issue_id, _whole(settlement.outcome))
+            self.serving.settled(settlement.issue_id, whole(settlement.outcome))
         return [Settled(settlement, Result.APPLIED) for settlement in settlements]
 
     def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
@@ -129,24 +125,3 @@ class RrqSource:
 def _shown(issue_id: IssueId, request: Request) -> dict[str, Any]:
     """What a command reads in ``BW_ISSUE_FILE``: the request, with the keys of any other issue."""
     return {"id": issue_id, "title": request.function_name, **request_fields(request)}
-
-
-def _whole(outcome: Outcome | None) -> Outcome | None:
-    """With the result itself, where that lies in a file; any worker may have said where."""
-    if outcome is None or not outcome.result_file:
-        return outcome
-    try:
-        return replace(outcome, result=_read(outcome.result_file), result_file="")
-    except (OSError, ValueError, RecursionError) as error:
-        return Outcome(OutcomeKind.ERROR, f"its result cannot be read: {error}"[:500])
-
-
-def _read(path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, encoding="utf-8") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > FRAME_BYTES_MAX:
-            raise ValueError(f"no file, or longer than {FRAME_BYTES_MAX} bytes")
-        text = file.read()
-    json.loads(text)
-    return text

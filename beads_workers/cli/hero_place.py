@@ -1,0 +1,162 @@
+"""``start --source redis://HOST/DB?worker=ID``: which queue it is, and what runs its scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.option_hero import HeroTable
+
+if TYPE_CHECKING:
+    from beads_workers.cli.config import Resolved
+    from beads_workers.cli.options import Options
+    from beads_workers.core.settings import FleetSettings, HeroQueue, Work
+
+SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
+EXTRA = "pip install 'beads-workers[redis]'"
+POLL_SECONDS = 30.0
+"""Jobs are told of as they come; this is for what nobody would tell of."""
+LEASE_SECONDS = 15.0
+REPLY_SECONDS = 86_400.0
+SECONDS_MIN, SECONDS_MAX = 1.0, 366 * 86_400.0
+_DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
+
+
+def is_hero(source: str | None) -> bool:
+    """Whether this names a queue in a Redis: a URL, or the one of ``[hero]``."""
+    return source == "hero" or str(source).startswith(SCHEMES)
+
+
+def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
+    """Everything a run is told that serves a queue; raises ``CommandError``."""
+    from beads_workers.cli.preparing import Tracker, settings_of
+    from beads_workers.core.policy import Policy
+    from beads_workers.edge.project import STATE_FOLDER
+
+    options = resolved.options
+    _refuse(options, issues)
+    queue = find_queue(resolved)
+    folder = Path.cwd()
+    state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
+    tracker = Tracker("hero", state.absolute(), folder)
+    settings = settings_of(resolved, tracker, find_scripts(resolved), (), owned=owned)
+    return replace(
+        settings,
+        policy=Policy(hand_back=True),
+        poll_seconds=POLL_SECONDS,
+        hero=queue,
+        claims_ahead=False,
+    )
+
+
+def find_queue(resolved: Resolved) -> HeroQueue:
+    """What ``--source`` and ``[hero]`` say together; raises ``CommandError``."""
+    from beads_workers.core.settings import HeroQueue
+    from beads_workers.protocols.hero.keys import is_id, keys_of
+    from beads_workers.sources.hero.addresses import read_url
+    from beads_workers.sources.hero.answers import RETRY_SECONDS
+
+    options = resolved.options
+    table = options.hero or HeroTable()
+    _need_redis()
+    try:
+        place = read_url(table.url if options.source == "hero" else str(options.source))
+        said = dict(place.options)
+        worker = said.pop("worker", table.worker)
+        keys = keys_of(said.pop("naming", table.naming), table.keys)
+        lease = _seconds(said, "lease", LEASE_SECONDS)
+        reply = _seconds(said, "reply", REPLY_SECONDS)
+    except ValueError as error:
+        raise CommandError(f"--source: {error}", _DOCS, EXIT_USAGE) from None
+    if said:
+        known = "worker, naming, lease, reply, db, password_file, password_env, ca, cert, key"
+        raise CommandError(
+            f"--source: nobody knows {next(iter(said))[:40]!r}", f"known: {known}", EXIT_USAGE
+        )
+    if not is_id(worker):
+        raise CommandError(
+            "--source: whose queue is it?",
+            "redis://HOST/DB?worker=ID, or worker in [hero] of beads-workers.toml",
+            EXIT_USAGE,
+        )
+    retry = options.retry_delay if resolved.origin["retry_delay"] != "default" else None
+    return HeroQueue(
+        place.address.url(),
+        worker,
+        asdict(keys),
+        RETRY_SECONDS if retry is None else retry,
+        lease,
+        int(reply),
+    )
+
+
+def find_scripts(resolved: Resolved) -> Work:
+    """What runs the scripts: a command for each context of ``[hero.contexts]``, and the one behind
+    ``--`` for all others. Nothing of what comes in is ever run unasked."""
+    from beads_workers.cli.preparing import runnable
+    from beads_workers.core.scripts import ANY_CONTEXT, Context
+    from beads_workers.core.settings import Work
+
+    options = resolved.options
+    table = options.hero or HeroTable()
+    contexts = [replace(context, command=runnable(context.command)) for context in table.contexts]
+    if options.command:
+        contexts = [context for context in contexts if context.name != ANY_CONTEXT]
+        contexts.append(Context(ANY_CONTEXT, runnable(options.command)))
+    if not contexts:
+        raise CommandError(
+            "nothing to run scripts with: no command, and no context",
+            "'-- sh' runs all of them with sh; [hero.contexts.NAME] in beads-workers.toml says"
+            " more: docs/HERO.md",
+            EXIT_USAGE,
+        )
+    assert options.term_grace is not None and options.log_max is not None, "they have defaults"
+    return Work(
+        timeout_seconds=options.timeout,
+        term_grace_seconds=options.term_grace,
+        log_bytes_max=options.log_max,
+        contexts=tuple(contexts),
+        log_root=table.log_root,
+    )
+
+
+def _seconds(said: dict[str, str], name: str, default: float) -> float:
+    from beads_workers.cli.options import parse_duration
+
+    if name not in said:
+        return default
+    seconds = parse_duration(said.pop(name))
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise ValueError(f"{name} is from 1 second to a year")
+    return seconds
+
+
+def _need_redis() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("redis") is None:
+        raise CommandError("redis-py is not installed here", EXTRA, EXIT_USAGE)
+
+
+def _refuse(options: Options, issues: tuple[str, ...]) -> None:
+    """What only means something to a tracker of issues."""
+    said: Mapping[str, object] = {
+        "ISSUE": issues,
+        "--label": options.label,
+        "--label-any": options.label_any,
+        "--exclude-label": options.exclude_label,
+        "--type": options.type,
+        "--priority": options.priority,
+        "--parent": options.parent,
+        "--agent": options.agent,
+        "--executor": options.executor,
+        "--verify": options.verify,
+        "--worktree": options.worktree,
+        "--bd-calls worker": options.bd_calls == "worker",
+    }
+    for name, value in said.items():
+        if value:
+            raise CommandError(f"{name} does not go with Hero jobs", "leave it out", EXIT_USAGE)
