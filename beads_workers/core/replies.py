@@ -168,7 +168,7 @@ class Replies:
     def _wait_seconds(self, connection: Connection) -> int:
         # With many who wait, each alone may sleep longer; wide apart, so that after those who were
         # told together somebody still asks soon.
-        # Those that are still starting count: the first of them are told before the others are here.
+        # Who is still starting counts: the first are told before the others are here.
         waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
         waiting = max(waiting, self._parts.crew.wanted())
         calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
