@@ -83,6 +83,7 @@ def _hero(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Sour
     from beads_workers.sources.hero.addresses import read_url
     from beads_workers.sources.hero.queue import Queue
     from beads_workers.sources.hero.source import HeroSource
+    from beads_workers.sources.hero.stock import AHEAD_MAX
 
     hero = settings.hero
     assert hero is not None
@@ -98,6 +99,8 @@ def _hero(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Sour
         actor=actor,
         place=f"{host_name()} {settings.state_directory}",
         shared=settings.shared,
+        # What lies with one fleet is out of reach for the others.
+        ahead_max=max(4, settings.workers) if settings.shared else AHEAD_MAX,
         retry_seconds=hero.retry_seconds,
         attempt_seconds=settings.work.timeout_seconds,
     )

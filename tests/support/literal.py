@@ -60,13 +60,7 @@ class Literal:
             words = " ".join(f"{name} {_quoted(value)}" for name, value in job.items())
             lines.append(f"HSET hero:job:{job_id} {words}")
             lines.append(f"LPUSH hero:work_queue:{self._worker} {job_id}")
-        subprocess.run(
-            ["redis-cli", "-p", str(self.redis.port)],
-            input="\n".join(lines) + "\n",
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        self._pipe(lines)
 
     def stop(self, job_id: str) -> None:
         """``LPUSH hero:stop_queue:WORKER``."""
@@ -87,11 +81,23 @@ class Literal:
         """Wait until all are at their end; the status of each."""
 
         def all_over() -> dict[str, str] | None:
-            found = {job_id: self.field(job_id, "status") for job_id in job_ids}
+            said = self._pipe([f"HGET hero:job:{job_id} status" for job_id in job_ids])
+            found = dict(zip(job_ids, said, strict=True))
             over = all(status in ("finished", "error") for status in found.values())
             return found if over else None
 
         return until(all_over, what="some never came to an end")
+
+    def _pipe(self, lines: Sequence[str]) -> list[str]:
+        """Many calls through one redis-cli, which prints a line for each."""
+        done = subprocess.run(
+            ["redis-cli", "-p", str(self.redis.port)],
+            input="\n".join(lines) + "\n",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()
 
     def replies(self, job_id: str) -> int:
         """How many there are."""

@@ -24,7 +24,7 @@ from beads_workers.sources.hero.answers import RETRY_SECONDS, Again, Ends, judge
 from beads_workers.sources.hero.looking import seen_of
 from beads_workers.sources.hero.past import settle_past
 from beads_workers.sources.hero.queue import Ending, Queue
-from beads_workers.sources.hero.stock import BUSY_SECONDS, Kept, Standing
+from beads_workers.sources.hero.stock import AHEAD_MAX, BUSY_SECONDS, Kept, Standing, Stock
 from beads_workers.sources.hero.store import Store
 from beads_workers.sources.hero.tending import Holding
 from beads_workers.sources.results import whole
@@ -35,7 +35,8 @@ LISTED_MAX = 200
 class HeroSource:
     """See ``Source``. ``holding`` is shared with the thread that tends the queue (``tending``).
 
-    ``place``: where we are, in words; ``shared``: others may serve the same queue.
+    ``place``: where we are, in words; ``shared``: others may serve the same queue, and then
+    ``ahead_max``, jobs that lie here and could begin, is better small.
     """
 
     name = "hero"
@@ -48,6 +49,7 @@ class HeroSource:
         actor: str,
         place: str,
         shared: bool = False,
+        ahead_max: int = AHEAD_MAX,
         retry_seconds: float = RETRY_SECONDS,
         attempt_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -57,7 +59,7 @@ class HeroSource:
         self.queue = queue
         self.run = run_of(actor)
         self.who = f"{'shared' if shared else 'alone'} {place}"
-        self.holding = Holding()
+        self.holding = Holding(Stock(ahead_max=ahead_max))
         self._store = Store(queue, self.run)
         self._retry_seconds = retry_seconds
         self._attempt_seconds = attempt_seconds
