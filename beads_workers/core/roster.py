@@ -113,7 +113,10 @@ class Roster:
 
     def count(self, *states: ConnState) -> int:
         """How many are in one of these states."""
-        return sum(len(self._by_state[state]) for state in states)
+        number = 0
+        for state in states:  # Asked a dozen times a task: a generator takes twice as long.
+            number += len(self._by_state[state])
+        return number
 
     def slots(self) -> int:
         """How many could have a task: known, and not on their way out."""

@@ -78,7 +78,10 @@ class Tasks:
 
     def count(self, *states: JobState) -> int:
         """How many are in one of these states."""
-        return sum(self._in_state[state] for state in states)
+        number = 0
+        for state in states:
+            number += self._in_state[state]
+        return number
 
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
