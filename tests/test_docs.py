@@ -193,7 +193,7 @@ def examples() -> list[str]:
     shown = [body.strip() for body in fences(PROTOCOL, "json")]
     for body in fences(PROTOCOL, ""):
         shown += re.findall(r"^[<>] (\{.*\})$", body, re.MULTILINE)
-    return [text for text in shown if '"type"' in text]
+    return [line for text in shown for line in text.splitlines() if '"type"' in line]
 
 
 @pytest.mark.parametrize("text", examples())
@@ -207,7 +207,8 @@ def test_every_message_shown_is_one_and_has_its_fields_in_order(text: str) -> No
 def test_every_type_feature_and_limit_is_in_the_protocol() -> None:
     text = PROTOCOL.read_text("utf-8")
     shown = {json.loads(line)["type"] for line in examples()}
-    assert shown == {"READY", "DONE", "FAILED", "TASK", "WAIT", "SHUTDOWN", "CANCEL"}
+    first = {"READY", "DONE", "FAILED", "TASK", "WAIT", "SHUTDOWN"}
+    assert shown == first | {"CANCEL", "CONTROL", "CONTROL_REPLY"}
     for word in (*RESERVED, f"`{GROUPED}`", f"`{CANCEL}`", f"{LINE_BYTES_MAX:,} bytes"):
         assert word in text
 

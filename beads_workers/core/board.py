@@ -173,6 +173,9 @@ class Board:
                     row_left.issue_id = row_left.title = row_left.attempt = None
                     if not row_left.own:
                         del self.workers[worker_id]
+            case rec.WorkerStopping(worker_id):
+                if stopping := self.workers.get(worker_id):
+                    stopping.state = "stopping"
             case rec.WorkerExited(worker_id):
                 if row_left := self.workers.get(worker_id):
                     # It is started again, unless the run is ending or ``WorkerGone`` follows.
@@ -215,7 +218,7 @@ class Board:
         self.activity.last.append(Ended(finished, self.titles.get(issue_id, ""), entry.at))
         row = self.workers.get(finished.worker_id)
         if row is not None and row.issue_id == issue_id:
-            row.state = "idle"
+            row.state = "idle" if row.state == "busy" else row.state
             row.issue_id = row.title = row.attempt = None
         success = finished.verdict == "finish"
         if row is not None:

@@ -13,14 +13,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, WatchHolder
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
 from beads_workers.core.held import Held, lost
-from beads_workers.core.message_types import (
-    CANNOT_START,
-    Done,
-    Failed,
-    FromWorker,
-    Ready,
-    Wait,
-)
+from beads_workers.core.message_types import CANNOT_START, Done, Failed, FromWorker, Ready, Wait
 from beads_workers.core.outcomes import Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import WorkerJoined, WorkerLeft
@@ -243,6 +236,8 @@ class Floor:
     def _judge(self, connection: Connection, message: Done | Failed) -> None:
         held = self._replies.held(connection)
         assert held is not None, "FINISHED is only said of the job that the connection has"
+        if message.is_stopping:
+            self._replies.will_leave(connection)
         connection.issue_id = None
         self._timers.cancel(Overdue(connection.conn_id))
         for warning in message.warnings:

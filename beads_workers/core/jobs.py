@@ -21,12 +21,14 @@ class Call:
     """A function with its arguments, which are JSON values.
 
     ``path``: ``package.module.name`` for one in Python; an RRQ executor's is ``handler``, or
-    ``executor#handler``.
+    ``executor#handler``. ``message``: what else a message of dispatcherd said, whose own worker is
+    to run it where there is one; None for all other calls.
     """
 
     path: str
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    message: Mapping[str, Any] | None = None
 
 
 @value

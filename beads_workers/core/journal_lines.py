@@ -33,6 +33,7 @@ KINDS: dict[str, type[Record]] = {
     "worker_started": rec.WorkerStarted,
     "worker_joined": rec.WorkerJoined,
     "worker_left": rec.WorkerLeft,
+    "worker_stopping": rec.WorkerStopping,
     "worker_exited": rec.WorkerExited,
     "worker_gone": rec.WorkerGone,
     "listed": rec.Listed,

@@ -42,6 +42,7 @@ class Done:
     """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense.
 
     ``result_file``: the path of a file (0600) with the JSON of a result that is too long.
+    ``is_stopping``: 1.1; the worker takes no more tasks, and its READY is answered with SHUTDOWN.
     """
 
     issue_id: IssueId
@@ -49,12 +50,16 @@ class Done:
     duration_ms: int | None = None
     result: Any = None
     result_file: str = ""
+    is_stopping: bool = False
     warnings: tuple[str, ...] = ()
 
 
 @value
 class Failed:
-    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error."""
+    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error.
+
+    ``is_stopping``: as in DONE.
+    """
 
     issue_id: IssueId
     worker_id: str = ""
@@ -63,7 +68,19 @@ class Failed:
     outcome: OutcomeKind = OutcomeKind.ERROR
     retry_after_seconds: float | None = None
     error_detail: str = ""
+    is_stopping: bool = False
     warnings: tuple[str, ...] = ()
+
+
+@value
+class ControlAsked:
+    """1.1: the task asks something of the orchestrator, in dispatcherd's words.
+
+    It is no turn of the conversation: at any time, and answered by one ``ControlReply``.
+    """
+
+    command: str
+    control_data: Mapping[str, Any] = field(default_factory=dict)
 
 
 # --- orchestrator -> worker -------------------------------------------------------------------
@@ -111,9 +128,16 @@ class Cancel:
     reason: str
 
 
+@value
+class ControlReply:
+    """1.1: what a ``ControlAsked`` is answered, in their order."""
+
+    reply: Mapping[str, Any]
+
+
 FromWorker = Ready | Done | Failed
 ToWorker = Task | Wait | Shutdown | Cancel
-Message = FromWorker | ToWorker
+Message = FromWorker | ToWorker | ControlAsked | ControlReply
 
 RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH", "PROGRESS"})
 """Named by the text for later versions; today unknown to both halves like any other type."""

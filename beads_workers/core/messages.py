@@ -11,7 +11,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, assert_never
 
-from beads_workers.core import limits
+from beads_workers.core import control_messages, limits
 from beads_workers.core.json_fields import (
     ProtocolError,
     as_integer,
@@ -27,6 +27,8 @@ from beads_workers.core.message_types import (
     RESERVED,
     VERSION,
     Cancel,
+    ControlAsked,
+    ControlReply,
     Done,
     Failed,
     FromWorker,
@@ -40,25 +42,10 @@ from beads_workers.core.message_types import (
 from beads_workers.core.outcomes import OutcomeKind
 
 __all__ = [
-    "CANCEL",
-    "GROUPED",
-    "RESERVED",
-    "VERSION",
-    "Cancel",
-    "Done",
-    "Failed",
-    "FromWorker",
-    "Message",
-    "ProtocolError",
-    "Ready",
-    "Shutdown",
-    "Task",
-    "ToWorker",
-    "Wait",
-    "encode",
-    "parse",
+    "CANCEL", "GROUPED", "RESERVED", "VERSION", "Cancel", "Done", "Failed", "FromWorker", "Message",
+    "ProtocolError", "Ready", "Shutdown", "Task", "ToWorker", "Wait", "encode", "parse",
     "parse_object",
-]
+]  # fmt: skip
 
 # --- bytes -> message -------------------------------------------------------------------------
 
@@ -92,6 +79,7 @@ def _done(fields: dict[str, Any]) -> Done:
         duration_ms=_duration(fields, warnings),
         result=fields.get("result"),
         result_file=text(fields, "result_file", "")[: limits.ERROR_CHARS_MAX],
+        is_stopping=fields.get("is_stopping") is True,
         warnings=tuple(warnings),
     )
 
@@ -111,6 +99,7 @@ def _failed(fields: dict[str, Any]) -> Failed:
         outcome=_outcome(fields, warnings),
         retry_after_seconds=_retry_after(fields, warnings),
         error_detail=detail if isinstance(detail, str) else "",
+        is_stopping=fields.get("is_stopping") is True,
         warnings=tuple(warnings),
     )
 
@@ -166,6 +155,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Message]] = {
     "WAIT": _wait,
     "SHUTDOWN": _shutdown,
     "CANCEL": _cancel,
+    **control_messages.PARSERS,
 }
 
 
@@ -230,6 +220,7 @@ _TYPES: dict[type[Message], str] = {
     Wait: "WAIT",
     Shutdown: "SHUTDOWN",
     Cancel: "CANCEL",
+    **control_messages.TYPES,
 }
 
 _HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items()}
@@ -265,14 +256,17 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
             return {"reason": message.reason}
         case Cancel():
             return {"issue_id": message.issue_id, "reason": message.reason}
+        case ControlAsked() | ControlReply():
+            return control_messages.fields_of(message)
         case _:
             assert_never(message)
 
 
 def _done_additions(message: Done) -> dict[str, Any]:
+    extra: dict[str, Any] = {"is_stopping": True} if message.is_stopping else {}
     if message.result_file:
-        return {"result_file": message.result_file}
-    return {} if message.result is None else {"result": message.result}
+        return {"result_file": message.result_file, **extra}
+    return extra if message.result is None else {"result": message.result, **extra}
 
 
 def _failed_additions(message: Failed) -> dict[str, Any]:
@@ -281,6 +275,8 @@ def _failed_additions(message: Failed) -> dict[str, Any]:
         extra["retry_after_seconds"] = message.retry_after_seconds
     if message.error_detail:
         extra["error_detail"] = message.error_detail
+    if message.is_stopping:
+        extra["is_stopping"] = True
     return extra
 
 

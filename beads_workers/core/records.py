@@ -115,6 +115,13 @@ class WorkerLeft(Record):
 
 
 @value
+class WorkerStopping(Record):
+    """A worker has said with the end of its task that it takes no more, and will leave."""
+
+    worker_id: str
+
+
+@value
 class WorkerExited(Record):
     """A worker process of ours ended; ``status`` as the shell says it (128+N for a signal)."""
 

@@ -15,6 +15,7 @@ from beads_workers.core.held import Held
 from beads_workers.core.jobs import Job
 from beads_workers.core.message_types import Cancel, Shutdown, Task, ToWorker, Wait
 from beads_workers.core.parts import Parts
+from beads_workers.core.records import WorkerStopping
 from beads_workers.core.roster import Connection
 from beads_workers.core.scripts import to_payload
 from beads_workers.core.states import ConnState, ConnStimulus
@@ -84,6 +85,12 @@ class Replies:
         self._roster.move(connection, ConnStimulus.WAIT_SENT)
         self.say(connection, Wait(seconds or self._wait_seconds(connection)))
 
+    def will_leave(self, connection: Connection) -> None:
+        """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
+        another one."""
+        self._roster.retire(connection)
+        self._desk.write(WorkerStopping(connection.worker_id))
+
     def shut_down(self, connection: Connection) -> None:
         """SHUTDOWN: the worker ends what it does, and leaves."""
         self._timers.cancel(HoldOver(connection.conn_id))
@@ -144,6 +151,8 @@ class Replies:
         if job.call is not None:
             payload["callable"] = job.call.path
             payload["args"], payload["kwargs"] = list(job.call.args), dict(job.call.kwargs)
+            if job.call.message is not None:
+                payload["message"] = dict(job.call.message)
         if job.script is not None:
             payload["script"] = to_payload(job.script)
         if held.trace_context:

@@ -19,6 +19,8 @@ from beads_workers.core.message_types import (
     GROUPED,
     VERSION,
     Cancel,
+    ControlAsked,
+    ControlReply,
     Failed,
     Ready,
     Shutdown,
@@ -68,11 +70,16 @@ class WorkerHalf:
         """Tell it what happened; carry out what it answers, in order."""
         if self.state is WorkerState.GONE:
             return []
+        if isinstance(event, ev.StepAsked):
+            # Beside the conversation: what a task asks, and hears, changes no state.
+            return [ev.Send(ControlAsked(event.command, event.control_data))]
+        if isinstance(event, ev.Received) and isinstance(event.message, ControlReply):
+            return [ev.TellStep(event.message.reply)]
         return self._move(self._sort(event), event, now)
 
     # --- events to stimuli --------------------------------------------------------------------
 
-    def _sort(self, event: Event) -> WorkerStimulus:
+    def _sort(self, event: ev.Moving) -> WorkerStimulus:
         match event:
             case ev.Connected():
                 return WorkerStimulus.CONNECTED
@@ -111,6 +118,8 @@ class WorkerHalf:
     def _sort_end(self, ended: ev.StepOver) -> WorkerStimulus:
         current = self._busy()
         well = passed(ended)
+        if isinstance(ended, ev.StepAnswered):
+            current.is_stopping = ended.is_stopping
         if well and isinstance(ended, ev.StepAnswered):
             current.result = ended.outcome.result
             current.result_file = ended.outcome.result_file
@@ -189,10 +198,10 @@ class WorkerHalf:
             case WorkerReaction.REFUSE | WorkerReaction.REFUSE_ASK:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
             case WorkerReaction.END:
-                grace = self.work.term_grace_seconds
-                if self.state is WorkerState.ABANDONING:
-                    grace = min(grace, limits.ABANDON_GRACE_SECONDS)
-                self._deadline = now + grace
+                self._end(now)
+            case WorkerReaction.KILL if self._current is not None and self._current.was_asked:
+                self._current.was_asked = False
+                self._deadline = now + self._grace() / 2
                 self._out.append(ev.EndStep(hard=False))
             case WorkerReaction.KILL:
                 self._out.append(ev.EndStep(hard=True))
@@ -245,6 +254,18 @@ class WorkerHalf:
         else:
             self._deadline = current.times_out_at
         self._out.append(ev.RunStep(current.plan, step))
+
+    def _end(self, now: float) -> None:
+        current = self._busy()
+        current.was_asked = current.asks_first
+        self._deadline = now + self._grace() / (2 if current.was_asked else 1)
+        self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
+
+    def _grace(self) -> float:
+        grace = self.work.term_grace_seconds
+        if self.state is WorkerState.ABANDONING:
+            return min(grace, limits.ABANDON_GRACE_SECONDS)
+        return grace
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
         task = _task(event)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from beads_workers.core.message_types import FromWorker, ToWorker
+from collections.abc import Mapping
+from typing import Any
+
+from beads_workers.core.message_types import ControlAsked, ControlReply, FromWorker, ToWorker
 from beads_workers.core.outcomes import Outcome
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.values import value
@@ -26,7 +29,7 @@ class ConnectFailed:
 class Received:
     """A message from the orchestrator."""
 
-    message: ToWorker
+    message: ToWorker | ControlReply
 
 
 @value
@@ -57,9 +60,21 @@ class StepEnded:
 
 @value
 class StepAnswered:
-    """A step that is no program of its own came to its end: a function returned, say."""
+    """A step that is no program of its own came to its end: a function returned, say.
+
+    ``is_stopping``: it wants its worker to end.
+    """
 
     outcome: Outcome
+    is_stopping: bool = False
+
+
+@value
+class StepAsked:
+    """A step that runs asks something of the orchestrator; it waits for ``TellStep``."""
+
+    command: str
+    control_data: Mapping[str, Any]
 
 
 @value
@@ -76,7 +91,9 @@ class StepNotStarted:
 
 
 StepOver = StepEnded | StepAnswered | StepNotStarted
-Event = Connected | ConnectFailed | Received | ConnectionLost | Interrupted | StepOver
+Moving = Connected | ConnectFailed | Received | ConnectionLost | Interrupted | StepOver
+"""What moves a worker from state to state."""
+Event = Moving | StepAsked
 
 
 def name_of(event: Event | None) -> str:
@@ -98,7 +115,7 @@ class Connect:
 class Send:
     """Send a message; drop it silently where the connection is gone."""
 
-    message: FromWorker
+    message: FromWorker | ControlAsked
 
 
 @value
@@ -111,9 +128,20 @@ class RunStep:
 
 @value
 class EndStep:
-    """End the running step (TERM to its process group), KILL when ``hard``; its end follows."""
+    """End the running step (TERM to its process group), KILL when ``hard``; its end follows.
+
+    ``ask``: only SIGUSR1 to its process, which is how dispatcherd's tasks are cancelled.
+    """
 
     hard: bool
+    ask: bool = False
+
+
+@value
+class TellStep:
+    """Hand the running step the answer that it waits for, if it still does."""
+
+    reply: Mapping[str, Any]
 
 
 @value
@@ -130,4 +158,4 @@ class Log:
     text: str
 
 
-Command = Connect | Send | RunStep | EndStep | Exit | Log
+Command = Connect | Send | RunStep | EndStep | TellStep | Exit | Log

@@ -12,16 +12,18 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
 from beads_workers.core.dispatching import answers
 from beads_workers.core.dispatching.answers import CANCEL, NEED_TASKS, RUN, Scene, Service
 from beads_workers.core.dispatching.found import FoundTask, FoundTasks, TaskFilter
-from beads_workers.core.events import Event, TasksAsked, Warned
+from beads_workers.core.events import ConnId, Event, TasksAsked, Warned
 from beads_workers.core.json_fields import ProtocolError
+from beads_workers.core.message_types import ControlAsked
 from beads_workers.edge.tickets import Tickets
+from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.protocols.dispatcherd import SOCKET_BYTES_MAX
 from beads_workers.protocols.dispatcherd.chunks import (
     ChunkAccumulator,
@@ -29,6 +31,9 @@ from beads_workers.protocols.dispatcherd.chunks import (
     split_message,
 )
 from beads_workers.protocols.dispatcherd.messages import Control, from_fields
+
+if TYPE_CHECKING:
+    from beads_workers.edge.metrics.server import MetricsServer
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -70,7 +75,7 @@ class DispatcherControl:
         self._chunks = ChunkAccumulator()
         self._service = Service()
         self.front: Dispatches | None = None
-        self.metrics: Callable[[], dict[str, Any]] | None = None
+        self.metrics: MetricsServer | None = None
 
     def ask(self, control: Control, reply: Reply) -> None:
         """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
@@ -89,6 +94,22 @@ class DispatcherControl:
             ticket = self._tickets.issue()
             self._tickets.wait(ticket, lambda answer: self._found(control, wanted, answer, reply))
             self._tell(TasksAsked(ticket, wanted, cancel=name == CANCEL))
+
+    def attach(self, workers: WorkerServer, metrics: MetricsServer | None) -> None:
+        """Answer tasks that run, too, and tell of the figures that are served.
+
+        Tasks are told no ``node_id``: there is only this one.
+        """
+        self.metrics = metrics
+
+        def ask(conn_id: ConnId, asked: ControlAsked) -> None:
+            def reply(answer: dict[str, Any]) -> None:
+                del answer["node_id"]
+                workers.reply(conn_id, answer)
+
+            self.ask(Control(asked.command, asked.control_data, "its worker"), reply)
+
+        workers.asked = ask
 
     # --- as lines of a socket -----------------------------------------------------------------
 
@@ -143,7 +164,7 @@ class DispatcherControl:
         if self.front is not None:
             self.front.describe(service)
         if self.metrics is not None:
-            service.metrics = self.metrics()
+            service.metrics = self.metrics.describe()
         board, elapsed = self._look()
         return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks())
 

@@ -158,7 +158,7 @@ class Fleet:
             )
             if self._scrapes is not None:
                 loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
-                loop.control.dispatching.metrics = loop.metrics.describe
+            loop.control.dispatching.attach(loop.workers, loop.metrics)
             if is_pushed(self._settings):
                 loop.front = open_front(self._settings, self._source, selector, loop.tell)
             # Only now: whoever hears it may talk to us at once.

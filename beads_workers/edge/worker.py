@@ -30,7 +30,9 @@ from beads_workers.core.worker_events import (
     Log,
     RunStep,
     Send,
+    StepAsked,
     StepNotStarted,
+    TellStep,
 )
 from beads_workers.edge import orphans
 from beads_workers.edge.functions.step import CallStep, Functions
@@ -78,8 +80,11 @@ def run_worker(
     selector = selectors.PollSelector()
     dial = dial or partial(dial_path, settings.socket_path)
     connection = WorkerConnection(dial, settings.worker_id, selector)
-    functions = Functions(settings.work.allow_modules)
-    process = _Process(settings, half, selector, connection, functions)
+    events: deque[Event] = deque()
+    functions = Functions(
+        settings.work.allow_modules, lambda name, data: events.append(StepAsked(name, data))
+    )
+    process = _Process(settings, half, selector, connection, functions, events)
     for name in settings.work.hidden_variables:
         process.inherited.pop(name.encode(), None)
     return process.run()
@@ -92,7 +97,7 @@ class _Process:
     selector: selectors.BaseSelector
     connection: WorkerConnection
     functions: Functions
-    events: deque[Event] = field(default_factory=deque)
+    events: deque[Event]
     step: RunningStep | CallStep | None = None
     status: int | None = None
     inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
@@ -169,10 +174,15 @@ class _Process:
                     self.events.append(self.connection.connect())
                 case Send(message):
                     self.connection.send(message)
+                case TellStep(reply):
+                    if isinstance(self.step, CallStep):
+                        self.step.tell(reply)
                 case RunStep(of_plan, step):
                     self._start(of_plan, step)
-                case EndStep(hard):
-                    if self.step is not None:
+                case EndStep(hard, ask):
+                    if isinstance(self.step, CallStep):
+                        self.step.end(hard=hard, ask=ask)
+                    elif self.step is not None:
                         self.step.end(hard=hard)
                 case Exit(status):
                     self.status = status
@@ -248,6 +258,7 @@ class _Process:
         assert step is not None
         self._deafen()
         if (ended := step.finish()) is None:
+            self._drain()  # What it asks.
             return
         self.step = None
         if isinstance(step, RunningStep):

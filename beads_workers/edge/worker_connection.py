@@ -11,7 +11,16 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
 from beads_workers.core.json_fields import ProtocolError
-from beads_workers.core.message_types import Cancel, FromWorker, Shutdown, Task, ToWorker, Wait
+from beads_workers.core.message_types import (
+    Cancel,
+    ControlAsked,
+    ControlReply,
+    FromWorker,
+    Shutdown,
+    Task,
+    ToWorker,
+    Wait,
+)
 from beads_workers.core.messages import encode, parse
 from beads_workers.core.worker_events import (
     Connected,
@@ -100,7 +109,7 @@ class WorkerConnection:
         if not received:
             yield from self._hang_up()
 
-    def send(self, message: FromWorker) -> None:
+    def send(self, message: FromWorker | ControlAsked) -> None:
         """Goes out with the next ``flush``; is lost where there is no connection."""
         if self._socket is not None:
             self._outbox += encode(message, self._worker_id, time.time(), v1=False)
@@ -143,7 +152,7 @@ class WorkerConnection:
         self._socket = None
         yield ConnectionLost()
 
-    def _read(self, framed: Framed) -> ToWorker | None:
+    def _read(self, framed: Framed) -> ToWorker | ControlReply | None:
         match framed:
             case TooLong(head) | Torn(head):
                 trouble, raw = "a line that is too long or torn", head
@@ -155,7 +164,7 @@ class WorkerConnection:
                 else:
                     if isinstance(message, Task):
                         return with_payload(message)
-                    if isinstance(message, Wait | Shutdown | Cancel):
+                    if isinstance(message, Wait | Shutdown | Cancel | ControlReply):
                         return message
                     trouble = "a message that only workers send"
             case _:

@@ -7,11 +7,12 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits, messages
@@ -19,7 +20,7 @@ from beads_workers.core.commands import Send
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.framing import Framed, Line, TooLong
 from beads_workers.core.json_fields import ProtocolError
-from beads_workers.core.message_types import Done, Failed, Ready, Task
+from beads_workers.core.message_types import ControlAsked, ControlReply, Done, Failed, Ready, Task
 from beads_workers.core.text import printable
 from beads_workers.edge.door import Door, Peers
 from beads_workers.edge.sessions import start_time
@@ -55,6 +56,8 @@ class WorkerServer:
         self._masks: dict[ConnId, int] = {}
         """What the selector watches of each."""
         self._last = 0
+        self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
+        """What a task asks goes there; the answer comes with ``reply``."""
         self.door = Door("the worker socket", path, selector, tell, self._enter)
 
     def deadline(self) -> float | None:
@@ -77,6 +80,18 @@ class WorkerServer:
             return
         stream.queue(self._encode(command))
         self._unsent.add(command.conn_id)
+
+    def reply(self, conn_id: ConnId, answer: Mapping[str, Any]) -> None:
+        """Queue the answer to what a task has asked; ``flush`` sends it."""
+        stream = self._streams.get(conn_id)
+        if stream is None:
+            return
+        line = messages.encode(ControlReply(answer), "W0", time.time(), v1=False)
+        if len(line) > limits.LINE_BYTES_MAX:
+            short = {"error": f"the answer is {len(line)} bytes long: ask for less"}
+            line = messages.encode(ControlReply(short), "W0", time.time(), v1=False)
+        stream.queue(line)
+        self._unsent.add(conn_id)
 
     def hang_up(self, conn_id: ConnId, reason: str) -> None:
         """Close a connection from our side."""
@@ -158,6 +173,9 @@ class WorkerServer:
         nonsense = False
         for framed in stream.read(limits.LINES_AT_ONCE):
             event = _event(conn_id, framed)
+            if isinstance(event, ControlAsked):
+                self.asked(conn_id, event)
+                continue
             if isinstance(event, ev.Received):
                 self._known.add(conn_id)
             else:
@@ -171,6 +189,9 @@ class WorkerServer:
         else:
             self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))
         return nonsense
+
+    def _not_asked(self, conn_id: ConnId, asked: ControlAsked) -> None:
+        self.reply(conn_id, {"error": "nobody answers here"})
 
     def _drop(self, stream: Stream) -> None:
         conn_id = ConnId(stream.conn_id)
@@ -209,7 +230,7 @@ def _write_private(file: Path, text: str) -> None:
         out.write(text)
 
 
-def _event(conn_id: ConnId, framed: Framed) -> Event:
+def _event(conn_id: ConnId, framed: Framed) -> Event | ControlAsked:
     if not isinstance(framed, Line):
         reason = "line too long" if isinstance(framed, TooLong) else "line without an end"
         return ev.Misread(conn_id, reason, _shown(framed.head))
@@ -217,6 +238,8 @@ def _event(conn_id: ConnId, framed: Framed) -> Event:
         message = messages.parse(framed.text)
     except ProtocolError as error:
         return ev.Misread(conn_id, str(error), _shown(framed.text))
+    if isinstance(message, ControlAsked):
+        return message
     if isinstance(message, Ready | Done | Failed):
         return ev.Received(conn_id, message)
     return ev.Misread(conn_id, "not a worker's message", _shown(framed.text))

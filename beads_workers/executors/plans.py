@@ -151,10 +151,12 @@ def _call(payload: Mapping[str, Any]) -> Call | None:
     path, args, kwargs = (payload.get(name) for name in ("callable", "args", "kwargs"))
     if not isinstance(path, str):
         return None
+    message = payload.get("message")
     return Call(
         path,
         tuple(args) if isinstance(args, list | tuple) else (),
         kwargs if isinstance(kwargs, Mapping) else {},
+        message if isinstance(message, Mapping) else None,
     )
 
 

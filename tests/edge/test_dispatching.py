@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,22 @@ from typing import Any
 import pytest
 
 from beads_workers.core import events as ev
+from beads_workers.core import limits
 from beads_workers.core import records as rec
+from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
 from beads_workers.core.dispatching.answers import Service
 from beads_workers.core.dispatching.found import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.message_types import ControlAsked, ControlReply
+from beads_workers.core.messages import encode, parse
+from beads_workers.edge.metrics import listen, serve
+from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.protocols.dispatcherd import SOCKET_BYTES_MAX
 from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator, split_message
 from beads_workers.protocols.dispatcherd.messages import Control
 from tests.edge.test_control_server import Desk
+from tests.support.fleet import until
 
 
 @pytest.fixture
@@ -186,8 +194,36 @@ def test_a_front_is_handed_what_is_run(desk: Desk) -> None:
 
 
 def test_figures_are_enabled_where_a_port_serves_them(desk: Desk) -> None:
-    desk.server.dispatching.metrics = lambda: {"port": 9, "ready": True}
+    listener = listen(0)
+    assert listener is not None
+    server = serve(listener, desk.selector, desk.events.append, lambda: (Board(), 0.0))
+    desk.server.dispatching.metrics = server
     heard: list[dict[str, Any]] = []
     desk.server.dispatching.ask(Control("metrics"), heard.append)
-    status = {"port": 9, "ready": True}
-    assert heard == [{"enabled": True, "status": status, "node_id": "run-1"}]
+    server.close()
+    (told,) = heard
+    assert told["enabled"] and told["status"] == server.describe()
+
+
+def test_a_task_asks_over_the_connection_of_its_worker(desk: Desk, tmp_path: Path) -> None:
+    workers = WorkerServer(
+        tmp_path / "workers.sock", desk.selector, desk.events.append, lambda: None, tmp_path
+    )
+    desk.server.dispatching.attach(workers, None)
+    with socket.socket(socket.AF_UNIX) as worker:
+        worker.connect(str(tmp_path / "workers.sock"))
+        asked = ControlAsked("running", {"uuid": "u"})
+        worker.sendall(encode(asked, "W1", 0.0, v1=False))
+        until(lambda: (desk.turn(), workers.hear(time.monotonic()), len(desk.events) > 1)[2])
+        wanted = answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W1")).wanted
+        assert wanted == TaskFilter({"uuid": "u"})
+        workers.flush()
+        assert parse(worker.recv(1 << 16).rstrip()) == ControlReply({"worker-1": {"uuid": "u"}})
+        long = {"t": "x" * limits.LINE_BYTES_MAX}
+        worker.sendall(encode(asked, "W1", 0.0, v1=False))
+        until(lambda: (desk.turn(), workers.hear(time.monotonic()), len(desk.events) > 2)[2])
+        answered(desk, FoundTask("u", "worker", long, "W1"))
+        workers.flush()
+        reply = parse(worker.recv(1 << 16).rstrip())
+        assert isinstance(reply, ControlReply) and "ask for less" in reply.reply["error"]
+    workers.close()

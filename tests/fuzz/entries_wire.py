@@ -99,6 +99,8 @@ MESSAGES: list[dict[str, Any]] = [
     {k: v for k, v in TASK.items() if k != "payload"} | {"payload_file": "/tmp/p.json"},
     {"type": "WAIT", **HEAD, "wait_seconds": 5},
     {"type": "SHUTDOWN", **HEAD, "reason": "user_requested"},
+    {"type": "CONTROL", **HEAD, "command": "running", "control_data": {"uuid": "u"}},
+    {"type": "CONTROL_REPLY", **HEAD, "reply": {"worker-1": {"uuid": "u"}}},
     {"type": "CANCEL", **HEAD, "issue_id": "bw-1", "reason": "timeout"},
 ]  # fmt: skip
 RECURSION_ROOM = 100

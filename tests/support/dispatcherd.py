@@ -45,6 +45,12 @@ class Dispatcherd:
         return self.folder / "bin" / "python"
 
     @property
+    def packages(self) -> Path:
+        """For the ``PYTHONPATH`` of a worker's Python, which is the same version."""
+        (found,) = (self.folder / "lib").glob("python3.*/site-packages")
+        return found
+
+    @property
     def environment(self) -> dict[str, str]:
         """In which it finds the tasks of ``dispatched``."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DISPATCHERD_", "BW_"))}

@@ -24,6 +24,9 @@ WORKER_FD = 3
 CALL_BYTES_MAX = 64 << 20
 """Arguments of 16 MiB, as escaped as JSON can be."""
 
+CONTROL_BYTES_MAX = 64 << 10
+"""Of what a task asks; a filter with its arguments is the longest."""
+
 ANSWER_BYTES_MAX = limits.RESULT_CHARS_MAX + 8 * limits.ERROR_CHARS_MAX + 1000
 """What is longer goes through a file."""
 
@@ -43,11 +46,20 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 @value
 class Said:
     """An answer. ``in_file``: the result lies where the call said. ``spent``: the process cannot
-    be used again."""
+    be used again. ``is_stopping``: the call wants the worker to end."""
 
     outcome: Outcome
     in_file: bool = False
     spent: bool = False
+    is_stopping: bool = False
+
+
+@value
+class Asked:
+    """A call asks something of the orchestrator, and waits for the reply."""
+
+    command: str
+    control_data: Mapping[str, Any]
 
 
 def call_line(
@@ -64,6 +76,8 @@ def call_line(
         "variables": variables,
         "result_file": result_file,
     }
+    if call.message is not None:
+        fields["message"] = call.message
     line = _ENCODER.encode(fields).encode("ascii") + b"\n"
     if len(line) > CALL_BYTES_MAX:
         raise ValueError(f"arguments of {len(line)} bytes; {CALL_BYTES_MAX} are allowed")
@@ -79,6 +93,8 @@ def answer_line(number: int, answer: Answer, *, in_file: bool, spent: bool) -> b
         line += f',"result":{answer.result}'
     if spent:
         line += ',"spent":true'
+    if answer.is_stopping:
+        line += ',"is_stopping":true'
     if answer.error:
         line += f',"error":{quoted(answer.error)}'
     if answer.retry_after_seconds is not None:
@@ -86,25 +102,54 @@ def answer_line(number: int, answer: Answer, *, in_file: bool, spent: bool) -> b
     return f"{line}}}\n".encode("ascii")
 
 
-def parse_answer(line: bytes, number: int) -> Said:
-    """Read the answer to call ``number``; raises ``ProtocolError`` for anything else."""
+def parse_answer(line: bytes, number: int) -> Said | Asked:
+    """Read the answer to call ``number``, or what it asks; raises ``ProtocolError`` for anything
+    else."""
     if line == b'{"n":%d,"kind":"success"}' % number:
         return _WELL  # What most functions return is nothing.
     fields = parse_object(line)
     if as_integer(fields.get("n")) != number:
         raise ProtocolError("an answer to another call")
+    if "control" in fields:
+        return _asked(fields)
     kind = _KINDS.get(text(fields, "kind", ""))
     if kind is None:
         raise ProtocolError("no such kind of answer")
-    spent = fields.get("spent") is True
+    spent, stopping = fields.get("spent") is True, fields.get("is_stopping") is True
     if kind is not OutcomeKind.SUCCESS:
         error = text(fields, "error", "")[: limits.ERROR_CHARS_MAX]
         after = _after(fields) if kind is OutcomeKind.RETRY else None
-        return Said(Outcome(kind, error or "it gave no reason", after), spent=spent)
+        outcome = Outcome(kind, error or "it gave no reason", after)
+        return Said(outcome, spent=spent, is_stopping=stopping)
     if fields.get("in_file") is True:
-        return Said(Outcome(kind), in_file=True, spent=spent)
+        return Said(Outcome(kind), in_file=True, spent=spent, is_stopping=stopping)
     result: Any = fields.get("result")
-    return Said(Outcome(kind, result="" if result is None else _encode(result)), spent=spent)
+    outcome = Outcome(kind, result="" if result is None else _encode(result))
+    return Said(outcome, spent=spent, is_stopping=stopping)
+
+
+def asking_line(number: int, command: str, data: Mapping[str, Any]) -> bytes:
+    """What call ``number`` asks of the orchestrator. Raises ``ValueError`` for what is no JSON, or
+    too long."""
+    try:
+        text = _ENCODER.encode({"n": number, "control": command, "control_data": data})
+    except TypeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if len(text) > CONTROL_BYTES_MAX:
+        raise ValueError(f"{len(text)} bytes of JSON; {CONTROL_BYTES_MAX} are allowed")
+    return text.encode("ascii") + b"\n"
+
+
+def reply_line(reply: Mapping[str, Any]) -> bytes:
+    """The orchestrator's reply, as the process for functions reads it."""
+    return _ENCODER.encode({"reply": reply}).encode("ascii") + b"\n"
+
+
+def _asked(fields: dict[str, Any]) -> Asked:
+    command, data = text(fields, "control", ""), fields.get("control_data")
+    if not command or not isinstance(data, dict):
+        raise ProtocolError("a question without a command or its data")
+    return Asked(command, data)
 
 
 _WELL = Said(Outcome(OutcomeKind.SUCCESS))

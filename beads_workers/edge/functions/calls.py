@@ -17,9 +17,11 @@ from beads_workers.core.values import value
 from beads_workers.edge.functions.answers import (
     ANSWER_BYTES_MAX,
     WORKER_FD,
+    Asked,
     Said,
     call_line,
     parse_answer,
+    reply_line,
 )
 from beads_workers.edge.spawning import spawn_in_group
 
@@ -104,9 +106,9 @@ class Host:
         except (BrokenPipeError, ConnectionResetError):
             pass  # It has ended, as the next reading tells.
 
-    def read(self) -> Said | Ended | None:
-        """What came of the call; None: nothing yet. ``Ended`` has buried the process, and so has
-        an answer that makes no sense."""
+    def read(self) -> Said | Asked | Ended | None:
+        """What came of the call, or what it asks; None: nothing yet. ``Ended`` has buried the
+        process, and so has an answer that makes no sense."""
         try:
             received = self.socket.recv(1 << 16)
         except BlockingIOError:
@@ -126,6 +128,22 @@ class Host:
         except ProtocolError as error:
             self.close()
             return _broken(f"its process said what is no answer ({error})")
+
+    def tell(self, reply: Mapping[str, object]) -> None:
+        """Hand it what it has asked for; one that does not take it waits for nothing."""
+        try:
+            self.socket.settimeout(SEND_SECONDS)
+            self.socket.sendall(reply_line(reply))
+            self.socket.setblocking(False)
+        except OSError:
+            pass  # It has ended, as the next reading tells.
+
+    def ask_to_cancel(self) -> None:
+        """SIGUSR1, to the process alone."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+        except ProcessLookupError:
+            pass
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to its process group; ``read`` gives ``Ended`` then."""

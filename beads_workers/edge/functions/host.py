@@ -14,17 +14,25 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.outcomes import OutcomeKind
-from beads_workers.edge.functions.answers import CALL_BYTES_MAX, WORKER_FD, answer_line
+from beads_workers.edge.functions.answers import (
+    CALL_BYTES_MAX,
+    WORKER_FD,
+    answer_line,
+    asking_line,
+)
 from beads_workers.edge.spoken import keep_result
-from beads_workers.executors.functions.calling import Answer, Caller, Ending
+from beads_workers.executors.functions.calling import Answer, Caller, Ending, not_callable
 from beads_workers.executors.functions.resolving import NotCallable, Resolver
 from beads_workers.executors.functions.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from beads_workers.executors.functions.dispatching import DispatcherCaller
 
 READ_BYTES = 1 << 16
 OUT_OF_THE_WAY = 20
@@ -50,6 +58,9 @@ class Host:
         self._pid = os.getpid()
         self._caller = Caller()
         self._resolver = Resolver(allowed)
+        self._reader = LineReader(CALL_BYTES_MAX)
+        self._number = 0
+        self._dispatcher: DispatcherCaller | None = None
         folder = os.getcwd()  # noqa: PTH109
         # What is called lies in the project, as for any program that is started there.
         sys.path.insert(0, folder)
@@ -61,7 +72,6 @@ class Host:
 
     def run(self) -> None:
         """Call what comes; returns when the worker is gone."""
-        reader = LineReader(CALL_BYTES_MAX)
         while True:
             received, control, _, _ = self._worker.recvmsg(READ_BYTES, _FD_BYTES)
             if not received:
@@ -69,11 +79,14 @@ class Host:
             if control:
                 self._take_output(control)
                 self._own_descriptors()
-            for framed in reader.feed(received):
+            for framed in self._reader.feed(received):
                 assert isinstance(framed, Line), "a worker knows how long a line may be"
-                self._worker.sendall(self._answer(json.loads(framed.text)))
+                call = json.loads(framed.text)
+                if "path" in call:  # Else a reply for a call that does not wait for it any more.
+                    self._worker.sendall(self._answer(call))
 
     def _answer(self, call: dict[str, Any]) -> bytes:
+        self._number = call["n"]
         try:
             self._calling = True
             answer = self._carry_out(call)
@@ -103,16 +116,49 @@ class Host:
             self._surroundings.enter(call["variables"])
         except OSError as error:
             return Answer(OutcomeKind.RETRY, error=f"cannot use {error.filename}: {error.strerror}")
+        if "message" in call:
+            return self._dispatch(call)
         path = call["path"]
         try:
             if (function := self._resolver.known.get(path)) is None:
                 function = self._resolver.find(path)
                 self._surroundings.settle()
         except NotCallable as error:
-            kind = OutcomeKind.ERROR if error.may_pass else OutcomeKind.NOT_FOUND
-            return Answer(kind, error=str(error), trace=error.trace)
+            return not_callable(error)
         self._surroundings.remember()
         return self._caller.call(function, call["args"], call["kwargs"])
+
+    def _dispatch(self, call: dict[str, Any]) -> Answer:
+        """A task of dispatcherd: called as its own workers call it."""
+        from beads_workers.executors.functions import dispatching  # Few fleets run any.
+
+        if self._dispatcher is None:
+            worker_id = call["variables"].get("BW_WORKER_ID", "")
+            made = dispatching.DispatcherCaller(worker_id, self._resolver, self._caller, self._ask)
+            self._dispatcher = made
+        path = call["path"]
+        try:
+            if self._dispatcher.prepare(path):
+                self._surroundings.settle()
+        except NotCallable as error:
+            return not_callable(error)
+        except dispatching.Cancelled:
+            return dispatching.CANCELLED
+        self._surroundings.remember()
+        message = {"task": path, "args": call["args"], "kwargs": call["kwargs"]}
+        return self._dispatcher.call(message | call["message"])
+
+    def _ask(self, command: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the orchestrator, by way of the worker. Raises ``ValueError`` for what is no JSON."""
+        self._worker.sendall(asking_line(self._number, command, data))
+        while True:
+            received = self._worker.recv(READ_BYTES)
+            if not received:
+                os._exit(0)  # There is nobody left to answer.
+            for framed in self._reader.feed(received):
+                assert isinstance(framed, Line), "a worker knows how long a line may be"
+                reply: dict[str, Any] = json.loads(framed.text)["reply"]
+                return reply
 
     def _take_output(self, control: list[tuple[int, int, bytes]]) -> None:
         for level, kind, data in control:

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepAnswered, StepOver
-from beads_workers.edge.functions.answers import Said
+from beads_workers.edge.functions.answers import Asked, Said
 from beads_workers.edge.functions.calls import Ended, Host
 from beads_workers.edge.outputs import Output
 from beads_workers.edge.steps import HINDERED, CannotStart, encoded, prepare, step_ended
+
+Questions = Callable[[str, Mapping[str, Any]], None]
+"""Takes a control command and its data."""
 
 
 class CallStep:
     """A running call; the same shape as ``steps.RunningStep``."""
 
-    def __init__(self, host: Host, output: Output, result_file: str) -> None:
+    def __init__(self, host: Host, output: Output, result_file: str, asked: Questions) -> None:
         self._host = host
+        self._asked = asked
         self._result_file = result_file
         self.fd = host.socket.fileno()
         self.output = output
         self.ended_by_us = False
 
-    def end(self, *, hard: bool) -> None:
-        """A function cannot be ended but with its process."""
+    def end(self, *, hard: bool, ask: bool = False) -> None:
+        """A function cannot be ended but with its process; ``ask``: SIGUSR1, and it may live."""
         self.ended_by_us = True
-        self._host.end(hard=hard)
+        if ask:
+            self._host.ask_to_cancel()
+        else:
+            self._host.end(hard=hard)
+
+    def tell(self, reply: Mapping[str, Any]) -> None:
+        """The answer to what it asked."""
+        self._host.tell(reply)
 
     def finish(self) -> StepOver | None:
         """Call when ``fd`` can be read, or a child has ended; None: it still runs."""
@@ -34,21 +46,28 @@ class CallStep:
         match answer:
             case None:
                 return None
+            case Asked(command, data):
+                self._asked(command, data)
+                return None
             case Ended(status):
                 return step_ended(status, self.output.end())
-            case Said(outcome, in_file, spent):
+            case Said(outcome, in_file, spent, is_stopping):
                 if spent:
                     self._host.close()
                 self.output.end(keep=True)
                 if in_file:
                     outcome = replace(outcome, result_file=self._result_file)
-                return StepAnswered(outcome)
+                return StepAnswered(outcome, is_stopping)
 
 
 class Functions:
-    """All calls of one worker, one at a time, in one process that is replaced when it has died."""
+    """All calls of one worker, one at a time, in one process that is replaced when it has died.
 
-    def __init__(self, allowed: Sequence[str]) -> None:
+    ``asked``: told what a call asks of the orchestrator.
+    """
+
+    def __init__(self, allowed: Sequence[str], asked: Questions) -> None:
+        self._asked = asked
         self._allowed = allowed
         self._host: Host | None = None
         self._output: Output | None = None
@@ -69,7 +88,7 @@ class Functions:
             self.close()
             hindered = isinstance(error, OSError) and error.errno in HINDERED
             raise CannotStart(f"cannot call {step.name}: {error}", hindered=hindered) from None
-        return CallStep(host, output, plan.result_file)
+        return CallStep(host, output, plan.result_file, self._asked)
 
     @property
     def fd(self) -> int:

@@ -27,6 +27,7 @@ from beads_workers.core.worker_events import (
     Log,
     RunStep,
     Send,
+    TellStep,
 )
 from beads_workers.edge.own_process import say
 from beads_workers.edge.spoken import keep_result
@@ -160,6 +161,8 @@ class Slot:
                     self._steps.run_step(self, of_plan, step)
                 case EndStep(hard):
                     self._steps.end_step(self, hard=hard)
+                case TellStep():
+                    pass  # No executor of RRQ asks anything.
                 case Exit(status):
                     self.status = status
                     self._connection.say_goodbye()

@@ -16,6 +16,7 @@ from beads_workers.core import limits
 from beads_workers.core.json_fields import as_number, is_deep
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.values import value
+from beads_workers.executors.functions.resolving import NotCallable
 from beads_workers.executors.functions.retry import Retry
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Answer:
     """How a call ended. ``result``: the JSON text of what it returned, with ``SUCCESS``.
 
     ``error`` is one line, and begins with the class of the exception; ``trace`` its traceback.
+    ``is_stopping``: it wants its worker to end.
     """
 
     kind: OutcomeKind
@@ -43,6 +45,7 @@ class Answer:
     error: str = ""
     trace: str = ""
     retry_after_seconds: float | None = None
+    is_stopping: bool = False
 
 
 NOTHING = Answer(OutcomeKind.SUCCESS)
@@ -66,17 +69,11 @@ class Caller:
                 value = self._run(value)
         except Ending:
             raise
-        except Retry as retry:
-            return Answer(
-                OutcomeKind.RETRY,
-                error=_line(str(retry)) or "it asked for another try",
-                retry_after_seconds=_seconds(retry.after_seconds),
-            )
         except SystemExit as left:
             return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BaseException as error:  # Whatever it raises is its answer.
-            return _failed(error)
-        return NOTHING if value is None else _succeeded(value)
+            return failed(error)
+        return succeeded(value)
 
     def end(self) -> None:
         """Call from a signal's handler: the call that runs is to end.
@@ -128,7 +125,10 @@ def _seconds(after: object) -> float | None:
     return None if seconds is None or seconds < 0 else seconds
 
 
-def _succeeded(value: Any) -> Answer:
+def succeeded(value: Any) -> Answer:
+    """The answer of a call that has returned this."""
+    if value is None:
+        return NOTHING
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -145,7 +145,14 @@ def _succeeded(value: Any) -> Answer:
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
-def _failed(error: BaseException) -> Answer:
+def failed(error: BaseException) -> Answer:
+    """The answer of a call that has raised this."""
+    if isinstance(error, Retry):
+        return Answer(
+            OutcomeKind.RETRY,
+            error=_line(str(error)) or "it asked for another try",
+            retry_after_seconds=_seconds(error.after_seconds),
+        )
     import traceback
 
     try:
@@ -163,6 +170,12 @@ def _failed(error: BaseException) -> Answer:
         error=_line(f"{name}: {said}" if said.strip() else name),
         trace=trace[-TRACE_CHARS_MAX:],
     )
+
+
+def not_callable(error: NotCallable) -> Answer:
+    """What is answered where a path leads nowhere, or nowhere that is allowed."""
+    kind = OutcomeKind.ERROR if error.may_pass else OutcomeKind.NOT_FOUND
+    return Answer(kind, error=str(error), trace=error.trace)
 
 
 def _line(text: str) -> str:
