@@ -12,6 +12,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.core.checks import Check, fail, ok, warn
@@ -252,7 +253,9 @@ def _name_of(pid: int) -> str:
 def _filtered(fleet: FleetSettings) -> str:
     from beads_workers.core.jobs import Filters
 
-    return "" if fleet.filters == Filters() else ", with the filters of this fleet"
+    # What an issue must bring follows from the fleet; nobody has said it as a filter.
+    said = replace(fleet.filters, bring=())
+    return "" if said == Filters() else ", with the filters of this fleet"
 
 
 def _took(seconds: float) -> str:
