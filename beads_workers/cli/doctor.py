@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from beads_workers.cli.doctor_remedies import edit, mend_file, sentence, settle_on_bd
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.cli.running import StateDir
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def doctor(
     ctx: typer.Context,
     workers: Annotated[int | None, typer.Option("-n", "--workers", help="Default 4.")] = None,
-    source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
+    source: Annotated[str | None, typer.Option(help="bd, sqlite, hero or a URL.")] = None,
     agent: Annotated[str | None, typer.Option(help="claude, codex, or one of your own.")] = None,
     verify: Annotated[
         str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
@@ -73,7 +74,7 @@ def doctor(
         print(json_line(as_object(checks)))
     else:
         show.end(checks)
-    broken = any(c.name == "tracker" and c.status is Grade.FAIL for c in checks)
+    broken = any(c.name in ("tracker", "redis") and c.status is Grade.FAIL for c in checks)
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
 
 
@@ -84,7 +85,6 @@ def plan(said: Options) -> list[Any]:
     """
     from beads_workers.edge.checks import git, machine, place, work
     from beads_workers.edge.checks.checking import Job
-    from beads_workers.edge.checks.tracker import tracker
 
     here = Situation(said)
     workers, folder, root = here.workers, here.folder, here.state
@@ -96,7 +96,7 @@ def plan(said: Options) -> list[Any]:
         ("python", _python),
         ("kernel", machine.kernel),
         ("settings", lambda: here.found),
-        ("tracker", lambda: tracker(here.fleet) if here.fleet else None),
+        ("tracker", lambda: _source(here)),
         ("work", lambda: _work(here, said)),
         ("verify", lambda: work.verify(here.verify, folder) if here.verify else None),
         ("worktree", lambda: _apart(here)),
@@ -119,17 +119,19 @@ class Situation:
 
     def __init__(self, said: Options) -> None:
         from beads_workers.cli import preparing
+        from beads_workers.cli.hero_place import is_hero
         from beads_workers.core.settings import Work
         from beads_workers.edge.project import STATE_FOLDER
 
         self.found: list[Any] = []
-        resolved = self._resolve(said)
+        self.resolved = resolved = self._resolve(said)
+        self.is_hero = is_hero(resolved.options.source)
         self.options = resolved.options
         self.file = resolved.file
         self.workers: int = resolved.options.workers or 0
         self.verify = resolved.options.verify
         self.command, self.agent = self._choose(resolved)
-        self.tracker = self._find_tracker()
+        self.tracker = None if self.is_hero else self._find_tracker()
         self.folder = self.tracker.folder if self.tracker else Path.cwd()
         self.place = self.tracker.place if self.tracker else None
         self.state = Path(resolved.options.state_dir or self.folder / STATE_FOLDER)
@@ -150,7 +152,7 @@ class Situation:
             file = find_file(folder)
             plain = combine(said, folder, {}, file)
         except CommandError as error:
-            self.found.append(fail("settings", _sentence(error), _mend_file(file, folder)))
+            self.found.append(fail("settings", sentence(error), mend_file(file, folder)))
         else:
             where = f"{file}" if file else f"no {FILE_NAME} here or above"
             self.found.append(
@@ -160,7 +162,7 @@ class Situation:
             return combine(said, folder, os.environ, plain.file)
         except CommandError as error:
             name = error.message.split()[0]
-            self.found.append(fail("settings", _sentence(error), f"unset {name}"))
+            self.found.append(fail("settings", sentence(error), f"unset {name}"))
             return plain
 
     def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, Any]:
@@ -172,8 +174,8 @@ class Situation:
         except CommandError as error:
             if "command line" in (resolved.origin["agent"], resolved.origin["prompt"]):
                 raise
-            remedy = _edit(resolved.file) if resolved.file else ""
-            self.found.append(fail("settings", _sentence(error), remedy))
+            remedy = edit(resolved.file) if resolved.file else ""
+            self.found.append(fail("settings", sentence(error), remedy))
             return None, None
 
     def _find_tracker(self) -> Any:
@@ -190,8 +192,18 @@ class Situation:
             return None
         if found.passed_over:
             text = "both trackers are here, a .beads and an embedded one: 'start' takes bd"
-            self.found.append(warn("tracker", text, _settle_on_bd(self.file, found.folder)))
+            self.found.append(warn("tracker", text, settle_on_bd(self.file, found.folder)))
         return found
+
+
+def _source(here: Situation) -> Any:
+    if here.is_hero:
+        from beads_workers.cli.doctor_hero import queue
+
+        return queue(here.resolved)
+    from beads_workers.edge.checks.tracker import tracker
+
+    return tracker(here.fleet) if here.fleet else None
 
 
 def _python() -> Any:
@@ -208,14 +220,18 @@ def _work(here: Situation, said: Options) -> Any:
     from beads_workers.edge.checks import work
     from beads_workers.executors.agents import find_agents
 
+    if here.is_hero:
+        from beads_workers.cli.doctor_hero import scripts
+
+        return scripts(here.resolved)
     if here.options.executor:
         from beads_workers.cli.executing import commands_of
 
-        edit = _mend_file(here.file, here.folder)
-        return [work.executor(argv, here.folder, edit) for argv in commands_of(here.options)]
+        remedy = mend_file(here.file, here.folder)
+        return [work.executor(argv, here.folder, remedy) for argv in commands_of(here.options)]
     if here.command is not None:
-        edit = "" if said.command or here.file is None else _edit(here.file)
-        return work.command(here.command, here.folder, edit)
+        remedy = "" if said.command or here.file is None else edit(here.file)
+        return work.command(here.command, here.folder, remedy)
     if here.agent is not None:
         return work.agent(here.agent, here.folder)
     try:
@@ -241,7 +257,7 @@ def _apart(here: Situation) -> Any:
     try:
         work = apart(here.fleet, here.options).work
     except CommandError as error:
-        return fail("worktree", _sentence(error), _mend_apart(here))
+        return fail("worktree", sentence(error), _mend_apart(here))
     if work.worktrees is None:
         return ok("worktree", "none: what runs, runs in the project's own folder")
     base, folder = work.worktrees.base_name, work.worktrees.folder
@@ -271,24 +287,3 @@ def _fleet(here: Situation) -> Any:
         if (other := elsewhere(folder)) is not None:
             return other
     return ok("fleet", "none is running here")
-
-
-def _sentence(error: CommandError) -> str:
-    return f"{error.message}; {error.hint}" if error.hint else error.message
-
-
-def _edit(file: Path) -> str:
-    return f"${{EDITOR:-vi}} {shlex.quote(str(file))}"
-
-
-def _mend_file(file: Path | None, folder: Path) -> str:
-    # Without a path it is a stranger's file above us: one of our own comes first.
-    return _edit(file) if file else f"touch {shlex.quote(str(folder / 'beads-workers.toml'))}"
-
-
-def _settle_on_bd(file: Path | None, folder: Path) -> str:
-    if file is None or not file.stat().st_size:
-        path = shlex.quote(str(file or folder / "beads-workers.toml"))
-        return f"echo 'source = \"bd\"' >{path}"
-    # At the top: below a table it would belong to that.
-    return f"sed -i '1i source = \"bd\"' {shlex.quote(str(file))}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from beads_workers.cli.option_hero import HeroTable
 if TYPE_CHECKING:
     from beads_workers.cli.config import Resolved
     from beads_workers.cli.options import Options
+    from beads_workers.core.scripts import Context, LogRoot
     from beads_workers.core.settings import FleetSettings, HeroQueue, Work
 
 SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
@@ -35,6 +38,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     from beads_workers.cli.preparing import Tracker, settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.edge.project import STATE_FOLDER
+    from beads_workers.sources.hero.addresses import read_url, secret_variables
 
     options = resolved.options
     _refuse(options, issues)
@@ -42,7 +46,10 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
     tracker = Tracker("hero", state.absolute(), folder)
-    settings = settings_of(resolved, tracker, find_scripts(resolved), (), owned=owned)
+    hidden = secret_variables(read_url(queue.url).address)
+    work = replace(find_scripts(resolved), hidden_variables=hidden)
+    _check_root(work.log_root)
+    settings = settings_of(resolved, tracker, work, (), owned=owned)
     return replace(
         settings,
         policy=Policy(hand_back=True),
@@ -102,7 +109,7 @@ def find_scripts(resolved: Resolved) -> Work:
 
     options = resolved.options
     table = options.hero or HeroTable()
-    contexts = [replace(context, command=runnable(context.command)) for context in table.contexts]
+    contexts = [_checked(context) for context in table.contexts]
     if options.command:
         contexts = [context for context in contexts if context.name != ANY_CONTEXT]
         contexts.append(Context(ANY_CONTEXT, runnable(options.command)))
@@ -121,6 +128,24 @@ def find_scripts(resolved: Resolved) -> Work:
         contexts=tuple(contexts),
         log_root=table.log_root,
     )
+
+
+def _checked(context: Context) -> Context:
+    """The same, of programs that are there: a validator that is not would let nothing pass."""
+    from beads_workers.cli.preparing import runnable
+
+    return replace(
+        context,
+        command=runnable(context.command),
+        validator=runnable(context.validator) if context.validator else (),
+        sandbox=runnable(context.sandbox) if context.sandbox else (),
+    )
+
+
+def _check_root(root: LogRoot | None) -> None:
+    if root is not None and not os.access(root.path, os.W_OK | os.X_OK):
+        message = f"log_root {root.path} is no folder that can be written"
+        raise CommandError(message, f"mkdir -p -m 700 {shlex.quote(root.path)}", EXIT_USAGE)
 
 
 def _seconds(said: dict[str, str], name: str, default: float) -> float:

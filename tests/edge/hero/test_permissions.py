@@ -1,8 +1,12 @@
-"""The rules of docs/HERO.md for the client: enough for everything that it does, and no more."""
+"""The rules of docs/HERO.md: enough for everything that the client does, and no more.
+
+That they are enough for a fleet is seen in tests/end_to_end.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,25 +34,34 @@ def test_the_client_does_all_that_it_can_under_its_rules(redis: Redis, tmp_path:
     assert denied(redis).strip() == ""
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("KEYS", "hero:job:*"),
-        ("FLUSHALL",),
-        ("CONFIG", "GET", "*"),
-        ("DEL", "hero:job:a"),
-        ("LPOP", "hero:work_queue:w1"),
-        ("GET", "another"),
-        ("HGETALL", "another"),
-        ("EVAL", "return 1", "0"),
-        ("SUBSCRIBE", "x"),
-        ("ACL", "LIST"),
-    ],
+FOREIGN = (
+    ("KEYS", "hero:job:*"),
+    ("FLUSHALL",),
+    ("CONFIG", "GET", "*"),
+    ("GET", "another"),
+    ("HGETALL", "another"),
+    ("EVAL", "return 1", "0"),
+    ("SUBSCRIBE", "x"),
+    ("ACL", "LIST"),
+    ("SHUTDOWN",),
+    ("SCRIPT", "FLUSH"),
+    ("MONITOR",),
 )
-def test_anything_else_is_refused(redis: Redis, tmp_path: Path, words: tuple[str, ...]) -> None:
-    address = add_user(redis, "client", tmp_path)
-    connection = connect(address)
-    with pytest.raises(CannotReach, match="does not allow it") as raised:
-        patiently(lambda: connection.execute_command(*words), address, 0.0)
-    assert "HERO.md" in raised.value.hint
-    connection.close()
+OF_CLIENT = (*FOREIGN, ("DEL", "hero:job:a"), ("LPOP", "hero:work_queue:w1"), ("INFO",))
+OF_FLEET = (*FOREIGN, ("LPUSH", "another", "x"), ("SCAN", "0"))
+REFUSED = [
+    (kind, command)
+    for kind, commands in (("client", OF_CLIENT), ("fleet", OF_FLEET))
+    for command in commands
+]
+
+
+def test_anything_else_is_refused(redis: Redis, tmp_path: Path) -> None:
+    users = {kind: add_user(redis, kind, tmp_path) for kind in ("client", "fleet")}
+    for kind, words in REFUSED:
+        address = users[kind]
+        connection = connect(address)
+        with pytest.raises(CannotReach, match="does not allow it") as raised:
+            patiently(partial(connection.execute_command, *words), address, 0.0)
+        assert "HERO.md" in raised.value.hint
+        connection.close()

@@ -1,0 +1,77 @@
+"""What ``doctor`` says where jobs come from a Redis: of that, of contexts, and of their logs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.cli.doctor_remedies import sentence
+from beads_workers.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.cli.config import Resolved
+    from beads_workers.core.checks import Check
+    from beads_workers.core.scripts import Context
+
+
+def queue(resolved: Resolved) -> list[Check]:
+    """The Redis, and the queue in it."""
+    from beads_workers.cli.hero_place import find_queue
+    from beads_workers.core.checks import fail
+    from beads_workers.edge.checks.redis import redis
+    from beads_workers.protocols.hero.keys import Keys
+    from beads_workers.sources.hero.addresses import read_url
+
+    try:
+        found = find_queue(resolved)
+    except CommandError as error:
+        return [fail("redis", sentence(error))]
+    return redis(read_url(found.url).address, Keys(**found.keys), found.worker)
+
+
+def scripts(resolved: Resolved) -> Iterator[Check]:
+    """What runs the scripts, what confines them, and where their logs go."""
+    from beads_workers.cli.hero_place import find_scripts
+    from beads_workers.core.checks import fail, ok
+
+    try:
+        work = find_scripts(resolved)
+    except CommandError as error:
+        yield fail("contexts", sentence(error))
+        return
+    for context in work.contexts:
+        yield ok("contexts", _described(context))
+    if work.log_root is not None:
+        yield _root(Path(work.log_root.path))
+
+
+def _described(context: Context) -> str:
+    parts = [f"{context.name}: {shlex.join(context.command)}"]
+    if context.validator:
+        parts.append(f"validated by {shlex.join(context.validator)}")
+    parts.append(f"in {context.sandbox[0]}" if context.sandbox else "in no sandbox")
+    limits = context.limits
+    said: dict[str, Any] = {
+        "s of CPU": limits.cpu_seconds,
+        "bytes of memory": limits.memory_bytes,
+        "bytes a file": limits.file_bytes,
+    }
+    given = [f"{value:,} {what}" for what, value in said.items() if value is not None]
+    return "; ".join([*parts, f"at most {', '.join(given)}" if given else "without limits"])
+
+
+def _root(root: Path) -> Check:
+    from beads_workers.core.checks import fail, ok, warn
+
+    make = f"mkdir -p -m 700 {shlex.quote(str(root))}"
+    if not root.is_dir():
+        return fail("logs", f"log_root {root} is no folder", make)
+    if not os.access(root, os.W_OK | os.X_OK):
+        return fail("logs", f"log_root {root} cannot be written")
+    if root.stat().st_mode & 0o002:
+        remedy = f"chmod o-w {shlex.quote(str(root))}"
+        return warn("logs", f"anybody may write to log_root {root}", remedy)
+    return ok("logs", f"logs of jobs go below {root}")

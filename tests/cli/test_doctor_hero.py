@@ -1,0 +1,72 @@
+"""What ``doctor`` says of a Redis, of contexts, and of where the logs of jobs go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.doctor_support import Patient, patient
+from tests.support.peers import Redis
+
+
+@pytest.fixture
+def here(tmp_path: Path, redis: Redis) -> Patient:
+    """A project whose settings name a queue, and a root for logs."""
+    found = patient(tmp_path)
+    (found.folder / "logs").mkdir(mode=0o700)
+    (found.folder / "beads-workers.toml").write_text(f"""
+source = "hero"
+[hero]
+url = "{redis.url}"
+worker = "w1"
+log_root = "{found.folder}/logs"
+[hero.contexts.sh]
+command = ["sh"]
+validator = ["./check"]
+cpu_seconds = 5
+""")
+    check = found.folder / "check"
+    check.write_text("#!/bin/sh\n")
+    check.chmod(0o755)
+    return found
+
+
+def test_a_sound_queue_is_described_and_left_as_it_is(here: Patient, redis: Redis) -> None:
+    redis.command("config", "set", "appendonly", "yes")
+    redis.command("lpush", "hero:work_queue:w1", "a")
+    found = here.doctor()
+    assert (found.status, found.problems() - {"git"}) == (0, set())
+    assert found.all("redis")[0]["text"].endswith("1 job in hero:work_queue:w1")
+    context = found.one("contexts")["text"]
+    assert context.startswith("sh: sh; validated by ") and context.endswith("at most 5 s of CPU")
+    assert redis.command("dbsize").strip() == "1"
+
+
+def test_what_is_missing_is_made_by_the_remedy(here: Patient) -> None:
+    (here.folder / "logs").rmdir()
+    found = here.doctor()
+    assert found.status == 1
+    assert here.type(found.one("logs")["remedy"]).returncode == 0
+    assert "logs" not in here.doctor().problems()
+    (here.folder / "logs").chmod(0o777)
+    assert here.type(here.doctor().one("logs")["remedy"]).returncode == 0
+    assert "logs" not in here.doctor().problems()
+
+
+def test_a_validator_that_is_not_there_fails(here: Patient) -> None:
+    (here.folder / "check").unlink()
+    assert "command not found" in here.doctor().one("contexts")["text"]
+
+
+def test_a_redis_that_is_away_is_the_tracker_in_trouble(here: Patient, redis: Redis) -> None:
+    redis.close()
+    found = here.doctor()
+    assert found.status == 6
+    assert "does not answer" in found.one("redis")["text"]
+
+
+def test_a_queue_that_nobody_named_fails(here: Patient, redis: Redis) -> None:
+    settings = here.folder / "beads-workers.toml"
+    settings.write_text(settings.read_text().replace('worker = "w1"\n', ""))
+    assert "whose queue" in here.doctor().one("redis")["text"]
