@@ -215,7 +215,7 @@ def _python() -> Any:
 
 
 def _work(here: Situation, said: Options) -> Any:
-    from beads_workers.cli.preparing import issues_bring_commands
+    from beads_workers.cli.embedded_work import issues_bring_commands
     from beads_workers.core.checks import ok, warn
     from beads_workers.edge.checks import work
     from beads_workers.executors.agents import find_agents

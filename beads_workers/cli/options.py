@@ -20,6 +20,8 @@ from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
 WORKERS_DEFAULT = 4
 IN_FLIGHT_MAX = 1000
 WORKERS_MAX = limits.LISTEN_BACKLOG
+POLL_PUSHED_SECONDS = 3600.0
+"""Where work comes by itself: nothing is to be found by asking."""
 SECONDS_MAX = 366 * 86_400.0
 """A year and a day: longer than any run, shorter than any overflow."""
 
@@ -133,9 +135,12 @@ def _choice(*names: str) -> Reader:
 
 
 def _source(value: Any) -> str:
-    if isinstance(value, str) and (value in ("bd", "sqlite", "hero") or "://" in value):
+    known = ("bd", "sqlite", "hero")
+    if isinstance(value, str) and (value in known or value.startswith("dispatcherd:")):
         return value
-    raise ValueError('"bd", "sqlite" or a URL')
+    if isinstance(value, str) and "://" in value:
+        return value
+    raise ValueError('"bd", "sqlite", "dispatcherd:CONFIG" or a URL')
 
 
 def _boolean(value: Any) -> bool:

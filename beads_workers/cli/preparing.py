@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from beads_workers.cli.allowing import check_modules, to_bring
 from beads_workers.cli.config import Resolved
+from beads_workers.cli.dispatcherd_place import is_dispatcherd, prepare_dispatcherd
+from beads_workers.cli.embedded_work import allow_functions, issues_bring_commands
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.executing import find_executors
 from beads_workers.cli.hero_place import is_hero, prepare_hero
@@ -22,14 +22,12 @@ from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work
-from beads_workers.core.source import SourceError
-from beads_workers.core.text import printable
 from beads_workers.edge.project import STATE_FOLDER, Project, find_project
 from beads_workers.executors.agents import DEFAULT_PROMPT, PRESETS, find_agents
 from beads_workers.executors.placeholders import check_command
 
 if TYPE_CHECKING:
-    import sqlite3
+    pass
 
 T = TypeVar("T")
 
@@ -52,6 +50,8 @@ def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> Flee
     options = resolved.options
     if is_hero(options.source):
         return prepare_hero(resolved, issues, owned=owned)
+    if is_dispatcherd(options.source):
+        return prepare_dispatcherd(resolved, issues, owned=owned)
     tracker = find_tracker(options.source)
     if tracker.passed_over:
         print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
@@ -118,7 +118,10 @@ def find_tracker(source: str | None) -> Tracker:
             EXIT_TRACKER,
         )
     if source not in (None, "bd", "sqlite"):
-        raise CommandError(f"no such source: {source}", "bd and sqlite are known", EXIT_USAGE)
+        hint = (
+            "bd, sqlite, dispatcherd:CONFIG, dispatcherd+unix:///PATH and postgresql:// are known"
+        )
+        raise CommandError(f"no such source: {source}", hint, EXIT_USAGE)
     place = _place(project, source)
     if place is None:
         raise CommandError(
@@ -143,7 +146,7 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     command, agent = choose_work(resolved)
     check_modules(options, tracker.folder)
     if not (command or agent or options.allow_module or issues_bring_commands(tracker)):
-        hint = _allow_functions(tracker) or what_to_type()
+        hint = allow_functions(tracker) or what_to_type()
         raise CommandError("nothing to run: no command and no agent", hint, EXIT_USAGE)
     if command is not None:
         command = runnable(command)
@@ -242,40 +245,6 @@ def runnable(
     if shutil.which(program) is None:
         raise CommandError(f"command not found, or not executable: {argv[0]}", hint, EXIT_USAGE)
     return (program, *argv[1:])
-
-
-def issues_bring_commands(tracker: Tracker) -> bool:
-    """Whether any issue has a command of its own, so that the fleet needs none."""
-    if tracker.source != "sqlite":
-        return False
-    from beads_workers.sources.sqlite.store import any_command
-
-    with _embedded(tracker) as connection:
-        return any_command(connection)
-
-
-def _allow_functions(tracker: Tracker) -> str:
-    """What has the functions called that issues name; "" where none does."""
-    if tracker.source != "sqlite":
-        return ""
-    from beads_workers.sources.sqlite.store import a_function
-
-    with _embedded(tracker) as connection:
-        path = printable(a_function(connection), 60)
-    if not path or "#" in path:  # Of an RRQ executor: it is that which calls it.
-        return ""
-    return f"to call {path}: beads-workers start --allow-module {path.partition('.')[0]}"
-
-
-@contextlib.contextmanager
-def _embedded(tracker: Tracker) -> Iterator[sqlite3.Connection]:
-    from beads_workers.sources.sqlite.schema import connect
-
-    try:
-        with contextlib.closing(connect(tracker.place)) as connection:
-            yield connection
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
 
 
 def _found() -> str:

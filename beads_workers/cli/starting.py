@@ -78,7 +78,9 @@ def start(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be taken, and how it is run.")
     ] = False,
-    source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="bd, sqlite, dispatcherd:CONFIG or a URL.")
+    ] = None,
     label: Annotated[list[str] | None, typer.Option(help="All of these.")] = None,
     label_any: Annotated[list[str] | None, typer.Option(help="Any of these.")] = None,
     exclude_label: Annotated[list[str] | None, typer.Option(help="None of these.")] = None,

@@ -12,7 +12,7 @@ from operator import attrgetter
 from beads_workers.core import limits
 from beads_workers.core.commands import Turn
 from beads_workers.core.events import TurnEnded
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.jobs import PRIORITY_DEFAULT, IssueId
 from beads_workers.core.lane import TAKE_AGAIN
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import Listed
@@ -106,7 +106,7 @@ class Intake:
         # Rows of a mere listing are there for the next READY.
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
-        self.found_nothing = not taken.jobs and not taken.listed
+        self.found_nothing = not (taken.jobs or taken.listed or taken.waiting or taken.later)
         if self._overtaken or self._given_back(turn):
             self._exhausted = self._looked = self.found_nothing = False
         self._note_listing(taken)
@@ -177,7 +177,8 @@ class Intake:
         # Four rows for each worker are listed: counted without a step of ours for each.
         for priority, rows in Counter(map(attrgetter("priority"), taken.listed)).items():
             counts[min(max(priority, 0), 4)] += rows
-        listed = Listed(tuple(counts), taken.more, taken.blocked or 0)
+        counts[PRIORITY_DEFAULT] += taken.waiting
+        listed = Listed(tuple(counts), taken.more, (taken.blocked or 0) + taken.later)
         if listed != self._parts.listed:
             self._parts.listed = listed
             self._desk.write(listed)

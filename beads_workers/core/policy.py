@@ -17,7 +17,8 @@ from beads_workers.core.values import value
 class Policy:
     """``attempts_max``: charged attempts before an issue is set aside. Delays in seconds.
 
-    ``hand_back``: whoever sent a job has a policy of its own: it is told how the one attempt went.
+    ``hand_back``: whoever sent a job has a policy of its own: it is told how the one attempt went,
+    or the last one of ``hand_back_after``.
     """
 
     attempts_max: int = limits.ATTEMPTS_MAX
@@ -25,6 +26,7 @@ class Policy:
     retry_delay_max_seconds: float = limits.RETRY_DELAY_MAX_SECONDS
     free_retries_max: int = limits.FREE_RETRIES_MAX
     hand_back: bool = False
+    hand_back_after: int = 1
 
 
 @value
@@ -74,7 +76,7 @@ def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> 
     match outcome.kind:
         case OutcomeKind.SUCCESS:
             return Finish()
-        case _ if policy.hand_back:
+        case _ if policy.hand_back and _is_last(policy, history, outcome):
             return HandBack()
         case OutcomeKind.CANCELLED:
             return Requeue(0.0, history)
@@ -92,6 +94,11 @@ def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> 
             return _charge(policy, history, outcome, jitter)
         case _:
             assert_never(outcome.kind)
+
+
+def _is_last(policy: Policy, history: History, outcome: Outcome) -> bool:
+    hopeless = outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.NOT_FOUND)
+    return hopeless or history.charged + 1 >= policy.hand_back_after
 
 
 def set_aside_note(attempts: int, reason: str) -> str:

@@ -46,6 +46,8 @@ class Remains:
     """With a worker, and not at their end."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """How the last attempts went of which the source was not told."""
+    handed_back: set[str] = field(default_factory=set)
+    """Those of them that were to go back to whoever sent them."""
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
     _claims: dict[str, rec.Claimed] = field(default_factory=dict)
@@ -70,7 +72,9 @@ class Remains:
         outcomes = tuple((IssueId(i), outcome) for i, outcome in self.outcomes.items())
         unbegun = tuple(IssueId(i) for i in self._claims if i not in self.begun)
         last = DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened, outcomes, unbegun)
-        return [*debts, last]
+        begun = tuple(IssueId(i) for i in sorted(self.begun))
+        handed_back = tuple(IssueId(i) for i in sorted(self.handed_back))
+        return [*debts, replace(last, begun=begun, handed_back=handed_back)]
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.
@@ -84,6 +88,7 @@ class Remains:
             self.reopened.discard(issue_id)
             self.begun.discard(issue_id)
             self.outcomes.pop(issue_id, None)
+            self.handed_back.discard(issue_id)
 
     def own_debts(self) -> set[str]:
         """Issues for which this run owes something itself: it had them last, so no earlier run
@@ -175,6 +180,8 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     left.holders.pop(issue_id, None)
     left.begun.discard(issue_id)
     left.outcomes[issue_id] = outcome_of(finished)
+    if finished.verdict == "hand_back":
+        left.handed_back.add(issue_id)
     before = left.pages.get(issue_id)
     described = left._claims.pop(issue_id, None) or before
     trace = left._traces.pop(issue_id, before.traceparent if before else "")
@@ -244,6 +251,7 @@ def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
     left.outcomes.pop(issue_id, None)
+    left.handed_back.discard(issue_id)
     left.begun.discard(issue_id)
     if settled.action != Action.HAND_OVER.value:
         left._claims.pop(issue_id, None)

@@ -7,6 +7,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core import limits
+from beads_workers.core.brokers import Brokers, brokers_from_json
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot, context_from_json
@@ -161,7 +162,7 @@ class HeroQueue:
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
-    ``source``: ``bd``, ``sqlite`` or ``rrq``; ``tracker``: the folder ``.beads``, the database
+    ``source``: a name in ``edge.opening.SOURCES``; ``tracker``: the folder ``.beads``, the database
     file, or the state directory. ``quiet``: the client is told the end, and no events.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
@@ -204,6 +205,7 @@ class FleetSettings:
     rrq: RrqExecutor | None = None
     hero: HeroQueue | None = None
     claims_ahead: bool = True
+    dispatcherd: Brokers | None = None
     metrics: int | None = None
     tracing: Tracing | None = None
 
@@ -254,6 +256,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "rrq": RrqExecutor(**fields["rrq"]) if fields["rrq"] else None,
             "hero": HeroQueue(**fields["hero"]) if fields["hero"] else None,
             "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
+            "dispatcherd": brokers_from_json(d) if (d := fields["dispatcherd"]) else None,
         }
     )
 

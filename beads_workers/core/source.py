@@ -123,7 +123,8 @@ class Taken:
     taken, bounded, most urgent first. ``more``: the bound cut the listing. ``blocked``: how many
     open issues wait for another one; None where the tracker was not asked. ``leases``: of the
     jobs whose claim lapses unless it is renewed. ``reclaimed``: what another orchestrator had
-    left, and is open again.
+    left, and is open again. ``waiting``: how many more could be taken that are not ``listed``;
+    ``later``: how many will be by themselves, beside what is ``blocked``.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -132,6 +133,8 @@ class Taken:
     blocked: int | None = None
     leases: tuple[Lease, ...] = ()
     reclaimed: tuple[Lost, ...] = ()
+    waiting: int = 0
+    later: int = 0
 
 
 @value
@@ -141,7 +144,8 @@ class DeadRun:
     ``set_aside``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
     ``outcomes``: how the last attempts went of which the source was not told; ``unbegun``: what was
-    claimed, and given to nobody.
+    claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
+    ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them.
     """
 
     actor: str
@@ -151,6 +155,8 @@ class DeadRun:
     reopened: tuple[IssueId, ...] = ()
     outcomes: tuple[tuple[IssueId, Outcome], ...] = ()
     unbegun: tuple[IssueId, ...] = ()
+    begun: tuple[IssueId, ...] = ()
+    handed_back: tuple[IssueId, ...] = ()
 
     def back(self, issue_id: IssueId) -> Settlement:
         """What is owed for an issue that it still holds, and that is not done."""

@@ -144,7 +144,6 @@ class Tasks:
             if struck
             else judge(self._policy, history, outcome, jitter(held.request_id))
         )
-        error = outcome.error
         match verdict:
             case Finish():
                 self._move(held, JobStimulus.SUCCEEDED)
@@ -152,13 +151,13 @@ class Tasks:
                 self._owe(held, Action.CLOSE, outcome.note, outcome)
             case HandBack():
                 self._record(held, outcome, duration_ms, "hand_back")
+                self._ledger.done(job.issue_id)
                 self._owe(held, Action.RELEASE, outcome=outcome)
                 self._move(held, JobStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
-                self._ledger.requeue(
-                    job.issue_id, job.title, error, history, self._desk.now + delay
-                )
+                until = self._desk.now + delay
+                self._ledger.requeue(job.issue_id, job.title, outcome.error, history, until)
                 page, named = self._ledger.page(job.issue_id), job.call or job.named
                 page.path, page.arguments = named.path if named else "", arguments_of(named)
                 if held.cancelled == RELEASED:

@@ -154,7 +154,9 @@ class DispatcherControl:
             waiting = tuple(self.front.find(wanted))
             if control.control == CANCEL:
                 self.front.cancel(task.key for task in waiting)
-            found = replace(found, tasks=found.tasks + waiting)
+            known = {task.key for task in found.tasks}
+            more = tuple(task for task in waiting if task.key not in known)
+            found = replace(found, tasks=found.tasks + more)
         scene = self._scene(found)
         reply(self._named(answers.answer(control.control, control.control_data, scene)))
 

@@ -65,6 +65,7 @@ class Door:
         self._spares_wanted = spares
         self._spares: list[int] = []
         self._shut = False
+        self._held = False
         self._hindered = False
         self._next_look = 0.0
         self._keep_spares()
@@ -79,7 +80,7 @@ class Door:
         if now < self._next_look:
             return
         self._next_look = next_look(now)
-        if self._shut:
+        if self._shut and not self._held:
             self._shut = False
             self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
             self._knocked(0)
@@ -94,9 +95,21 @@ class Door:
         if self._shut or len(self._spares) < self._spares_wanted:
             self._next_look = 0.0
 
+    def hold(self, held: bool) -> None:
+        """Let nobody in for now, or go on: whoever knocks waits, and loses nothing."""
+        if held == self._held:
+            return
+        self._held = held
+        if self._shut:
+            return
+        if held:
+            self._selector.unregister(self._listener)
+        else:
+            self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
+
     def close(self) -> None:
         """Nobody is let in any more, and the file goes."""
-        if not self._shut:
+        if not (self._shut or self._held):
             self._selector.unregister(self._listener)
         self._listener.close()
         while self._spares:
@@ -109,7 +122,8 @@ class Door:
             peers.append(peer)
         self._enter(peers)
 
-    def _let_all_in(self) -> None:
+    def let_all_in(self) -> None:
+        """Whoever waits outside now."""
         peers: Peers = []
         while (peer := self._next()) is not None:
             peers.append(peer)
@@ -153,12 +167,13 @@ class Door:
         except OSError as error:
             self._hinder(error)
             return
-        self._let_all_in()  # Whoever came to the old one before its file went is not forgotten.
-        if not self._shut:
+        self.let_all_in()  # Whoever came to the old one before its file went is not forgotten.
+        if not (self._shut or self._held):
             self._selector.unregister(self._listener)
         self._listener.close()
         self._listener, self._shut = fresh, False
-        self._selector.register(fresh, selectors.EVENT_READ, self._knocked)
+        if not self._held:
+            self._selector.register(fresh, selectors.EVENT_READ, self._knocked)
         self._tell(Warned(f"{fresh.path} was removed, and is there again"))
         self._ease()
 

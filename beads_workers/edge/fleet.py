@@ -21,11 +21,7 @@ from beads_workers.core.board import Board
 from beads_workers.core.events import Warned
 from beads_workers.core.frames import Frames
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.records import (
-    CheckpointEnded,
-    Noted,
-    RunStarted,
-)
+from beads_workers.core.records import CheckpointEnded, Noted, RunStarted
 from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.source import SourceError
@@ -158,9 +154,9 @@ class Fleet:
             )
             if self._scrapes is not None:
                 loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
-            loop.control.dispatching.attach(loop.workers, loop.metrics)
-            if is_pushed(self._settings):
-                loop.front = open_front(self._settings, self._source, selector, loop.tell)
+            control = loop.control.dispatching
+            control.attach(loop.workers, loop.metrics)
+            loop.front = open_front(self._settings, self._source, selector, loop.tell, control)
             # Only now: whoever hears it may talk to us at once.
             where = {"tracker": description, "metrics": url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})

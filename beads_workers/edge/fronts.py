@@ -15,8 +15,10 @@ from typing import Protocol
 from beads_workers.core.events import Event, RecoveryEnded, TurnEnded
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
+from beads_workers.edge.dispatching import DispatcherControl
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import Answer, LaneThread, PromptLane
+from beads_workers.edge.opening import sync_of
 from beads_workers.edge.retention import trim_attempts
 
 
@@ -43,7 +45,11 @@ Tell = Callable[[Event], None]
 
 
 def _rrq(
-    settings: FleetSettings, source: Source, selector: selectors.BaseSelector, tell: Tell
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Tell,
+    dispatching: DispatcherControl,
 ) -> Front:
     from beads_workers.edge.rrq_front import RrqFront
     from beads_workers.sources.rrq.addresses import from_text
@@ -54,7 +60,11 @@ def _rrq(
 
 
 def _hero(
-    settings: FleetSettings, source: Source, selector: selectors.BaseSelector, tell: Tell
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Tell,
+    dispatching: DispatcherControl,
 ) -> Front:
     from beads_workers.edge.hero_front import HeroFront
     from beads_workers.sources.hero.source import HeroSource
@@ -63,9 +73,28 @@ def _hero(
     return HeroFront(source, selector, tell)
 
 
-FRONTS: dict[str, Callable[[FleetSettings, Source, selectors.BaseSelector, Tell], Front]] = {
+def _dispatcherd(
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Tell,
+    dispatching: DispatcherControl,
+) -> Front:
+    from beads_workers.edge.dispatcherd.opening import open_dispatcherd
+    from beads_workers.sources.dispatcherd import DispatcherdSource
+
+    assert isinstance(source, DispatcherdSource) and settings.dispatcherd is not None
+    front = open_dispatcherd(settings.dispatcherd, source, selector, tell)
+    front.answerer, dispatching.front = dispatching.ask, front
+    return front
+
+
+Open = Callable[[FleetSettings, Source, selectors.BaseSelector, Tell, DispatcherControl], Front]
+
+FRONTS: dict[str, Open] = {
     "rrq": _rrq,
     "hero": _hero,
+    "dispatcherd": _dispatcherd,
 }
 
 ASKED = frozenset(("hero",))
@@ -99,11 +128,21 @@ def open_lane(
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.
 
-    return LaneThread(*made, tidy) if is_asked(settings) else PromptLane(*made, tell, tidy)
+    if is_asked(settings):
+        return LaneThread(*made, tidy)
+    return PromptLane(*made, tell, tidy, sync_of(source))
 
 
 def open_front(
-    settings: FleetSettings, source: Source, selector: selectors.BaseSelector, tell: Tell
-) -> Front:
-    """The front of a source for which ``is_pushed`` holds. Raises ``OSError``."""
-    return FRONTS[settings.source](settings, source, selector, tell)
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Tell,
+    dispatching: DispatcherControl,
+) -> Front | None:
+    """The front of a source for which ``is_pushed`` holds; raises ``OSError``. None for another.
+
+    ``dispatching`` answers what a front is asked of the fleet itself.
+    """
+    make = FRONTS.get(settings.source)
+    return make and make(settings, source, selector, tell, dispatching)

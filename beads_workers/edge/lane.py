@@ -136,10 +136,13 @@ class PromptLane(LaneThread):
         post: Callable[[Answer | BaseException], None],
         tell: Callable[[TurnEnded], None],
         tidy: Callable[[], None] = lambda: None,
+        sync: Callable[[], None] = lambda: None,
     ) -> None:
-        """``tell``: takes the answers of turns, in the thread that begins them."""
+        """``tell``: takes the answers of turns, in the thread that begins them; ``sync``: called
+        whenever the journal was brought to disk."""
         super().__init__(source, journal, recover, post, tidy)
         self._tell = tell
+        self._sync = sync
         self._told = threading.Event()
         self._over = threading.Event()
 
@@ -161,6 +164,7 @@ class PromptLane(LaneThread):
             self._told.wait()
             self._told.clear()
             self._journal.sync_patiently()
+            self._sync()
             if time.monotonic() >= tidy_at:
                 self._tidy()
                 tidy_at = time.monotonic() + TIDY_SECONDS

@@ -106,11 +106,28 @@ def _hero(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Sour
     )
 
 
+def _dispatcherd(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:
+    from beads_workers.sources.dispatcherd import DispatcherdSource
+    from beads_workers.sources.dispatcherd.queue import Queue
+    from beads_workers.sources.dispatcherd.spool import SPOOL_FILE, Spool
+
+    assert settings.dispatcherd is not None
+    return DispatcherdSource(
+        Queue(),
+        Spool(Path(settings.state_directory) / SPOOL_FILE),
+        actor=actor,
+        place=settings.dispatcherd.describe(),
+        calls_functions=settings.work.command is None,
+        again=settings.policy.hand_back_after > 1,
+    )
+
+
 SOURCES: dict[str, Callable[[FleetSettings, str, CallLog | None], Source]] = {
     "bd": _bd,
     "sqlite": _sqlite,
     "rrq": _rrq,
     "hero": _hero,
+    "dispatcherd": _dispatcherd,
 }
 
 
@@ -124,6 +141,12 @@ def literal_argv(source: Source) -> tuple[str, ...]:
     argv = getattr(source, "literal_argv", None)
     assert argv is not None, "checked by the command line: only bd has such workers"
     return tuple(argv)
+
+
+def sync_of(source: Source) -> Callable[[], None]:
+    """What brings to disk whatever the source keeps itself; any thread may call it."""
+    sync: Callable[[], None] = getattr(source, "sync", lambda: None)
+    return sync
 
 
 def _listed_max(settings: FleetSettings) -> int:

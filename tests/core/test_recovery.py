@@ -35,7 +35,9 @@ def reread(written: Iterable[Entry]) -> list[Entry]:
 
 def written(left: Remains) -> list[DeadRun]:
     """What the tracker is owed; without what only a source is told that keeps outcomes."""
-    return [replace(debt, outcomes=(), unbegun=()) for debt in left.debts()]
+    return [
+        replace(debt, outcomes=(), unbegun=(), begun=(), handed_back=()) for debt in left.debts()
+    ]
 
 
 STARTED = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/p")

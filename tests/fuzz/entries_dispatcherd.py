@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
+from beads_workers.core.brokers import Postgres, brokers_from_json
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.protocols.dispatcherd import chunks, messages, workers
+from beads_workers.sources.dispatcherd import configuration, spool
 from tests.fuzz.inputs import as_json, hostile, hostile_object, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -137,6 +140,79 @@ def _careless(fields: Any) -> Any:
     return workers.from_fields(fields)
 
 
+# --- what is kept, and what is said ---------------------------------------------------------------
+
+
+def spool_holds(read: Any, data: bytes) -> None:
+    found = read(data)
+    require(found.damaged <= data.count(b"\n"), "more damage than lines")
+    for number, entry in found.entries.items():
+        well_typed(entry.task)
+        require(entry.number == number <= found.last, "numbers do not agree")
+        again = read(spool.write_entry(entry)).entries[number]
+        require((again.task, again.issue_id) == (entry.task, entry.issue_id), "not the same again")
+
+
+def _spool(rng: Random) -> bytes:
+    lines: list[bytes] = []
+    for number in range(1, 2 + int(rng.random() * 4)):
+        line = {
+            "n": number,
+            "id": f"u{number}",
+            "at": 1.5,
+            "c": "ch",
+            "m": TASK | {"callbacks": []},
+        }
+        over = {"d": [int(rng.random() * 5)]}
+        fields = hostile_object(rng, line) if rng.random() < 0.3 else line
+        lines.append(as_json(rng, over if rng.random() < 0.3 else fields))
+    return b"\n".join(lines) + b"\n"
+
+
+def _undead(content: bytes) -> Any:
+    """Planted bug: a number that stands twice is believed."""
+    found = spool.read_spool(content)
+    for number in list(found.entries):
+        found.entries[number + 1] = found.entries[number]
+    return found
+
+
+SETTINGS = {
+    "version": 2,
+    "service": {"pool_kwargs": {"max_workers": 4}, "chunk_message_timeout_seconds": 9,
+                "main_kwargs": {"node_id": "n", "chunk_message_timeout_seconds": 60}},
+    "brokers": {
+        "pg_notify": {"config": {"conninfo": "dbname=x"}, "channels": ["a", "b"],
+                      "max_connection_idle_seconds": 5},
+        "socket": {"socket_path": "/run/d.sock"},
+    },
+}  # fmt: skip
+
+
+def settings_hold(read: Any, data: bytes) -> None:
+    try:
+        config = chunks.parse_object(data)
+        brokers = read(config)
+    except (ProtocolError, ValueError) as error:
+        require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the file")
+        return
+    well_typed(brokers)
+    configuration.workers_of(config)
+    require(bool(brokers.sockets or brokers.postgres), "nowhere to listen")
+    require(all(each.channels for each in brokers.postgres), "nothing to listen to")
+    again = brokers_from_json(json.loads(json.dumps(asdict(brokers))))
+    require(again == brokers, f"{again} is not {brokers}")
+
+
+def _lax(config: Any) -> Any:
+    """Planted bug: any channels are channels."""
+    brokers = configuration.from_config(config)
+    given = config["brokers"].get("pg_notify")
+    if given:
+        return replace(brokers, postgres=(Postgres(given["config"], given["channels"]),))
+    return brokers
+
+
 PARSERS = [
     Parser(
         "dispatcherd messages",
@@ -161,5 +237,21 @@ PARSERS = [
         objects(SAID),
         workers_hold,
         {"careless": _careless},
+    ),
+    Parser(
+        "dispatcherd spool",
+        ("sources/dispatcherd/spool.py",),
+        spool.read_spool,
+        hostile(_spool),
+        spool_holds,
+        {"undead": _undead},
+    ),
+    Parser(
+        "dispatcherd settings",
+        ("sources/dispatcherd/configuration.py",),
+        configuration.from_config,
+        objects([SETTINGS]),
+        settings_hold,
+        {"lax": _lax},
     ),
 ]

@@ -23,11 +23,13 @@ not among them: most have nothing to do with outside input, so what they read is
 EXEMPT = {
     "cli/chaos/account.py": "what its own tasks and runs have written, which it is there to judge",
     "cli/chaos/place.py": "a throw-away tracker that it has made itself, judged in a test run",
+    "cli/dispatcherd_place.py": "a file that the user names; 'from_config', fuzzed, judges it",
     "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
     "cli/running.py": "run.json, for the pid of a run that is known to live",
     "cli/restarting.py": "run.json of a fleet that has just been talked to",
     "core/current.py": "the text that our own process beside the worker has made of a result",
     "core/why/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
+    "edge/dispatcherd/unix_broker.py": "lines by the fuzzed 'LineReader'; a front reads them",
     "edge/functions/calls.py": "bytes for 'LineReader' and 'parse_answer', both fuzzed",
     "edge/functions/host.py": "the worker at the other end of that socket pair",
     "edge/handshake.py": "our own client at the other end of a socket pair",

@@ -86,6 +86,20 @@ class Dispatcherd:
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
+    def run(
+        self, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Call its Python."""
+        return subprocess.run(
+            [self.python, *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
     def _run(
         self, command: Sequence[str | Path], given: str = ""
     ) -> subprocess.CompletedProcess[str]:

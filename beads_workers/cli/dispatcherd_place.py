@@ -1,0 +1,124 @@
+"""``start --source dispatcherd:CONFIG`` and its short URLs: which brokers, and what serves them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import POLL_PUSHED_SECONDS, Options
+
+if TYPE_CHECKING:
+    from beads_workers.cli.config import Resolved
+    from beads_workers.core.brokers import Brokers
+    from beads_workers.core.settings import FleetSettings
+
+CONFIG = "dispatcherd:"
+SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
+EXTRA = "pip install 'beads-workers[dispatcherd]'"
+
+
+def is_dispatcherd(source: str | None) -> bool:
+    """Whether this names brokers of dispatcherd."""
+    return bool(source) and str(source).startswith((CONFIG, *SCHEMES))
+
+
+def prepare_dispatcherd(
+    resolved: Resolved, issues: tuple[str, ...], *, owned: bool
+) -> FleetSettings:
+    """Everything a run is told that serves publishers; raises ``CommandError``."""
+    from beads_workers.cli.preparing import Tracker, find_work, settings_of
+    from beads_workers.core.policy import Policy
+    from beads_workers.edge.project import STATE_FOLDER
+
+    options = resolved.options
+    _refuse(options, issues)
+    brokers, workers = find_brokers(str(options.source))
+    if resolved.origin["workers"] == "default" and workers is not None:
+        resolved = replace(resolved, options=replace(options, workers=workers))
+    folder = Path.cwd()
+    state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
+    tracker = Tracker("dispatcherd", state.absolute(), folder)
+    work = find_work(resolved, tracker)
+    settings = settings_of(resolved, tracker, work, (), owned=owned)
+    tries = settings.policy.attempts_max if resolved.origin["max_attempts"] != "default" else 1
+    return replace(
+        settings,
+        policy=Policy(
+            attempts_max=tries,
+            retry_delay_seconds=settings.policy.retry_delay_seconds,
+            hand_back=True,
+            hand_back_after=tries,
+        ),
+        poll_seconds=POLL_PUSHED_SECONDS,
+        dispatcherd=brokers,
+    )
+
+
+def find_brokers(source: str) -> tuple[Brokers, int | None]:
+    """What it names, and how many workers it asks for, if it does."""
+    from beads_workers.sources.dispatcherd import configuration
+
+    try:
+        if source.startswith(CONFIG):
+            config = _read(Path(source.removeprefix(CONFIG)).expanduser())
+            brokers = configuration.from_config(config)
+            workers = configuration.workers_of(config)
+        else:
+            brokers, workers = configuration.from_url(source), None
+    except ValueError as error:
+        raise CommandError(f"--source: {error}", "see docs/DISPATCHERD.md", EXIT_USAGE) from None
+    if brokers.postgres:
+        _need("psycopg")
+    return brokers, workers
+
+
+def _read(path: Path) -> Any:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--source: {path} cannot be read: {error}", "", EXIT_USAGE) from None
+    try:
+        # A file that is JSON needs no further package.
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    _need("yaml")
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())[:200]}") from None
+
+
+def _need(module: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        name = {"yaml": "PyYAML", "psycopg": "psycopg"}[module]
+        raise CommandError(f"{name} is not installed here", EXTRA, EXIT_USAGE)
+
+
+def _refuse(options: Options, issues: tuple[str, ...]) -> None:
+    """What only means something to a tracker of issues."""
+    said = {
+        "ISSUE": issues,
+        "--label": options.label,
+        "--label-any": options.label_any,
+        "--exclude-label": options.exclude_label,
+        "--type": options.type,
+        "--priority": options.priority,
+        "--parent": options.parent,
+        "--agent": options.agent,
+        "--worktree": options.worktree,
+        "--shared": options.shared,
+        "--bd-calls worker": options.bd_calls == "worker",
+    }
+    for name, value in said.items():
+        if value:
+            raise CommandError(
+                f"{name} does not go with tasks of dispatcherd", "leave it out", EXIT_USAGE
+            )

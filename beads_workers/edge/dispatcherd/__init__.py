@@ -1,0 +1,1 @@
+"""The connections over which dispatcherd's publishers reach us: Unix sockets and PostgreSQL."""

@@ -1,0 +1,284 @@
+"""The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies, connected again when it is
+lost.
+
+A thread makes the connection, because that may block in many ways; from then on its socket is
+watched by the loop, and libpq is never waited for. Notifications that are sent while there is no
+connection are lost: PostgreSQL keeps them for nobody. Source: docs/DISPATCHERD.md.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.core.brokers import Postgres
+from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.edge.dispatcherd.broker import Answer, Receiver, in_chunks
+from beads_workers.edge.dispatcherd.connecting import CONNECT_SECONDS, Connector
+from beads_workers.protocols.dispatcherd import CHANNEL_BYTES_MAX, POSTGRES_BYTES_MAX
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+AGAIN_SECONDS = 0.5
+AGAIN_SECONDS_MAX = 30.0
+ANSWER_SECONDS = 10.0
+"""Whoever does not answer a statement within this is not there any more."""
+UNSENT_MAX = 10_000
+"""Chunks of replies that wait to be sent: of what is beyond, nobody is told."""
+LAST_WORDS_SECONDS = 1.0
+
+_NOTIFY = b"SELECT pg_notify($1, $2)"
+_LOOK = b"SELECT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the server is asked, one at a time."""
+
+    text: bytes
+    values: tuple[bytes, ...] = ()
+
+
+class PostgresBroker:
+    """See ``broker.Broker``."""
+
+    producer = "pg_notify-producer"
+
+    def __init__(
+        self,
+        settings: Postgres,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        receiver: Receiver,
+    ) -> None:
+        """Connect, or say that it failed, and go on trying."""
+        self._settings = settings
+        self._selector = selector
+        self._tell = tell
+        self._receiver = receiver
+        self._name = f"PostgreSQL ({', '.join(settings.channels)})"
+        self._connection: Connection | None = None
+        self._fd = -1
+        self._mask = 0
+        self._paused = False
+        self._over = False
+        self._unsent: deque[Statement] = deque()
+        self._asked_at: float | None = None
+        self._heard_at = 0.0
+        self._failures = 0
+        self._notifications = self._losses = self._looks = 0
+        self._hindered = False
+        self._connect_at = 0.0
+        self._connector = Connector(settings, selector, self._connected)
+        self._connect()
+        self._connector.wait(CONNECT_SECONDS)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        if self._connection is None:
+            return self._connect_at
+        if self._asked_at is not None:
+            return self._asked_at + ANSWER_SECONDS
+        idle = self._settings.idle_seconds
+        return self._heard_at + idle if idle else float("inf")
+
+    def tend(self, now: float) -> None:
+        """Connect again, or see whether the connection still stands."""
+        if self._over or now < self.deadline():
+            return
+        if self._connection is None:
+            self._connect()
+        elif self._asked_at is not None:
+            self._lost("it does not answer")
+        elif not self._paused:
+            self._heard_at = now
+            self._looks += 1
+            self._say(Statement(_LOOK))
+
+    def status(self) -> dict[str, Any]:
+        """For dispatcherd's ``producers``, without its uptime."""
+        return {
+            "produced_count": self._notifications,
+            "recycle_count": self._losses,
+            "broker_self_check": {
+                "enabled": self._settings.idle_seconds > 0,
+                "success_count": self._looks,
+                "average_time_seconds": None,
+                "max_time_seconds": None,
+            },
+        }
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing more, or go on: PostgreSQL keeps what it cannot send."""
+        self._paused = paused
+        self._watch()
+
+    def cease(self) -> None:
+        """Everything that has come is handed over; nothing is listened to any more."""
+        if self._over:
+            return
+        self._over = True
+        self._paused = False
+        if self._connection is not None:
+            self._take_in()
+
+    def close(self) -> None:
+        """Send what is still to be sent, and leave."""
+        self.cease()
+        until = time.monotonic() + LAST_WORDS_SECONDS
+        while (self._unsent or self._asked_at is not None) and time.monotonic() < until:
+            if self._connection is None:
+                break
+            time.sleep(0.005)
+            self._go_on()
+        self._let_go()
+        self._connector.close()
+
+    # --- connecting -------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        self._connect_at = float("inf")
+        self._connector.begin()
+
+    def _connected(self, made: Connection | str) -> None:
+        if isinstance(made, str):
+            self._failed(made)
+        elif self._over:
+            made.close()
+        else:
+            self._begin(made)
+
+    def _begin(self, connection: Connection) -> None:
+        self._connection, self._fd = connection, connection.pgconn.socket
+        self._asked_at, self._mask = None, 0
+        self._heard_at = time.monotonic()
+        self._failures = 0
+        if self._hindered:
+            self._hindered = False
+            self._tell(Eased(self._name))
+        # What came while the channels were being named lies in libpq, and not in the socket.
+        self._hand_over()
+        self._go_on()
+
+    def _lost(self, why: str) -> None:
+        self._losses += 1
+        self._let_go()
+        self._failed(why)
+
+    def _failed(self, why: str) -> None:
+        delay = min(AGAIN_SECONDS * 2.0 ** min(self._failures, 10), AGAIN_SECONDS_MAX)
+        self._failures += 1
+        self._connect_at = time.monotonic() + delay
+        if self._over or self._hindered:
+            return
+        self._hindered = True
+        text = f"{self._name}: no connection, tasks sent meanwhile are lost: {why[:300]}"
+        todo = "it is tried again and again; see that the server runs and lets us in"
+        self._tell(Hindered(self._name, text, todo, stops=False))
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._mask:
+            self._selector.unregister(self._fd)
+            self._mask = 0
+        self._asked_at = None
+        self._unsent.clear()
+        connection.close()
+
+    # --- talking ----------------------------------------------------------------------------------
+
+    def _answer(self, reply_to: str) -> Answer:
+        def send(text: str) -> None:
+            name = reply_to.encode()
+            if len(name) > CHANNEL_BYTES_MAX or "\0" in reply_to:
+                self._receiver.warn(f"dispatcherd: {reply_to[:80]!r} is no channel to reply to")
+                return
+            for chunk in in_chunks(text, POSTGRES_BYTES_MAX):
+                self._say(Statement(_NOTIFY, (name, chunk.encode())))
+
+        return send
+
+    def _say(self, statement: Statement) -> None:
+        if self._connection is not None and len(self._unsent) < UNSENT_MAX:
+            self._unsent.append(statement)
+            self._go_on()
+
+    def _ready(self, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._take_in()
+        self._go_on()
+
+    def _take_in(self) -> None:
+        from psycopg import OperationalError
+
+        assert self._connection is not None
+        try:
+            self._connection.pgconn.consume_input()
+        except OperationalError as error:
+            self._hand_over()
+            self._lost(" ".join(str(error).split()))
+            return
+        self._heard_at = time.monotonic()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        assert self._connection is not None
+        libpq = self._connection.pgconn
+        while (notification := libpq.notifies()) is not None:
+            self._notifications += 1
+            channel = notification.relname.decode("utf-8", "replace")
+            self._receiver.receive(notification.extra, channel, self._answer)
+
+    def _go_on(self) -> None:
+        """Answers are taken in, and the next statement is sent; never waiting."""
+        from psycopg import OperationalError
+
+        try:
+            self._converse()
+        except OperationalError as error:
+            self._lost(" ".join(str(error).split()))
+        self._watch()
+
+    def _converse(self) -> None:
+        if self._connection is None:
+            return
+        libpq = self._connection.pgconn
+        while True:
+            libpq.flush()
+            if self._asked_at is not None:
+                if libpq.is_busy():
+                    return
+                result = libpq.get_result()
+                if result is not None:
+                    if result.error_message:
+                        self._receiver.warn(f"{self._name}: {result.get_error_message()[:200]}")
+                    continue
+                self._asked_at = None
+            if not self._unsent:
+                return
+            statement = self._unsent.popleft()
+            self._asked_at = time.monotonic()
+            libpq.send_query_params(statement.text, list(statement.values))
+
+    def _watch(self) -> None:
+        if self._connection is None:
+            return
+        wanted = 0 if self._paused else selectors.EVENT_READ
+        if self._asked_at is not None and self._connection.pgconn.flush():
+            wanted |= selectors.EVENT_WRITE
+        before, self._mask = self._mask, wanted
+        if wanted == before:
+            return
+        if not wanted:
+            self._selector.unregister(self._fd)
+        elif not before:
+            self._selector.register(self._fd, wanted, self._ready)
+        else:
+            self._selector.modify(self._fd, wanted, self._ready)

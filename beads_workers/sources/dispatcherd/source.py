@@ -1,0 +1,205 @@
+"""The fleet's view of dispatcherd's tasks: each is a job, and how it ended goes on file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from beads_workers.core.jobs import Call, IssueId, Job
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Renewed,
+    Result,
+    Seen,
+    Settled,
+    Settlement,
+    Taken,
+)
+from beads_workers.protocols.dispatcherd.messages import to_fields
+from beads_workers.sources.dispatcherd.entries import Entry
+from beads_workers.sources.dispatcherd.queue import Queue
+from beads_workers.sources.dispatcherd.spool import Spool
+
+COUNT_SECONDS = 0.5
+"""How often people are told anew how many tasks wait."""
+INTERRUPTED = "it was running when the orchestrator ended, and is not run twice"
+
+
+class DispatcherdSource:
+    """See ``Source``. It belongs to the thread of the loop; only ``recover`` and ``sync`` are
+    called from another, and touch nothing that the loop does.
+
+    ``again``: what a dead run had begun is run once more; otherwise it is over.
+    """
+
+    name = "dispatcherd"
+    literal = False
+
+    def __init__(
+        self,
+        queue: Queue,
+        spool: Spool,
+        *,
+        actor: str,
+        place: str,
+        calls_functions: bool,
+        again: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.queue = queue
+        self.spool = spool
+        self.actor = actor
+        self.calls = Calls()
+        self.is_ending = False
+        """Set by the front: what is cancelled from now on was so because the fleet ends."""
+        self.troubles: list[str] = []
+        """For people, in a line each; cleared by whoever tells them."""
+        self._place = place
+        self._calls_functions = calls_functions
+        self._again = again
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._counted = 0
+        self._counted_at = float("-inf")
+        self._over: set[IssueId] = set()
+        self._lost: set[IssueId] = set()
+        self._adopted = False
+        restored = spool.read()
+        if restored.damaged:
+            self.troubles.append(
+                f"{restored.damaged} lines of {spool.path} were damaged, and are kept beside it"
+            )
+        self._restored = restored.entries
+        queue.restore(restored.entries.values(), restored.last)
+        self._known = frozenset(e.issue_id for e in restored.entries.values())
+
+    def describe(self) -> str:
+        """Where tasks come from, and how many were left."""
+        left = f"; {len(self._known)} tasks left by an earlier run" if self._known else ""
+        return f"dispatcherd tasks from {self._place}{left}"
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """The next tasks, oldest first."""
+        if not self._adopted:
+            self._adopt()
+        jobs = tuple(self._job(entry) for entry in self.queue.take(limit, skip))
+        return Taken(jobs, waiting=self._count(), later=self.queue.later_count)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """How they ended; what was never begun, or is to be tried again, goes back.
+
+        It is on file before the journal says that nothing is owed any more: else a task whose end
+        only the journal knew would run again after a crash.
+        """
+        for settlement in settlements:
+            if self._is_over(settlement):
+                self.queue.ended(settlement.issue_id)
+            else:
+                self.queue.put_back(settlement.issue_id)
+        self.note_over()
+        return [Settled(settlement, Result.APPLIED) for settlement in settlements]
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """There are no leases."""
+        return Renewed()
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """What had ended is over; what was running is, too, unless it may be run again."""
+        settled = [self._closed(i) for i in (*dead.done_not_closed, *dead.handed_back)]
+        for issue_id in dead.begun:
+            if issue_id not in self._known:
+                continue
+            if self._again:
+                settled.append(Settled(Settlement(Action.RELEASE, issue_id), Result.APPLIED))
+            else:
+                self._lost.add(issue_id)
+                settled.append(self._closed(issue_id, INTERRUPTED))
+        return settled
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """Those that are not over."""
+        found = {issue_id: self.queue.find(issue_id) for issue_id in issue_ids}
+        return {i: Seen(i, e.task.task, e.place.value) for i, e in found.items() if e is not None}
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """Nothing beyond what the orchestrator shows."""
+        return []
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``unfinished``."""
+        return frozenset()
+
+    def note_over(self) -> None:
+        """Put on file what is over. Raises ``OSError``: then it is still to be done."""
+        if self.queue.over:
+            self.spool.append((), self.queue.over)
+            self.queue.over.clear()
+
+    def sync(self) -> None:
+        """Bring to disk what is on file."""
+        self.spool.sync()
+
+    def close(self) -> None:
+        """The file is the front's to close."""
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _closed(self, issue_id: IssueId, note: str = "") -> Settled:
+        self._over.add(issue_id)
+        return Settled(Settlement(Action.CLOSE, issue_id, note), Result.APPLIED, note)
+
+    def _adopt(self) -> None:
+        """Recovery has said what of an earlier run is over; the rest is taken up."""
+        self._adopted = True
+        for issue_id in self._over & self._known:
+            self.queue.ended(issue_id)
+        for issue_id in self._lost & self._known:
+            self.troubles.append(f"{issue_id}: {INTERRUPTED}")
+        self.queue.adopt(self._restored.values(), self._clock(), self._wall_clock())
+        self._restored.clear()
+
+    def _is_over(self, settlement: Settlement) -> bool:
+        if settlement.action is not Action.RELEASE:
+            return settlement.action is not Action.REOPEN
+        outcome = settlement.outcome
+        if outcome is None:
+            return False
+        interrupted = self.is_ending and outcome.kind is OutcomeKind.CANCELLED
+        return not (interrupted and self._again)
+
+    def _count(self) -> int:
+        # Exact where it decides anything; else seldom, for each change is a record.
+        now, waiting = self._clock(), self.queue.waiting_count
+        if not waiting or not self._counted or now >= self._counted_at + COUNT_SECONDS:
+            self._counted, self._counted_at = waiting, now
+        return self._counted
+
+    def _job(self, entry: Entry) -> Job:
+        task = entry.task
+        call = Call(task.task, task.args, task.kwargs)
+        job = Job(
+            self.name,
+            entry.issue_id,
+            task.task,
+            issue_type="task",
+            timeout_seconds=task.timeout or None,
+            original=message_of(entry),
+            enqueued_at=entry.received_at,
+        )
+        if self._calls_functions:
+            return replace(job, call=call)
+        shown = {"id": entry.issue_id, "title": task.task, **job.original}
+        return replace(job, original=shown, named=call)
+
+
+def message_of(entry: Entry) -> dict[str, Any]:
+    """The message as the real service shows it: with its uuid, and its channel."""
+    fields = to_fields(entry.task)
+    fields.setdefault("uuid", entry.issue_id)
+    return fields | {"channel": entry.channel}

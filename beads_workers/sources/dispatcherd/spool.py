@@ -1,0 +1,185 @@
+"""The file that keeps what was read and is not over: it outlives the orchestrator.
+
+One JSON object a line, appended: ``{"n", "id", "at", "c", "m"}`` for a task (number, name here,
+epoch seconds, channel, message) and ``{"d": [numbers]}`` for those that are over. It is begun anew
+when nothing is left, or most of it is over. Only one orchestrator at a time uses it: that of its
+state directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.json_fields import ProtocolError, as_integer, as_number, parse_object
+from beads_workers.protocols.dispatcherd.messages import Task, from_fields, to_fields
+from beads_workers.sources.dispatcherd.entries import Entry
+
+SPOOL_FILE = "dispatcherd.jsonl"
+"""In the state directory, beside its runs."""
+
+ANEW_BYTES = 1 << 20
+"""With nothing left in it, a file of this size is emptied."""
+REWRITE_BYTES = 32 << 20
+"""What is over takes so much room, and more than what is not, before the rest is written anew."""
+
+
+@dataclass(slots=True)
+class Restored:
+    """What a file holds. ``last``: the highest number in it; ``damaged``: lines that say nothing,
+    the end of a line that was being written when its writer died not counted."""
+
+    entries: dict[int, Entry] = field(default_factory=dict)
+    last: int = 0
+    damaged: int = 0
+
+
+def read_spool(content: bytes) -> Restored:
+    """What is not over, oldest first."""
+    found = Restored()
+    whole, _, _ = content.rpartition(b"\n")
+    for line in whole.split(b"\n") if whole else ():
+        try:
+            _read_line(line, found)
+        except ProtocolError:
+            found.damaged += 1
+    return found
+
+
+def _read_line(line: bytes, found: Restored) -> None:
+    fields = parse_object(line)
+    over = fields.get("d")
+    if isinstance(over, list):
+        for number in over:
+            if type(number) is int:
+                found.entries.pop(number, None)
+        return
+    entry = _entry(fields, len(line))
+    found.entries[entry.number] = entry
+    found.last = max(found.last, entry.number)
+
+
+def _entry(fields: dict[str, Any], size: int) -> Entry:
+    number, at = as_integer(fields.get("n")), as_number(fields.get("at"))
+    issue_id, channel, message = fields.get("id"), fields.get("c"), fields.get("m")
+    if number is None or number < 1 or at is None or not isinstance(message, dict):
+        raise ProtocolError("no task")
+    if not isinstance(issue_id, str) or not issue_id or not isinstance(channel, str):
+        raise ProtocolError("no name or channel")
+    task = from_fields(message)
+    if not isinstance(task, Task):
+        raise ProtocolError("a control request, which is never kept")
+    return Entry(number, IssueId(issue_id), task, channel, at, size)
+
+
+def write_entry(entry: Entry) -> bytes:
+    """Its line."""
+    fields = {
+        "n": entry.number,
+        "id": entry.issue_id,
+        "at": entry.received_at,
+        "c": entry.channel,
+        "m": to_fields(entry.task),
+    }
+    return _ENCODER.encode(fields).encode("ascii") + b"\n"
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
+class Spool:
+    """``read`` it first. Every method may raise ``OSError``: then nothing was written."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the file (0600) where it is missing."""
+        self.path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+        self._live = 0
+        self._sizes: dict[int, int] = {}
+        # Somebody else's thread brings it to disk.
+        self._lock = threading.Lock()
+
+    def read(self) -> Restored:
+        """What an earlier run left; a file with lines that say nothing is kept beside."""
+        found = read_spool(self.path.read_bytes())
+        if found.damaged:
+            os.link(self.path, _free_name(self.path))
+        self._rewrite(found.entries.values())
+        return found
+
+    def append(self, entries: Sequence[Entry], over: Sequence[int] = ()) -> None:
+        """Both in one write; ``over``: numbers."""
+        lines = [write_entry(entry) for entry in entries]
+        if over:
+            lines.append(_ENCODER.encode({"d": list(over)}).encode("ascii") + b"\n")
+        self._write(b"".join(lines))
+        for entry, line in zip(entries, lines, strict=False):
+            self._sizes[entry.number] = len(line)
+            self._live += len(line)
+        for number in over:
+            self._live -= self._sizes.pop(number, 0)
+
+    @property
+    def wants_rewriting(self) -> bool:
+        """Whether most of it is over."""
+        if not self._sizes:
+            return self._size >= ANEW_BYTES
+        dead = self._size - self._live
+        return dead >= REWRITE_BYTES and dead > self._live
+
+    def rewrite(self, entries: Iterable[Entry]) -> None:
+        """Begin anew with these: all that are on file and not over."""
+        self._rewrite([e for e in entries if e.number in self._sizes])
+
+    def sync(self) -> None:
+        """Bring it to disk; from any thread."""
+        with self._lock:
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """It is not used afterwards."""
+        with self._lock:
+            os.close(self._fd)
+
+    def _write(self, content: bytes) -> None:
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(content)
+
+    def _rewrite(self, entries: Iterable[Entry]) -> None:
+        lines = {entry.number: write_entry(entry) for entry in entries}
+        fresh = self.path.with_name(self.path.name + ".new")
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        fd = os.open(fresh, flags, 0o600)
+        try:
+            with open(fd, "wb", closefd=False) as file:
+                file.write(b"".join(lines.values()))
+            os.fsync(fd)
+            os.replace(fresh, self.path)  # noqa: PTH105 - as the other calls here
+        except OSError:
+            os.close(fd)
+            raise
+        with self._lock:
+            os.close(self._fd)
+            self._fd = fd
+        self._sizes = {number: len(line) for number, line in lines.items()}
+        self._size = self._live = sum(self._sizes.values())
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (name := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return name
