@@ -118,6 +118,21 @@ def test_a_validator_refuses_before_anything_runs(bench: Bench) -> None:
     assert bench.result("DONE", payload=payload("echo fine"))["result"] == "fine"
 
 
+def test_a_sandbox_runs_the_command_within_its_limits(bench: Bench) -> None:
+    confine = ("setpriv", "--no-new-privs", "--", "env", "INSIDE=yes")
+    started(bench, sandbox=confine, limits=Limits(cpu_seconds=7))
+    script = "echo $INSIDE; grep NoNewPrivs /proc/self/status; ulimit -t; ulimit -c"
+    said = bench.result("DONE", payload=payload(script))["result"].split()
+    assert said == ["yes", "NoNewPrivs:", "1", "7", "0"]
+
+
+def test_a_sandbox_that_cannot_be_set_up_runs_nothing(bench: Bench) -> None:
+    started(bench, sandbox=("no-such-sandbox", "--"))
+    failed = bench.result("FAILED", payload=payload("touch ran"))
+    assert "no-such-sandbox" in failed["error"]
+    assert not bench.file("ran").exists()
+
+
 def test_a_script_that_spins_is_ended_by_its_limit(bench: Bench) -> None:
     started(bench, limits=Limits(cpu_seconds=1))
     failed = bench.result("FAILED", payload=payload("exec python3 -c 'while True: pass'"))

@@ -175,6 +175,7 @@ def test_a_large_payload_comes_from_its_file(bench: Bench) -> None:
     bench.start("false")
     bench.result("DONE", payload_file=str(payload))
     assert bench.log() == "own t-1\n"
+    assert not payload.exists(), "it may have held secrets"
     missing = bench.result("FAILED", payload_file=str(bench.file("none")))
     assert "cannot read" in missing["error"]
 
