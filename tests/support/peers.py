@@ -73,13 +73,17 @@ class Redis:
     """A server of its own on a loopback port that nobody else has.
 
     ``durable``: what it has answered survives its end; otherwise it keeps nothing on disk.
+    ``node``: it is one of a cluster, which is still to be made of several.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = False) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False, node: bool = False) -> None:
         self._folder = folder
         self._log = folder / "redis.log"
         keeps = ["yes", "--appendfsync", "always"] if durable else ["no"]
         self._keeps = ["--save", "", "--appendonly", *keeps]
+        if node:
+            # By itself the bus takes a port that is 10,000 higher, which may be none.
+            self._keeps += ["--cluster-enabled", "yes", "--cluster-port", str(_free_port())]
         while True:
             self.port = _free_port()
             if self._start():

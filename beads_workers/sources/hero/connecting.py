@@ -88,6 +88,7 @@ def explained(error: Exception, address: Address) -> CannotReach:
     from redis.exceptions import (
         AuthenticationError,
         BusyLoadingError,
+        MovedError,
         NoPermissionError,
         ReadOnlyError,
         ResponseError,
@@ -106,6 +107,10 @@ def explained(error: Exception, address: Address) -> CannotReach:
         case ReadOnlyError():
             hint = "it is a replica: name the Redis that it follows"
             return CannotReach(f"{address} cannot be written: {said}", hint)
+        case MovedError():
+            there = said.rpartition(" ")[2]
+            hint = "name that node; and --naming cluster has all keys on one"
+            return CannotReach(f"{address} is not the node with these keys: {there} is", hint)
         case ResponseError():
             hint = "its memory is full" if said.startswith("OOM") else ""
             return CannotReach(f"{address} refused: {said}", hint, lasting=True)

@@ -194,3 +194,19 @@ def test_a_redis_that_stays_away_is_told(redis: Redis) -> None:
     redis.close()
     with Client(address, TEXT, 0.2) as client, pytest.raises(CannotReach, match="does not answer"):
         client.submit([JOB])
+
+
+def test_a_redis_that_is_killed_while_somebody_waits_loses_no_reply(durable_redis: Redis) -> None:
+    with Client(Address(port=durable_redis.port), TEXT, patience_seconds=60.0) as client:
+        (job_id,) = client.submit([JOB])
+
+        def die() -> None:
+            until(lambda: "blocked_clients:1" in durable_redis.command("info", "clients"))
+            durable_redis.kill()
+            durable_redis.start_again()
+            finish(durable_redis, job_id, "42")
+
+        worker = threading.Thread(target=die)
+        worker.start()
+        assert client.wait(job_id, 60.0).output == "42"
+        worker.join()
