@@ -10,6 +10,8 @@ from collections.abc import Callable
 from beads_workers.core.events import Arrived, Event, FatalError, Unreachable
 from beads_workers.core.source import SourceError
 from beads_workers.edge.mailbox import Mailbox
+from beads_workers.sources.hero.calling import Link
+from beads_workers.sources.hero.runs import Runs
 from beads_workers.sources.hero.source import HeroSource
 from beads_workers.sources.hero.store import Store
 from beads_workers.sources.hero.tending import ServedElsewhere, Tending
@@ -31,8 +33,10 @@ class HeroFront:
         self._tell = tell
         self._box = Mailbox(selector, of_signals=False)
         self._over = threading.Event()
-        self._store = Store(source.queue, source.run)
-        self._tending = Tending(self._store, source.holding, source.who, self._box.post)
+        self._link = Link(source.queue.address)
+        store = Store(source.queue, source.run, link=self._link)
+        runs = Runs(source.queue, source.run, link=self._link)
+        self._tending = Tending(store, runs, source.holding, source.who, self._box.post)
         self._thread = threading.Thread(target=self._run, name="hero", daemon=True)
         self._thread.start()
 
@@ -72,7 +76,7 @@ class HeroFront:
                 delay = self._round(delay)
                 if delay:
                     self._over.wait(delay)
-            self._store.close()
+            self._link.close()
         except ServedElsewhere as error:
             self._box.post(FatalError(str(error)))
         except BaseException as error:  # A bug must end the process, not only this thread.

@@ -60,7 +60,7 @@ class Keys:
     def jobs_pattern(self) -> str:
         """What SCAN is told to find the hashes of all jobs."""
         before, after = self.around_job_id()
-        return f"{_escaped(before)}*{_escaped(after)}"
+        return f"{escaped(before)}*{escaped(after)}"
 
     def job_id_of(self, key: str) -> str | None:
         """The id in the name of a job's hash; None for another key."""
@@ -108,7 +108,8 @@ def _around(template: str) -> tuple[str, str]:
     return before, after
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """For a pattern of SCAN: nothing in it means more than itself."""
     return "".join("\\" + c if c in "*?[]^\\" else c for c in text)
 
 

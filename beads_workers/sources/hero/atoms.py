@@ -230,7 +230,8 @@ end
 redis.call('DEL', processing)
 for _, id in ipairs(kept) do redis.call('RPUSH', processing, id) end
 if #kept == 0 then redis.call('DEL', lease) end
-if how ~= 'leaving' and who then
+if how == 'dead' and who then
+  -- It may come back to life, and bring one more job into its list before it knows.
   redis.call('HSET', fleet, run, 'gone ' .. ARGV[10])
 elseif #kept == 0 then
   redis.call('HDEL', fleet, run)

@@ -11,11 +11,14 @@ from beads_workers.protocols.hero.jobs import HeroJob
 from beads_workers.protocols.hero.reading import WrongField, read_job
 from beads_workers.sources.hero.answers import Again, Ends, judge
 from beads_workers.sources.hero.queue import Ending
+from beads_workers.sources.hero.runs import Runs
 from beads_workers.sources.hero.store import Store
 from beads_workers.sources.results import whole
 
 
-def settle_past(store: Store, dead: DeadRun, run: str, retry_seconds: float) -> list[Settled]:
+def settle_past(
+    store: Store, runs: Runs, dead: DeadRun, run: str, retry_seconds: float
+) -> list[Settled]:
     """First what its journal says, which Redis was not told; then all that it holds goes back to
     the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
     """
@@ -40,7 +43,7 @@ def settle_past(store: Store, dead: DeadRun, run: str, retry_seconds: float) -> 
         _settled(Action.CLOSE if e.status.value == "finished" else Action.RELEASE, e.job_id, answer)
         for e, answer in zip(endings, answers, strict=True)
     ]
-    for given_back, _ in store.give_back(run, "known"):
+    for given_back, _ in runs.give_back(run, "known"):
         settled.append(_settled(Action.RELEASE, given_back, "done"))
     return settled
 

@@ -21,9 +21,11 @@ from beads_workers.core.source import (
 )
 from beads_workers.protocols.hero.jobs import LOST, HeroJob, Status
 from beads_workers.sources.hero.answers import RETRY_SECONDS, Again, Ends, judge
+from beads_workers.sources.hero.calling import Link
 from beads_workers.sources.hero.looking import seen_of
 from beads_workers.sources.hero.past import settle_past
 from beads_workers.sources.hero.queue import Ending, Queue
+from beads_workers.sources.hero.runs import Runs
 from beads_workers.sources.hero.stock import AHEAD_MAX, BUSY_SECONDS, Kept, Standing, Stock
 from beads_workers.sources.hero.store import Store
 from beads_workers.sources.hero.tending import Holding
@@ -60,15 +62,17 @@ class HeroSource:
         self.run = run_of(actor)
         self.who = f"{'shared' if shared else 'alone'} {place}"
         self.holding = Holding(Stock(ahead_max=ahead_max))
-        self._store = Store(queue, self.run)
+        link = Link(queue.address)
+        self._store = Store(queue, self.run, link=link)
+        self._runs = Runs(queue, self.run, link=link)
         self._retry_seconds = retry_seconds
         self._attempt_seconds = attempt_seconds
         self._clock = clock
 
     def describe(self) -> str:
         """Where jobs come from; raises ``SourceError`` where somebody else serves it alone."""
-        version = self._store.version()
-        if other := self._store.join(self.who, only_look=True):
+        version = self._runs.version()
+        if other := self._runs.join(self.who, only_look=True):
             raise SourceError(
                 f"another orchestrator serves this queue: {other}",
                 "stop it, or start both with --shared; one that is dead is forgotten within"
@@ -88,7 +92,9 @@ class HeroSource:
             picked = stock.pick(limit)
         jobs = self._begin(picked) if picked else ()
         with holding.lock:
-            rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), stock.rows(), strict=False)]
+            # What waits for jobs that never come must not keep a fleet from ending.
+            here = (kept for kept in stock.rows() if kept.standing is not Standing.PARKED)
+            rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
             blocked = stock.count(Standing.PARKED)
         if not jobs and not rows:
             # --until-empty must not end while there is something in the queue.
@@ -198,6 +204,8 @@ class HeroSource:
         with self.holding.lock:
             if kept.evicted or answer != "done" or isinstance(verdict, Ends):
                 stock.remove(kept)
+                if kept.again:
+                    self.holding.unsure.set()
                 if isinstance(verdict, Ends) and answer == "done":
                     self._tell_those_who_wait(kept.job.id, verdict.status)
                 return
@@ -221,7 +229,7 @@ class HeroSource:
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         """Settle what a run of ours left that is known to be dead."""
-        return settle_past(self._store, dead, run_of(dead.actor), self._retry_seconds)
+        return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """These jobs as their hashes are now."""
@@ -241,7 +249,7 @@ class HeroSource:
     def close(self) -> None:
         """What we hold and nobody works on goes back to the queue, in its order."""
         try:
-            self._store.give_back(self.run, "leaving")
+            self._runs.give_back(self.run, "leaving")
         except SourceError:
             pass  # It stays in our list: the next start, or another fleet, finds it there.
         self._store.close()

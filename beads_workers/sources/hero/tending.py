@@ -16,6 +16,7 @@ from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
 from beads_workers.core.jobs import IssueId
 from beads_workers.protocols.hero.jobs import STOPPED, Status
 from beads_workers.sources.hero.queue import Ending
+from beads_workers.sources.hero.runs import Runs
 from beads_workers.sources.hero.stock import Standing, Stock
 from beads_workers.sources.hero.store import FETCH_MAX, Store
 from beads_workers.sources.hero.taking_in import TakingIn, failed_because_of
@@ -36,6 +37,7 @@ class Holding:
 
     ``opened``: the fleet has asked for work, so that all that is older is settled. ``wake``: there
     may be room again, or something is to be ended. ``evicted``: Redis says that we do not serve.
+    ``unsure``: our list in Redis may hold what is not here.
     """
 
     stock: Stock = field(default_factory=Stock)
@@ -43,6 +45,7 @@ class Holding:
     opened: Flag = field(default_factory=Flag)
     wake: Flag = field(default_factory=Flag)
     evicted: Flag = field(default_factory=Flag)
+    unsure: Flag = field(default_factory=Flag)
 
 
 @dataclass(slots=True)
@@ -64,13 +67,15 @@ class Tending:
     def __init__(
         self,
         store: Store,
+        runs: Runs,
         holding: Holding,
         who: str,
         tell: Callable[[Event], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``who``: see ``Store.join``. ``tell`` is called in this thread."""
+        """``who``: see ``Runs.join``. ``tell`` is called in this thread."""
         self._store = store
+        self._runs = runs
         self._holding = holding
         self._stock = holding.stock
         self._who = who
@@ -78,7 +83,7 @@ class Tending:
         self._clock = clock
         self._taking = TakingIn(store, self._stock, holding.lock, tell)
         self._lease = store.queue.lease_seconds
-        self._joined = self._whole = False
+        self._joined = False
         self._beat_at = self._stops_at = self._waits_at = self._others_at = 0.0
         self._alive_at = clock()
         self._missing: dict[str, float] = {}
@@ -96,7 +101,7 @@ class Tending:
             self._join()
         if now >= self._beat_at:
             self._beat(now)
-        if not self._whole:
+        if self._holding.unsure.is_set():
             self._fetch_what_is_ours()
         if now >= self._stops_at:
             self._look_for_stops(now)
@@ -111,7 +116,7 @@ class Tending:
     def failed(self) -> None:
         """Redis could not be asked. What is in our list there is compared with ours afterwards;
         where others could have taken it over by now, nobody goes on with it."""
-        self._whole = False
+        self._holding.unsure.set()
         self._missing.clear()
         silent = self._clock() - self._alive_at
         if self._who.startswith("shared") and silent > 2 * self._lease:
@@ -120,19 +125,21 @@ class Tending:
     # --- being there ----------------------------------------------------------------------------
 
     def _join(self) -> None:
-        if other := self._store.join(self._who):
+        if other := self._runs.join(self._who):
             raise ServedElsewhere(f"another orchestrator serves this queue: {other}")
         self._joined = True
+        self._runs.adopt_orphans()
 
     def _beat(self, now: float) -> None:
-        if not self._store.beat(self._who):
+        if not self._runs.beat(self._who):
             self._evicted("another orchestrator has taken it over")
             self._join()
         self._alive_at, self._beat_at = now, now + self._lease / 3
 
     def _evicted(self, why: str) -> None:
         self._holding.evicted.clear()
-        self._joined = self._whole = False
+        self._joined = False
+        self._holding.unsure.set()
         with self._holding.lock:
             out = self._stock.evict()
         if out:
@@ -141,12 +148,12 @@ class Tending:
     def _look_after_others(self, now: float) -> None:
         """Whoever has been silent for two leases is dead: what it held goes back to the queue."""
         self._others_at = now + self._lease / 3
-        for run, dead in self._store.others().items():
+        for run, dead in self._runs.others().items():
             if not dead:
                 self._missing.pop(run, None)
             elif now - self._missing.setdefault(run, now) >= self._lease:
                 del self._missing[run]
-                told = self._store.give_back(run, "dead")
+                told = self._runs.give_back(run, "dead")
                 lost = sum(what == "lost" for _, what in told)
                 if told:
                     text = f"run {run} is dead: {len(told) - lost} of its jobs are queued again"
@@ -155,14 +162,14 @@ class Tending:
     # --- fetching -------------------------------------------------------------------------------
 
     def _fetch_what_is_ours(self) -> None:
-        """What is in our list, and not here: an answer of Redis was lost."""
+        """What is in our list, and not here: an answer of Redis was lost, or it came back to us."""
+        self._holding.unsure.clear()
         held = self._store.held()
         with self._holding.lock:
             here = [job_id for job_id in held if job_id not in self._stock]
         for begin in range(0, len(here), FETCH_MAX):
             found = self._store.fetch(0, here[begin : begin + FETCH_MAX][::-1])
             self._taking.take_in(found or ())
-        self._whole = True
 
     def _fetch(self) -> None:
         with self._holding.lock:
