@@ -42,6 +42,8 @@ def prepare_dispatcherd(
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
     tracker = Tracker("dispatcherd", state.absolute(), folder)
     work = find_work(resolved, tracker)
+    if (source := str(options.source)).startswith(CONFIG):
+        work = replace(work, dispatcherd_config=str(_path(source).absolute()))
     settings = settings_of(resolved, tracker, work, (), owned=owned)
     tries = settings.policy.attempts_max if resolved.origin["max_attempts"] != "default" else 1
     return replace(
@@ -63,7 +65,7 @@ def find_brokers(source: str) -> tuple[Brokers, int | None]:
 
     try:
         if source.startswith(CONFIG):
-            config = _read(Path(source.removeprefix(CONFIG)).expanduser())
+            config = _read(_path(source))
             brokers = configuration.from_config(config)
             workers = configuration.workers_of(config)
         else:
@@ -73,6 +75,10 @@ def find_brokers(source: str) -> tuple[Brokers, int | None]:
     if brokers.postgres:
         _need("psycopg")
     return brokers, workers
+
+
+def _path(source: str) -> Path:
+    return Path(source.removeprefix(CONFIG)).expanduser()
 
 
 def _read(path: Path) -> Any:

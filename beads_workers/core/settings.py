@@ -86,6 +86,7 @@ class Work:
     issues that name no function.
     ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
     ``hidden_variables``: of the fleet's environment, which tasks do not inherit: its own secrets.
+    ``dispatcherd_config``: the path of dispatcherd's settings, for functions; "" for none.
     """
 
     command: tuple[str, ...] | None = None
@@ -103,6 +104,7 @@ class Work:
     contexts: tuple[Context, ...] = ()
     log_root: LogRoot | None = None
     hidden_variables: tuple[str, ...] = ()
+    dispatcherd_config: str = ""
 
 
 @value

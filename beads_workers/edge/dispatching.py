@@ -74,6 +74,7 @@ class DispatcherControl:
         self._look = look
         self._chunks = ChunkAccumulator()
         self._service = Service()
+        self._ran = 0
         self.front: Dispatches | None = None
         self.metrics: MetricsServer | None = None
 
@@ -146,7 +147,11 @@ class DispatcherControl:
     # --- inside -------------------------------------------------------------------------------
 
     def _run(self, message: Mapping[str, Any]) -> str:
-        return NO_TASKS if self.front is None else self.front.submit(message)
+        if self.front is None:
+            return NO_TASKS
+        error = self.front.submit(message)
+        self._ran += not error
+        return error
 
     def _found(self, control: Control, wanted: TaskFilter, answer: Answer, reply: Reply) -> None:
         found = answer.found or FoundTasks()
@@ -163,11 +168,13 @@ class DispatcherControl:
     def _scene(self, found: FoundTasks | None = None) -> Scene:
         service = self._service
         service.chunks[:] = [self._chunks]
+        board, elapsed = self._look()
         if self.front is not None:
             self.front.describe(service)
+            counted = {"produced_count": self._ran, "uptime_seconds": elapsed}
+            service.producers["control-producer"] = counted
         if self.metrics is not None:
             service.metrics = self.metrics.describe()
-        board, elapsed = self._look()
         return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks())
 
     def _named(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -248,3 +248,13 @@ def test_a_script_runs_as_its_context_says_and_nothing_else_is_done_about_it() -
 def test_what_is_no_script_is_run_as_any_other_issue(damaged: Any) -> None:
     task = replace(TASK, payload={"script": damaged})
     assert made(task, command=("other",)).steps[0].argv == ("other",)
+
+
+def test_a_message_of_dispatcherd_comes_with_its_call_and_the_settings_of_dispatcherd() -> None:
+    task = replace(CALL, payload={**CALL.payload, "message": {"uuid": "u", "bind": True}})
+    (step,) = made(task, allow_modules=("shop",), dispatcherd_config="/d.yml").steps
+    assert step.call is not None and step.call.message == {"uuid": "u", "bind": True}
+    assert step.environment["DISPATCHERD_CONFIG_FILE"] == "/d.yml"
+    (plain,) = made(CALL, allow_modules=("shop",)).steps
+    assert plain.call is not None and plain.call.message is None
+    assert "DISPATCHERD_CONFIG_FILE" not in plain.environment

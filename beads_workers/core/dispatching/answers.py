@@ -157,8 +157,11 @@ def main(scene: Scene) -> dict[str, Any]:
     numbers = [worker_order(worker_id)[0] for worker_id in board.workers]
     cancelled = finished = 0
     for (outcome, _), count in board.counters.attempts.items():
-        cancelled += count if outcome == "cancelled" else 0
-        finished += count if outcome != "cancelled" else 0
+        # A task whose time is over is cancelled, to dispatcherd.
+        if outcome in ("cancelled", "timeout"):
+            cancelled += count
+        else:
+            finished += count
     there = [row for row in board.workers.values() if row.state != "stopping"]
     at_once = [task for task in scene.found.tasks if task.place in ("worker", "queued")]
     return {

@@ -182,7 +182,7 @@ class DispatcherdSource:
 
     def _job(self, entry: Entry) -> Job:
         task = entry.task
-        call = Call(task.task, task.args, task.kwargs)
+        call = Call(task.task, task.args, task.kwargs, rest_of(entry))
         job = Job(
             self.name,
             entry.issue_id,
@@ -196,6 +196,12 @@ class DispatcherdSource:
             return replace(job, call=call)
         shown = {"id": entry.issue_id, "title": task.task, **job.original}
         return replace(job, original=shown, named=call)
+
+
+def rest_of(entry: Entry) -> dict[str, Any]:
+    """What the message says besides the call, for dispatcherd's own worker."""
+    fields = message_of(entry)
+    return {name: fields[name] for name in fields.keys() - {"task", "args", "kwargs"}}
 
 
 def message_of(entry: Entry) -> dict[str, Any]:

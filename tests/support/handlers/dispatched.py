@@ -29,6 +29,12 @@ def write_down(file: str, line: str = "ran") -> None:
 
 
 @task()
+def publish(file: str) -> None:
+    """Has another task run."""
+    write_down.delay(file, "from a task")
+
+
+@task()
 class Adder:
     """A class with a ``run``."""
 
