@@ -78,7 +78,7 @@ MODULES: dict[str, dict[str, str]] = {
         "rrq-executor": "Be an RRQ executor: run what an orchestrator sends.",
     },
     "hero": {
-        "hero": "Hand in jobs to Hero's queues in a Redis, wait for them, stop them.",
+        "hero": "Hand in Hero jobs in a Redis, wait for them, stop them.",
     },
     "config": {
         "config": "What beads-workers.toml and others settle.",

@@ -15,6 +15,7 @@ from beads_workers.cli.hero_client import (
     Url,
     WorkerId,
     opened,
+    seconds,
 )
 from beads_workers.cli.hero_looking import list_jobs, logs, status, stop, waited
 from beads_workers.core.text import counted, json_line, printable
@@ -22,7 +23,7 @@ from beads_workers.core.text import counted, json_line, printable
 if TYPE_CHECKING:
     from beads_workers.protocols.hero import HeroJob
 
-HELP = "Hand in jobs to Hero's queues in a Redis, wait for them, stop them."
+HELP = "Hand in Hero jobs in a Redis, wait for them, stop them."
 
 ScriptFile = Annotated[
     str | None, typer.Argument(metavar="[FILE]", help="The script; default stdin.")
@@ -31,7 +32,9 @@ ScriptText = Annotated[str | None, typer.Option("-e", "--script", help="The scri
 JobId = Annotated[str | None, typer.Option("--id", help="Default: a new UUID.")]
 Caller = Annotated[str | None, typer.Option(help="Who asks; default you at this machine.")]
 Context = Annotated[str, typer.Option(help="Which of the fleet's contexts runs it.")]
-Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", min=0.001, help="One attempt.")]
+Timeout = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="DURATION", help="Of one attempt.")
+]
 Retries = Annotated[int, typer.Option(min=0, max=1000, help="Attempts after the first.")]
 Concurrent = Annotated[bool, typer.Option("--concurrent", help="Others may run beside it.")]
 LogPath = Annotated[str | None, typer.Option(metavar="PATH", help="Below the fleet's log_root.")]
@@ -105,7 +108,8 @@ def run(
     file: ScriptFile = None,
     script: ScriptText = None,
     wait: Annotated[
-        float | None, typer.Option("--wait", metavar="SECONDS", min=0.0, help="Default: for ever.")
+        float | None,
+        typer.Option("--wait", parser=seconds, metavar="DURATION", help="Default: for ever."),
     ] = None,
     job_id: JobId = None,
     caller: Caller = None,

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 URL_VARIABLE = "BEADS_WORKERS_REDIS_URL"
 URL_DEFAULT = "redis://127.0.0.1/0"
 
+
+def seconds(text: str | float) -> float:
+    """Reads a duration that was typed: 90, 90s, 5m."""
+    from beads_workers.cli.options import parse_duration
+
+    try:
+        return text if isinstance(text, float) else parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 Url = Annotated[
     str | None,
     typer.Option(
@@ -36,7 +47,9 @@ WorkerId = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Patience = Annotated[
     float,
-    typer.Option("--patience", metavar="SECONDS", min=0.0, help="For a Redis that is away."),
+    typer.Option(
+        "--patience", parser=seconds, metavar="DURATION", help="For a Redis that is away."
+    ),
 ]
 PATIENCE_DEFAULT = 10.0
 

@@ -19,6 +19,7 @@ from beads_workers.cli.hero_client import (
     Url,
     WorkerId,
     opened,
+    seconds,
 )
 from beads_workers.core.text import as_shown, counted, json_line, printable
 
@@ -112,7 +113,7 @@ def stop(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
     wait: Annotated[
         float | None,
-        typer.Option("--wait", metavar="SECONDS", min=0.0, help="Until it has ended, so long."),
+        typer.Option("--wait", parser=seconds, metavar="DURATION", help="For its end, so long."),
     ] = None,
     worker: WorkerId = None,
     url: Url = None,
@@ -220,13 +221,13 @@ def _show_line(line: bytes, *, as_json: bool) -> None:
         print(printable(as_shown(text)) if sys.stdout.isatty() else text)
 
 
-def waited(client: Client, job_id: str, seconds: float | None) -> HeroJob:
-    """The job as it has ended; a ``CommandError`` where that takes longer than so many seconds."""
+def waited(client: Client, job_id: str, patience: float | None) -> HeroJob:
+    """The job as it has ended; a ``CommandError`` where that takes longer than the patience."""
     from beads_workers.edge.hero.client import StillUnderWay
 
     hint = f"it goes on: beads-workers hero status {printable(job_id)}"
     try:
-        return client.wait(job_id, seconds)
+        return client.wait(job_id, patience)
     except StillUnderWay as error:
         raise CommandError(printable(str(error), 600), hint, EXIT_TIMED_OUT) from None
     except KeyboardInterrupt:
