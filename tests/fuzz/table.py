@@ -8,6 +8,7 @@ from tests.fuzz import (
     entries_hero,
     entries_peers,
     entries_people,
+    entries_places,
     entries_scrapes,
     entries_serving,
     entries_stored,
@@ -26,6 +27,7 @@ ENTRIES = (
     entries_tracker,
     entries_stored,
     entries_people,
+    entries_places,
     entries_scrapes,
 )
 

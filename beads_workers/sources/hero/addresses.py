@@ -124,7 +124,7 @@ def secret_variables(address: Address) -> tuple[str, ...]:
 
 def _socket(parts: SplitResult) -> str:
     path = unquote(parts.path)
-    if parts.hostname or not path.startswith("/") or path == "/":
+    if parts.hostname or parts.port is not None or not path.startswith("/") or path == "/":
         raise ValueError("the path of a Unix socket is a whole one: redis+unix:///run/redis.sock")
     return path
 

@@ -57,6 +57,7 @@ def test_what_people_are_shown_is_a_url_again(address: Address) -> None:
         "redis://h/1000000",
         "redis+unix://h/run/r.sock",
         "redis+unix://",
+        "redis+unix://:9/run/r.sock",
         "/run/r.sock",
         "",
     ],
