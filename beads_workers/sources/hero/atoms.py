@@ -155,7 +155,9 @@ if redis.call('HGET', holders, id) ~= run or redis.call('HGET', attempts, id) ~=
   return serves() and redis.call('LPOS', processing, id) and 'done' or 'not ours'
 end
 let_go(id, context)
-if ARGV[6] == '1' then redis.call('HINCRBY', attempts, id, -1) end
+if ARGV[6] == '1' and redis.call('HINCRBY', attempts, id, -1) == 0 then
+  redis.call('HDEL', attempts, id)
+end
 if not is_over(job) and redis.call('EXISTS', job) == 1 then
   redis.call('HSET', job, 'status', 'dispatched', 'updated_at', now)
 end

@@ -72,8 +72,10 @@ class Tending:
         who: str,
         tell: Callable[[Event], None],
         clock: Callable[[], float] = time.monotonic,
+        patience_seconds: float = STOPS_SECONDS,
     ) -> None:
-        """``who``: see ``Runs.join``. ``tell`` is called in this thread."""
+        """``who``: see ``Runs.join``. ``tell`` is called in this thread. ``patience_seconds``: a
+        round waits so long for jobs at most."""
         self._store = store
         self._runs = runs
         self._holding = holding
@@ -81,6 +83,7 @@ class Tending:
         self._who = who
         self._tell = tell
         self._clock = clock
+        self._patience_seconds = patience_seconds
         self._taking = TakingIn(store, self._stock, holding.lock, tell)
         self._lease = store.queue.lease_seconds
         self._joined = False
@@ -188,7 +191,7 @@ class Tending:
 
     def _patience(self) -> float:
         due = min(self._beat_at, self._stops_at, self._waits_at, self._others_at)
-        return min(max(0.0, due - self._clock()), STOPS_SECONDS)
+        return min(max(0.0, due - self._clock()), self._patience_seconds)
 
     # --- ending without having begun ------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class Run:
         self.holding.opened.set()
         self.told: list[Event] = []
         self.tending = Tending(
-            self.store, self.runs, self.holding, self.who, self.told.append, self.clock
+            self.store, self.runs, self.holding, self.who, self.told.append, self.clock, 0.01
         )
         self._own = redis
 

@@ -1,0 +1,115 @@
+"""The queues that ``test_queues`` runs against: one class and one entry in ``QUEUES`` each.
+
+To add a source that is pushed, or whose jobs have a sender that is owed an answer, write a class of
+the shape ``Queue`` and name it in ``QUEUES``. Every test uses a fresh one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.source import Source
+from beads_workers.protocols.hero.keys import Keys
+from beads_workers.protocols.rrq import envelopes
+from beads_workers.protocols.rrq.frames import FrameReader
+from beads_workers.protocols.rrq.reading import parse
+from beads_workers.sources.hero import queue as hero
+from beads_workers.sources.hero.addresses import Address
+from beads_workers.sources.hero.source import HeroSource
+from beads_workers.sources.hero.tending import Tending
+from beads_workers.sources.rrq import RrqSource, owed
+from beads_workers.sources.rrq.serving import Serving
+from tests.support.literal import WORKER, Literal
+from tests.support.peers import Redis
+
+ACTOR = "beads-workers/host/run-1"
+
+
+class Queue(Protocol):
+    """A fresh queue with its source, and what a sender does and sees."""
+
+    source: Source
+
+    def send(self, name: str) -> IssueId:
+        """A job comes in; what the edge does with it is done, so that it can be taken."""
+
+    def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:
+        """What its sender has been told since the last time: success, and its result or error."""
+
+
+class Hero:
+    """``HeroSource`` over a real Redis, with the part of its thread done by hand."""
+
+    def __init__(self, folder: Path, redis: Redis) -> None:
+        self._client = Literal(redis)
+        self._redis = redis
+        queue = hero.Queue(Address(port=redis.port), WORKER, Keys())
+        self.source = made = HeroSource(queue, actor=ACTOR, place="host /state")
+        self._tending = Tending(
+            made._store,
+            made._runs,
+            made.holding,
+            made.who,
+            lambda event: None,
+            patience_seconds=0.01,
+        )
+        made.take(0, ())
+
+    def send(self, name: str) -> IssueId:
+        self._client.submit(name, "echo")
+        self._tending.round()
+        return IssueId(name)
+
+    def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:
+        said = []
+        while self._client.replies(issue_id):
+            reply = self._client.reply(issue_id)
+            said.append((self._client.field(issue_id, "status") == "finished", reply))
+        return said
+
+
+class Rrq:
+    """``RrqSource`` with one connection of version 2, which answers when it is done."""
+
+    def __init__(self, folder: Path, redis: Redis) -> None:
+        self._serving = Serving()
+        self._serving.connected(ConnId(1))
+        self._reader = FrameReader()
+        self._told: dict[str, list[tuple[bool, Any]]] = {}
+        self.source = RrqSource(
+            self._serving, actor=ACTOR, place="unix:/s", calls_functions=False, clock=lambda: 0.0
+        )
+
+    def send(self, name: str) -> IssueId:
+        context = envelopes.Context(name, 1, 0.0, "default")
+        request = envelopes.Request(f"r-{name}", name, "f", context)
+        payload = envelopes.encode(replace(request, protocol_version=envelopes.V2))
+        self._serving.received(ConnId(1), payload, 0.0, 0.0)
+        return IssueId(name)
+
+    def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:
+        for command in self._serving.collect():
+            if isinstance(command, owed.Reply):
+                for payload in self._reader.feed(command.data):
+                    self._hear(parse(payload))
+        return self._told.pop(issue_id, [])
+
+    def _hear(self, said: object) -> None:
+        assert isinstance(said, envelopes.Outcome) and said.job_id is not None
+        good = said.status is envelopes.Status.SUCCESS
+        value = said.result if good else said.error and said.error.message
+        self._told.setdefault(said.job_id, []).append((good, value))
+
+
+def as_json(text: str) -> str:
+    """The result of a job that said this."""
+    return json.dumps(text)
+
+
+QUEUES: dict[str, Callable[[Path, Redis], Queue]] = {"hero": Hero, "rrq": Rrq}
