@@ -29,17 +29,22 @@ class PassingOn:
 
     def look(self, fd: int, bytes_max: int, *, last: bool = False) -> None:
         """Mask and pass on what is new, but for what may still become a secret, unless it is the
-        ``last`` look. Of what will be cut out of the log anyway only the end is looked at.
+        ``last`` look. What will be cut out of the log anyway is passed over.
 
         Raises ``OSError`` where the log cannot be read or written; a copy that cannot is given up.
         """
         size = os.fstat(fd).st_size
-        self._at = max(self._at, size - bytes_max)
-        while self._at < size:
-            room = min(CHUNK_BYTES + self._held, size - self._at)
-            data = os.pread(fd, room, self._at)
+        begins, ends = bytes_max // 4, size - bytes_max  # More than ``shorten`` keeps of both.
+        if self._at < begins < ends:
+            self._go_to(fd, begins + self._held, last=False)
+        self._at = max(self._at, ends)
+        self._go_to(fd, size, last=last)
+
+    def _go_to(self, fd: int, end: int, *, last: bool) -> None:
+        while self._at < end:
+            data = os.pread(fd, min(CHUNK_BYTES + self._held, end - self._at), self._at)
             # Behind the end of this look more may have been written: that is for the next one.
-            whole = last and self._at + len(data) >= size
+            whole = last and self._at + len(data) >= end
             count = len(data) if whole else len(data) - self._held
             if count <= 0:
                 return
@@ -53,6 +58,10 @@ class PassingOn:
     def mask(self, data: bytes) -> bytes:
         """Without secrets, whole ones."""
         return masked(data, self._secrets)
+
+    def mask_beginning(self, data: bytes) -> bytes:
+        """The same for what was cut: somewhat less of it, where a secret may have been cut, too."""
+        return masked(data, self._secrets)[: len(data) - self._held]
 
     def _mask_and_copy(self, fd: int, data: bytes, count: int) -> None:
         clean = self.mask(data)

@@ -61,7 +61,10 @@ class Spoken:
         self.pump()
         os.close(self.fd)
         # What a shell's $(...) would give: the last line's end is no part of a result.
-        words = bytes(self._kept) if passing is None else passing.mask(bytes(self._kept))
+        words = bytes(self._kept)
+        if passing is not None:
+            words = passing.mask_beginning(words) if self._cut else passing.mask(words)
+            self._cut += len(self._kept) - len(words)
         said = words.decode("utf-8", "replace").removesuffix("\n")
         if self._cut:
             said += f"\n[{self._cut} bytes more]"

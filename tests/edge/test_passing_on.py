@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.jobs import Script
+from beads_workers.core.limits import OUTPUT_BYTES_MAX
 from beads_workers.core.plans import Plan
 from beads_workers.core.scripts import ANY_CONTEXT, Context, Limits, LogRoot, to_payload
 from beads_workers.core.secrets import masked
@@ -137,6 +139,28 @@ def test_a_script_that_spins_is_ended_by_its_limit(bench: Bench) -> None:
     started(bench, limits=Limits(cpu_seconds=1))
     failed = bench.result("FAILED", payload=payload("exec python3 -c 'while True: pass'"))
     assert failed["error"] == "used up its CPU time"
+
+
+def test_a_secret_is_masked_before_a_flood_and_after_it(bench: Bench) -> None:
+    bench.start(contexts=context(), log_bytes_max=256 << 10)
+    flood = "head -c 9000000 /dev/zero | tr '\\0' x >&2"
+    script = f"echo $API_TOKEN >&2; {flood}; echo $API_TOKEN >&2; head -c 2000000 /dev/zero"
+    bench.result("DONE", payload=payload(f"{script} | tr '\\0' y", **SECRET))
+    log = bench.log()
+    assert SECRET["API_TOKEN"] not in log
+    assert "bytes are left out here" in log
+    assert log.startswith("*" * len(SECRET["API_TOKEN"]))
+
+
+def test_a_secret_that_was_cut_through_is_left_out(bench: Bench) -> None:
+    bench.start(contexts=context())
+    room = OUTPUT_BYTES_MAX - 3
+    script = f"head -c {room} /dev/zero | tr '\\0' x; echo $API_TOKEN"
+    done = bench.result("DONE", payload=payload(script, **SECRET))
+    said = json.loads(Path(done["result_file"]).read_text())
+    assert SECRET["API_TOKEN"][:3] not in said
+    left_out = len(SECRET["API_TOKEN"]) - 1 + len(SECRET["API_TOKEN"]) + 1 - 3
+    assert said.endswith(f"x\n[{left_out} bytes more]")
 
 
 def test_what_is_secret_of_the_fleet_itself_is_not_inherited(
