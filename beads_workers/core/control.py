@@ -20,10 +20,11 @@ from beads_workers.core.held import CANCELLED, RELEASED
 from beads_workers.core.intake import Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.ledger import Standing
+from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.parts import BY_HAND, Parts
-from beads_workers.core.records import RetryAsked, Withheld
+from beads_workers.core.records import RetryAsked, SettledRecord, Withheld
 from beads_workers.core.replies import Replies
-from beads_workers.core.source import Action, Settlement
+from beads_workers.core.source import Action, Result, Settlement
 from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
 from beads_workers.core.why.gathering import gather
 
@@ -104,11 +105,17 @@ class Control:
 
     def _cancel_one(self, issue_id: IssueId) -> None:
         held = self._parts.tasks.held.get(issue_id)
-        if not self._parts.pushed or held is None:
+        if held is None and self._parts.settings.policy.hand_back:
+            # It waits for another try with its sender, who forgets it.
+            self._parts.ledger.done(issue_id)
+            not_ours = Action.RELEASE.value, Result.NOT_OURS.value
+            self._desk.write(SettledRecord(issue_id, *not_ours, CANCELLED))
+        elif not self._parts.pushed or held is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self._release_one(issue_id)
         elif held.state is JobState.CLAIMED:
-            self._parts.tasks.take_away(held)
+            # Without a word its sender would have it run after all.
+            self._parts.tasks.take_away(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
         elif held.state is JobState.RUNNING:
             self._replies.end_attempt(held, CANCELLED)
 

@@ -178,9 +178,9 @@ class Tasks:
             if held.state is JobState.CLAIMED:
                 self._give_back(held)
 
-    def take_away(self, held: Held) -> None:
-        """A person took it away before it was sent."""
-        self._give_back(held)
+    def take_away(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+        """A person took it away before it was sent; ``outcome``: for a sender that is told one."""
+        self._give_back(held, outcome)
 
     def unreserve(self, held: Held) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
@@ -247,8 +247,8 @@ class Tasks:
         held.state = move.to
         return move.reaction
 
-    def _give_back(self, held: Held) -> None:
-        self._owe(held, Action.RELEASE)
+    def _give_back(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+        self._owe(held, Action.RELEASE, outcome=outcome)
         self._move(held, JobStimulus.REQUEUED)
 
     def _owe(

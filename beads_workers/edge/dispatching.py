@@ -11,13 +11,19 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
 from beads_workers.core.dispatching import answers
-from beads_workers.core.dispatching.answers import CANCEL, NEED_TASKS, RUN, Scene, Service
+from beads_workers.core.dispatching.answers import (
+    CANCEL,
+    NEED_TASKS,
+    NEED_WAITING,
+    RUN,
+    Scene,
+    Service,
+)
 from beads_workers.core.dispatching.found import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.events import ConnId, Event, TasksAsked, Warned
 from beads_workers.core.json_fields import ProtocolError
@@ -154,18 +160,17 @@ class DispatcherControl:
         return error
 
     def _found(self, control: Control, wanted: TaskFilter, answer: Answer, reply: Reply) -> None:
-        found = answer.found or FoundTasks()
-        if self.front is not None:
+        found, more = answer.found or FoundTasks(), tuple[FoundTask, ...]()
+        if self.front is not None and control.control in NEED_WAITING:
             waiting = tuple(self.front.find(wanted))
             if control.control == CANCEL:
                 self.front.cancel(task.key for task in waiting)
             known = {task.key for task in found.tasks}
             more = tuple(task for task in waiting if task.key not in known)
-            found = replace(found, tasks=found.tasks + more)
-        scene = self._scene(found)
+        scene = self._scene(found, more)
         reply(self._named(answers.answer(control.control, control.control_data, scene)))
 
-    def _scene(self, found: FoundTasks | None = None) -> Scene:
+    def _scene(self, found: FoundTasks | None = None, waiting: tuple[FoundTask, ...] = ()) -> Scene:
         service = self._service
         service.chunks[:] = [self._chunks]
         board, elapsed = self._look()
@@ -175,7 +180,7 @@ class DispatcherControl:
             service.producers["control-producer"] = counted
         if self.metrics is not None:
             service.metrics = self.metrics.describe()
-        return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks())
+        return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks(), waiting)
 
     def _named(self, answer: dict[str, Any]) -> dict[str, Any]:
         if self.front is not None:

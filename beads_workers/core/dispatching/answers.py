@@ -16,6 +16,8 @@ ALIVE, RUNNING, CANCEL, RUN, STATUS = "alive", "running", "cancel", "run", "stat
 SET_LOG_LEVEL = "set_log_level"
 NEED_TASKS = frozenset({RUNNING, CANCEL, "workers", "main", STATUS})
 """Commands whose answer is made of ``FoundTasks``, too."""
+NEED_WAITING = frozenset({RUNNING, CANCEL, STATUS})
+"""Those that show what waits in a front, however much that is."""
 
 LOGGER = "dispatcherd"
 _LEVEL_NAMES = {
@@ -42,7 +44,7 @@ class Service:
 
     ``chunks``: of all that listens here. ``producers``: what brings tasks, besides the source.
     ``metrics``: of the server of figures, None where there is none. ``received``: tasks that came,
-    None where that is how many were claimed.
+    None where that is how many were claimed; ``queued``: of them, those that nobody has taken.
     """
 
     controls: int = 0
@@ -51,17 +53,22 @@ class Service:
     producers: dict[str, dict[str, Any]] = field(default_factory=dict)
     metrics: dict[str, Any] | None = None
     received: int | None = None
+    queued: int = 0
 
 
 @value
 class Scene:
-    """All that an answer is made of. ``elapsed``: seconds of the run; ``now``: monotonic."""
+    """All that an answer is made of. ``elapsed``: seconds of the run; ``now``: monotonic.
+
+    ``found``: what the scheduler has; ``waiting``: what waits where it came in.
+    """
 
     board: Board
     elapsed: float
     now: float
     service: Service
     found: FoundTasks
+    waiting: tuple[FoundTask, ...] = ()
 
 
 def answer(command: str, data: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
@@ -77,7 +84,8 @@ def tasks(scene: Scene) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     numbers = dict.fromkeys(("blocked", "queued", "delayed"), 0)
     room = TASKS_BYTES_MAX
-    for task in sorted(scene.found.tasks, key=_place):
+    found = scene.found.tasks + scene.waiting
+    for task in sorted(found, key=_place):
         if task.place == "worker":
             name = f"worker-{_number(task.worker_id)}"
         else:
@@ -86,7 +94,7 @@ def tasks(scene: Scene) -> dict[str, Any]:
         room -= len(json.dumps(task.message))
         if room >= 0:
             shown[name] = dict(task.message)
-    if (more := len(scene.found.tasks) - len(shown)) > 0:
+    if (more := len(found) - len(shown)) > 0:
         shown["not-shown"] = {"count": more}
     return shown
 
@@ -175,7 +183,7 @@ def main(scene: Scene) -> dict[str, Any]:
             "retirement_count": 0,
             "worker_ct": len(there),
             "running_ct": len(board.running),
-            "active_task_ct": len(at_once),
+            "active_task_ct": len(at_once) + service.queued,
             "usage": {"count": 0, "top5": {}, "near_worker_ct": {}},
         },
     }

@@ -147,7 +147,7 @@ class DispatcherdFront:
     def describe(self, service: Service) -> None:
         """Brokers, chunks, and how many tasks have come."""
         service.chunks.append(self.chunks)
-        service.received = self.queue.received_count
+        service.received, service.queued = self.queue.received_count, self.queue.waiting_count
         uptime = time.monotonic() - self._began
         for broker in self.brokers:
             service.producers[broker.producer] = broker.status() | {"uptime_seconds": uptime}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,14 @@ def test_tasks_are_numbered_within_their_places_and_by_their_workers() -> None:
     ]
     assert shown["queued-1"] == {"uuid": "q2"}
     assert ask("cancel", scene(*found)) == shown
+
+
+def test_what_waits_in_a_front_is_shown_with_the_rest_and_counted_without_a_look() -> None:
+    at = scene(FoundTask("w", "worker", ADD, "W1"), service=Service(queued=7))
+    waiting = (FoundTask("b", "blocked", ADD), FoundTask("q", "queued", ADD))
+    shown = ask("running", replace(at, waiting=waiting))
+    assert list(shown) == ["worker-1", "blocked-0", "queued-0"]
+    assert ask("main", at)["pool"]["active_task_ct"] == 1 + 7
 
 
 def test_what_would_not_fit_a_connection_is_counted() -> None:

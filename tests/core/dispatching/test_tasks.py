@@ -11,10 +11,11 @@ from beads_workers.core.dispatching.found import FoundTasks, TaskFilter
 from beads_workers.core.dispatching.tasks import message_of
 from beads_workers.core.jobs import Call, IssueId, Job
 from beads_workers.core.message_types import Cancel
+from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.records import Carried, Withheld
 from beads_workers.core.source import Action
-from tests.core.playbook import EPOCH, Play, cancelled, job, lost, of, ready, records, said
+from tests.core.playbook import EPOCH, Play, cancelled, failed, job, lost, of, ready, records, said
 
 T = ev.Ticket(5)
 
@@ -88,6 +89,37 @@ def test_a_source_that_sends_gets_a_cancelled_task_back_and_nothing_is_remembere
     assert play.settlement().action is Action.RELEASE
     play.answer()
     assert asked(play) == FoundTasks()
+
+
+def test_what_was_claimed_ahead_from_such_a_source_is_over_and_not_put_back() -> None:
+    play = Play(2, pushed=True, policy=Policy(hand_back=True), poll_seconds=3600.0)
+    play.own(1)
+    play.own(2)
+    play.quiet()
+    play.do(ev.Arrived())
+    play.do(lost(2))
+    play.answer("runs", "ahead")
+    assert places(asked(play, uuid="ahead")) == {"ahead": "queued"}
+    play.quiet()
+    asked(play, cancel=True, uuid="ahead")
+    settlement = play.settlement()
+    assert settlement.action is Action.RELEASE
+    assert settlement.outcome is not None and settlement.outcome.kind is OutcomeKind.CANCELLED
+
+
+def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
+    policy = Policy(hand_back=True, hand_back_after=3)
+    play = Play(1, pushed=True, policy=policy, poll_seconds=3600.0)
+    play.own(1)
+    play.quiet()
+    play.do(ev.Arrived())
+    play.answer("fails")
+    play.do(failed(1, "fails"))
+    play.answer()
+    assert places(asked(play)) == {"fails": "delayed"}
+    asked(play, cancel=True)
+    assert places(asked(play)) == {}
+    assert not play.board.retrying and not play.board.withheld
 
 
 def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() -> None:
