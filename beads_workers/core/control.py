@@ -115,6 +115,7 @@ class Control:
             self._release_one(issue_id)
         elif held.state is JobState.CLAIMED:
             # Without a word its sender would have it run after all.
+            held.cancelled = CANCELLED
             self._parts.tasks.take_away(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
         elif held.state is JobState.RUNNING:
             self._replies.end_attempt(held, CANCELLED)

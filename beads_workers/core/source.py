@@ -49,6 +49,7 @@ class Settlement:
     ``note``: the reason of a close, or the comment that goes with a set-aside. ``result`` (JSON)
     and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
+    ``unwanted``: somebody has cancelled it, for good.
     """
 
     action: Action
@@ -59,6 +60,7 @@ class Settlement:
     result: str = ""
     result_file: str = ""
     outcome: Outcome | None = None
+    unwanted: bool = False
 
 
 class Result(Enum):

@@ -6,7 +6,7 @@ import heapq
 
 from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import ConnId
-from beads_workers.core.held import RELEASED, Held
+from beads_workers.core.held import CANCELLED, RELEASED, Held
 from beads_workers.core.jobs import IssueId, Job
 from beads_workers.core.kept import arguments_of
 from beads_workers.core.lane import Lane
@@ -266,6 +266,7 @@ class Tasks:
                 outcome.result,
                 outcome.result_file,
                 outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
+                held.cancelled == CANCELLED,
             )
         )
 

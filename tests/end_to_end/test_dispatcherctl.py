@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import StartFleet
+from tests.end_to_end.test_rrq_executor import FUNCTIONS, Folder
 from tests.support.bd import NEW, BdProject
 from tests.support.dispatcherd import Dispatcherd, Server, configuration, write
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
+from tests.support.literal import HeroPlace, Literal
+from tests.support.peers import Redis
+from tests.support.rrq_client import Client, request
 
 COMMANDS = (
     "running", "alive", "aio_tasks", "workers", "producers", "metrics", "main", "status", "chunks",
@@ -56,10 +60,10 @@ def real(tmp_path: Path) -> Iterator[tuple[Dispatcherd, Path]]:
     server.close()
 
 
-def config_of(fleet: Fleet) -> Path:
+def config_of(fleet: Fleet, *options: str) -> Path:
     """Where a person lets ``dispatcherctl`` look for it."""
     path = fleet.project.folder / "dispatcher.yml"
-    assert fleet.call("dispatcherd-config", "--write", str(path)).returncode == 0
+    assert fleet.call("dispatcherd-config", "--write", str(path), *options).returncode == 0
     return path
 
 
@@ -130,3 +134,38 @@ def test_all_its_commands_work_on_a_fleet_of_any_tracker(
         fleet.wait_for("settled", issue_id=issue_id, action="release")
     assert dispatcherd.reply(config, "running") == {"node_id": fleet.run_id}
     assert fleet.status()["queue"]["withheld"] == 3
+
+
+def test_a_function_for_rrq_is_shown_and_cancelled(tmp_path: Path, start: StartFleet) -> None:
+    dispatcherd = Dispatcherd()
+    place = Folder(tmp_path)
+    state = place.folder / ".beads-workers" / "rrq" / "1"
+    options = ("--state-dir", str(state), "-n", "1", *FUNCTIONS)
+    fleet = start(place, *options, verb="rrq-executor").started()
+    with Client(place.socket) as client:
+        resting = request("rest")
+        client.send(resting)
+        busy(fleet, 1)
+        config = config_of(fleet, "--state-dir", str(state))
+        shown = dispatcherd.reply(config, "running")
+        assert shown["worker-1"]["task"].endswith("rest") and shown["worker-1"]["channel"] == "rrq"
+        dispatcherd.reply(config, "cancel", "--task", shown["worker-1"]["task"])
+        answer = client.answer()
+        assert answer is not None and answer.error is not None
+        assert answer.error.type == "cancelled"
+
+
+def test_a_script_of_hero_is_shown_and_stopped_for_good(
+    tmp_path: Path, redis: Redis, start: StartFleet
+) -> None:
+    dispatcherd = Dispatcherd()
+    place, client = HeroPlace(tmp_path, redis), Literal(redis)
+    fleet = start(place, *place.arguments("-n", "1")).started()
+    client.submit("long", "echo x >>ran; sleep 1000", retries="3")
+    until(lambda: place.ran("ran"))
+    config = config_of(fleet)
+    shown = dispatcherd.reply(config, "running")
+    assert (shown["worker-1"]["uuid"], shown["worker-1"]["task"]) == ("long", "hero.script")
+    dispatcherd.reply(config, "cancel", "--uuid", "long")
+    assert client.reply("long") == client.field("long", "error") == "stopped_by_request"
+    assert place.ran("ran") == ["x"]

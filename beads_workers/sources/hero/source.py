@@ -194,7 +194,7 @@ class HeroSource:
             outcome,
             kept.attempts,
             kept.job.attempts_max,
-            stopped=kept.stopped,
+            stopped=kept.stopped or settlement.unwanted,
             retry_seconds=self._retry_seconds,
         )
         return kept, verdict

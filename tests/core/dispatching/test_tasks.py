@@ -86,7 +86,7 @@ def test_a_source_that_sends_gets_a_cancelled_task_back_and_nothing_is_remembere
     commands = play.do(ev.TasksAsked(T, TaskFilter(), cancel=True))
     assert [type(m) for m in said(commands, 1)] == [Cancel]
     play.do(cancelled(1, "runs"))
-    assert play.settlement().action is Action.RELEASE
+    assert play.settlement().action is Action.RELEASE and play.settlement().unwanted
     play.answer()
     assert asked(play) == FoundTasks()
 
@@ -103,7 +103,7 @@ def test_what_was_claimed_ahead_from_such_a_source_is_over_and_not_put_back() ->
     play.quiet()
     asked(play, cancel=True, uuid="ahead")
     settlement = play.settlement()
-    assert settlement.action is Action.RELEASE
+    assert settlement.action is Action.RELEASE and settlement.unwanted
     assert settlement.outcome is not None and settlement.outcome.kind is OutcomeKind.CANCELLED
 
 
