@@ -15,14 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from beads_workers.edge.hero.client import (
-    PATIENCE_SECONDS,
-    Client,
-    JobExists,
-    NoSuchJob,
-    Row,
-    StillUnderWay,
-)
+from beads_workers.edge.hero.answers import JobExists, NoSuchJob, Row, StillUnderWay
+from beads_workers.edge.hero.client import PATIENCE_SECONDS, Client
 from beads_workers.protocols.hero import HeroJob, Status, WrongField, keys_of
 from beads_workers.sources.hero.addresses import read_url
 from beads_workers.sources.hero.connecting import CannotReach, RedisMissing

@@ -17,7 +17,7 @@ from beads_workers.cli.hero_client import (
     opened,
     seconds,
 )
-from beads_workers.cli.hero_looking import list_jobs, logs, status, stop, waited
+from beads_workers.cli.hero_looking import list_jobs, logs, retry, status, stop, waited
 from beads_workers.core.text import counted, json_line, printable
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def register(app: typer.Typer) -> None:
     group.command("list", epilog=example + "list --status error")(list_jobs)
     group.command("status", epilog=example + "status JOB")(status)
     group.command("stop", epilog=example + "stop JOB --wait 30")(stop)
+    group.command("retry", epilog=example + "retry JOB")(retry)
     group.command("logs", epilog=example + "logs JOB -f")(logs)
 
 

@@ -100,7 +100,7 @@ def opened(
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """Errors of the client as those of a command."""
-    from beads_workers.edge.hero.client import JobExists, NoSuchJob
+    from beads_workers.edge.hero.answers import JobExists, NoSuchJob
     from beads_workers.protocols.hero import WrongField
     from beads_workers.sources.hero.connecting import CannotReach, RedisMissing
 

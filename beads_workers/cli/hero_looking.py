@@ -150,6 +150,33 @@ def stop(
             print(f"{name} ended: {now.status.value} {printable(now.error or '', 200)}".rstrip())
 
 
+def retry(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
+    worker: WorkerId = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Have jobs run once more that have ended, with all of their attempts.
+
+    One that has not ended stays as it is.
+    """
+    with opened(url, naming, worker, patience) as here:
+        for job_id in jobs:
+            here.client.get(job_id)
+        try:
+            before = [here.client.retry(job_id, here.worker) for job_id in jobs]
+        except ValueError as error:
+            raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
+    if as_json:
+        print(json_line({"queued": [job.id for job in before if job.status.is_final]}))
+        return
+    for was in before:
+        told = "queued again" if was.status.is_final else f"has not ended: {was.status.value}"
+        print(f"{printable(was.id)} {told}")
+
+
 def logs(
     job: Annotated[str, typer.Argument(metavar="JOB")],
     lines: Annotated[
@@ -223,7 +250,7 @@ def _show_line(line: bytes, *, as_json: bool) -> None:
 
 def waited(client: Client, job_id: str, patience: float | None) -> HeroJob:
     """The job as it has ended; a ``CommandError`` where that takes longer than the patience."""
-    from beads_workers.edge.hero.client import StillUnderWay
+    from beads_workers.edge.hero.answers import StillUnderWay
 
     hint = f"it goes on: beads-workers hero status {printable(job_id)}"
     try:

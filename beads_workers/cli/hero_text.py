@@ -11,7 +11,7 @@ from beads_workers.core.text import as_shown, counted, printable
 from beads_workers.protocols.times import write_time
 
 if TYPE_CHECKING:
-    from beads_workers.edge.hero.client import Row
+    from beads_workers.edge.hero.answers import Row
     from beads_workers.protocols.hero import HeroJob
 
 _ERROR_COLUMNS = 60

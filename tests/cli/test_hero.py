@@ -171,6 +171,17 @@ def test_stop_asks_and_can_wait_for_the_end(shell: Shell) -> None:
     assert shell("stop", "j2") == "j2 had ended: error\n"
 
 
+def test_retry_queues_again_what_has_ended(shell: Shell) -> None:
+    shell("submit", "-e", "x", "--id", "j1")
+    assert shell("retry", "j1") == "j1 has not ended: dispatched\n"
+    shell.redis.command("hset", "hero:job:j1", "status", "error", "error", "lost")
+    assert shell("retry", "j1") == "j1 queued again\n"
+    assert shell.queue() == ["j1", "j1"]
+    assert shell.refused("retry", "nope").exit_code == 4
+    shell.redis.command("hset", "hero:job:j1", "status", "finished")
+    assert json.loads(shell("retry", "j1", "--json")) == {"queued": ["j1"]}
+
+
 def test_logs_reads_below_the_root_only(shell: Shell) -> None:
     (shell.folder / "logs/job.log").write_text("one\ntwo\nthree\n")
     (shell.folder / "secret").write_text("hunter2\n")

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from beads_workers.protocols.hero import HeroJob, Keys, Status, WrongField, read_job, write_job
+from beads_workers.edge.hero.answers import (
+    ROW_FIELDS,
+    JobExists,
+    NoSuchJob,
+    Row,
+    StillUnderWay,
+    row_of,
+)
+from beads_workers.protocols.hero import HeroJob, Keys, Status, read_job, status_fields, write_job
 from beads_workers.protocols.hero.keys import is_id
 from beads_workers.sources.hero.addresses import Address
 from beads_workers.sources.hero.connecting import connect, patiently
@@ -35,41 +43,7 @@ KEYS_AT_ONCE = 500
 LOOK_SECONDS = 5.0
 """A reply may be lost, or taken by another: so often the job itself is looked at meanwhile."""
 
-ROW_FIELDS = (
-    "id",
-    "status",
-    "caller_id",
-    "worker_id",
-    "context_id",
-    "retries",
-    "created_at",
-    "updated_at",
-    "error",
-)
-"""What ``rows`` reads of each job: nothing that is long, and no secret."""
-
 T = TypeVar("T")
-
-
-class NoSuchJob(LookupError):
-    """There is no job of this id. ``str()`` is one line."""
-
-
-class JobExists(ValueError):
-    """There is a job of this id already, and nothing was handed in. ``str()`` is one line."""
-
-
-class StillUnderWay(TimeoutError):
-    """The job had not ended when the time to wait was over. ``str()`` is one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One job of a list: with ``ROW_FIELDS`` only, or ``trouble``, why it cannot be read."""
-
-    id: str
-    job: HeroJob | None
-    trouble: str = ""
 
 
 class Client:
@@ -167,7 +141,7 @@ class Client:
         found = self._do(lambda redis: (redis.llen(work), redis.llen(stop)))
         return int(found[0]), int(found[1])
 
-    # --- stopping -----------------------------------------------------------------------------
+    # --- stopping, and again ------------------------------------------------------------------
 
     def stop(self, job_id: str, worker_id: str = "") -> HeroJob:
         """Ask for its end; returns the job as it was before, which may have ended already.
@@ -178,11 +152,33 @@ class Client:
         job = self.get(job_id)
         if job.status.is_final:
             return job
-        whose = job.worker_id or worker_id
-        if not whose:
-            raise ValueError(f"{job_id} names no worker")
+        key = self.keys.stop_key(_worker_of(job, worker_id))
         # Twice does no harm: the second one finds a job that has ended.
-        self._do(lambda redis: redis.lpush(self.keys.stop_key(whose), job_id))
+        self._do(lambda redis: redis.lpush(key, job_id))
+        return job
+
+    def retry(self, job_id: str, worker_id: str = "") -> HeroJob:
+        """Have a job run once more that has ended; returns it as it was, which may not have ended.
+
+        Its attempts begin anew. ``worker_id``: see ``stop``.
+        """
+        job = self.get(job_id)
+        if not job.status.is_final:
+            return job
+        key, work = self.keys.job_key(job_id), self.keys.work_key(_worker_of(job, worker_id))
+        known = self._do(lambda redis: redis.hget(key, "updated_at"))
+
+        def hand_in(redis: Any) -> None:
+            # Whatever happened to it since came of this, when an answer was lost.
+            if redis.hget(key, "updated_at") != known:
+                return
+            pipeline = redis.pipeline(transaction=True)
+            pipeline.hdel(key, "output", "error")
+            pipeline.hset(key, mapping=status_fields(Status.DISPATCHED, time.time()))
+            pipeline.lpush(work, job_id)
+            pipeline.execute()
+
+        self._do(hand_in)
         return job
 
     # --- inside -------------------------------------------------------------------------------
@@ -254,7 +250,7 @@ class Client:
             if isinstance(values, Exception):
                 yield Row(job_id, None, "is no hash")
             elif any(value is not None for value in values):
-                yield _row(job_id, values)
+                yield row_of(job_id, values)
 
     def _do(self, call: Callable[[Any], Any]) -> Any:
         # What redis-py says of its own types holds for both of its worlds at once, and so for none.
@@ -271,6 +267,12 @@ class Client:
         return patiently(once, self.address, self._patience)
 
 
+def _worker_of(job: HeroJob, worker_id: str) -> str:
+    if not (whose := job.worker_id or worker_id):
+        raise ValueError(f"{job.id} names no worker")
+    return whose
+
+
 def _next_reply(key: str, seconds: float, redis: Any) -> Any:
     return redis.blpop([key], timeout=seconds)
 
@@ -281,15 +283,3 @@ def _next_keys(pattern: str, cursor: int, redis: Any) -> Any:
 
 def _chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (values[at : at + size] for at in range(0, len(values), size))
-
-
-def _row(job_id: str, values: Sequence[bytes | None]) -> Row:
-    fields = {
-        name.encode(): value
-        for name, value in zip(ROW_FIELDS, values, strict=True)
-        if value is not None
-    }
-    try:
-        return Row(job_id, read_job(job_id, fields))
-    except WrongField as error:
-        return Row(job_id, None, str(error))

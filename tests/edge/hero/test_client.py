@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.edge.hero.client import Client, JobExists, NoSuchJob, StillUnderWay
+from beads_workers.edge.hero.answers import JobExists, NoSuchJob, StillUnderWay
+from beads_workers.edge.hero.client import Client
 from beads_workers.protocols.hero import HeroJob, Status
 from beads_workers.protocols.hero.keys import DEFAULT as TEXT
 from beads_workers.protocols.hero.keys import LATER
@@ -138,6 +139,22 @@ def test_a_stop_goes_to_the_jobs_worker_and_not_to_one_that_has_ended(
     assert queue(redis, "hero:stop_queue:w1") == [first]
     with pytest.raises(NoSuchJob):
         client.stop("other")
+
+
+def test_a_job_that_has_ended_is_queued_again_and_no_other(redis: Redis) -> None:
+    network = Cutting(redis.port, at=b"EXEC")
+    with Client(Address(port=redis.port), TEXT) as client:
+        first, second = client.submit([JOB, JOB])
+        redis.command("del", "hero:work_queue:w1")
+        finish(redis, second, "42")
+    with Client(Address(port=network.port), TEXT) as client:
+        assert client.retry(first).status is Status.DISPATCHED
+        assert client.retry(second).status is Status.FINISHED
+        again = client.get(second)
+        assert (again.status, again.output) == (Status.DISPATCHED, None)
+    network.close()
+    assert network.cuts == 1
+    assert queue(redis) == [second]
 
 
 def test_every_job_is_listed_once_and_what_is_none_is_named(client: Client, redis: Redis) -> None:
