@@ -171,11 +171,17 @@ send(many)
 print(began)
 """
 
-    def rate(self, tasks: int) -> float:
-        """From the first byte that is sent to the end of the last call."""
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """The service, which listens."""
         (self.folder / "socket").unlink(missing_ok=True)
         with self.running([str(self.python), "serve.py", str(self.workers)]):
             self.until("socket")
+            yield
+
+    def rate(self, tasks: int) -> float:
+        """From the first byte that is sent to the end of the last call."""
+        with self.serving():
             began = float(self.script("fill", self.workers, tasks, self.folder / "mark"))
             return tasks / (self.ended() - began)
 
