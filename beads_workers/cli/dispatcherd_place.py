@@ -56,6 +56,7 @@ def prepare_dispatcherd(
         ),
         poll_seconds=POLL_PUSHED_SECONDS,
         dispatcherd=brokers,
+        awaited=False,
     )
 
 

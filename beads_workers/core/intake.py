@@ -33,6 +33,8 @@ class Intake:
         self._overtaken = False
         self._attempt_seconds: float | None = None
         self._asked_for = 0
+        # Whether somebody waits to be told how each job went.
+        self._awaited = parts.pushed and parts.settings.awaited
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
 
@@ -87,9 +89,7 @@ class Intake:
     def _may_linger(self) -> bool:
         # While workers find their next job here, a turn for one or two closes is a waste.
         flowing = self._parts.state is RunState.RUNNING and self._tasks.count(JobState.CLAIMED) > 0
-        return (
-            flowing and not self._parts.pushed and bool(self._lane.owed) and self._lane.may_linger()
-        )
+        return flowing and not self._awaited and bool(self._lane.owed) and self._lane.may_linger()
 
     def answered(self, turn: TurnEnded) -> None:
         """Take in what a turn brought: claims go to the backlog."""
@@ -150,6 +150,9 @@ class Intake:
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
+        most = max(limits.CLAIM_AHEAD_MAX, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
+        if self._parts.pushed and not self._awaited:
+            return most  # They are nobody else's, and fewer turns are cheaper.
         # How many attempts end during one turn of the lane, if they go on like this.
         expected = self._slots() * self._lane.turn_seconds / max(seconds, 0.0001)
         if seconds < limits.LONG_ATTEMPT_SECONDS:
@@ -158,7 +161,6 @@ class Intake:
         if seconds < limits.SHORT_ATTEMPT_SECONDS:
             # All may end together, and once more before the answer is here.
             expected = max(expected, 2 * self._slots())
-        most = max(limits.CLAIM_AHEAD_MAX, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
         return min(most, int(expected))
 
     def _issues_left(self) -> int | None:

@@ -175,7 +175,8 @@ class FleetSettings:
     removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
     other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
     the port of the loopback interface on which figures are served; 0: any that is free.
-    ``claims_ahead``: jobs may be taken before a worker is free for them.
+    ``claims_ahead``: jobs may be taken before a worker is free for them. ``awaited``: of a source
+    that pushes, whether somebody waits to be told how each job went.
     ``tracing``: None where no spans are made.
     """
 
@@ -207,6 +208,7 @@ class FleetSettings:
     rrq: RrqExecutor | None = None
     hero: HeroQueue | None = None
     claims_ahead: bool = True
+    awaited: bool = True
     dispatcherd: Brokers | None = None
     metrics: int | None = None
     tracing: Tracing | None = None

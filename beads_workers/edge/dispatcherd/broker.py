@@ -28,7 +28,7 @@ class Broker(Protocol):
         """For dispatcherd's ``producers``, without its uptime."""
 
     def pause(self, paused: bool) -> None:
-        """Read nothing more, or go on."""
+        """Read nothing more, or go on; called while it hands over, too."""
 
     def cease(self) -> None:
         """Nobody is let in any more; what has come already is handed over."""

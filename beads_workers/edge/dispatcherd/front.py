@@ -89,6 +89,8 @@ class DispatcherdFront:
 
     def _arrived(self, task: Task, channel: str, size: int) -> None:
         self._read.append(self.queue.make(task, channel, time.time(), size))
+        if self.queue.is_full:
+            self._pause(True)
 
     def warn(self, text: str) -> None:
         """See ``broker.Receiver``."""
@@ -182,11 +184,7 @@ class DispatcherdFront:
         for trouble in self._source.troubles:
             self._tell(Warned(trouble))
         self._source.troubles.clear()
-        paused = self._disk_full or self.queue.is_full
-        if paused != self._paused:
-            self._paused = paused
-            for broker in self.brokers:
-                broker.pause(paused)
+        self._pause(self._disk_full or self.queue.is_full)
         self._tell_news()
 
     def cease(self) -> None:
@@ -204,6 +202,12 @@ class DispatcherdFront:
             broker.close()
         self._put_on_file([])
         self._source.spool.close()
+
+    def _pause(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            for broker in self.brokers:
+                broker.pause(paused)
 
     def _tell_news(self) -> None:
         if self.queue.has_news:

@@ -116,6 +116,9 @@ class PostgresBroker:
     def pause(self, paused: bool) -> None:
         """Read nothing more, or go on: PostgreSQL keeps what it cannot send."""
         self._paused = paused
+        if self._connection is not None:
+            # What libpq has read already is not reported by the selector.
+            self._hand_over()
         self._watch()
 
     def cease(self) -> None:
@@ -231,7 +234,7 @@ class PostgresBroker:
     def _hand_over(self) -> None:
         assert self._connection is not None
         libpq = self._connection.pgconn
-        while (notification := libpq.notifies()) is not None:
+        while not self._paused and (notification := libpq.notifies()) is not None:
             self._notifications += 1
             channel = notification.relname.decode("utf-8", "replace")
             self._receiver.receive(notification.extra, channel, self._answer)

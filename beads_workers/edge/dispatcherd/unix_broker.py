@@ -20,8 +20,12 @@ from beads_workers.edge.door import Door, Peers
 from beads_workers.protocols.dispatcherd import SOCKET_BYTES_MAX
 
 RECEIVE_BYTES = 1 << 16
+READS_AT_ONCE = 2
+"""So much of one connection, a few hundred tasks, is read before workers have their turn again."""
 VISITORS_MAX = 512
 """More connections than that at a time wait outside: most are over as soon as they are read."""
+LAST_READS = 1024
+"""At the end, of one that still sends."""
 UNREAD_BYTES_MAX = 64 << 20
 """Of lines that are not complete, on all connections together."""
 SILENT_SECONDS = 60.0
@@ -126,9 +130,9 @@ class UnixBroker:
         if self._door is None:
             return
         self._paused = False
-        for visitor in list(self._visitors.values()):
-            self._hear(visitor)
         self._door.let_all_in()
+        for visitor in list(self._visitors.values()):
+            self._hear(visitor, LAST_READS)
         self._door.close()
         self._door = None
 
@@ -155,9 +159,11 @@ class UnixBroker:
             self._tidy(visitor)
         self._settle_door()
 
-    def _hear(self, visitor: Visitor) -> None:
-        """All that is there."""
-        while not (visitor.over or self._paused):
+    def _hear(self, visitor: Visitor, most: int = READS_AT_ONCE) -> None:
+        """What is there, but not all at once of one that sends without end."""
+        for _ in range(most):
+            if visitor.over or self._paused:
+                return
             before = visitor.held
             lines = visitor.read()
             self._unread += visitor.held - before

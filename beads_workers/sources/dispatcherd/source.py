@@ -181,27 +181,24 @@ class DispatcherdSource:
         return self._counted
 
     def _job(self, entry: Entry) -> Job:
-        task = entry.task
-        call = Call(task.task, task.args, task.kwargs, rest_of(entry))
+        task, message = entry.task, message_of(entry)
         job = Job(
             self.name,
             entry.issue_id,
             task.task,
             issue_type="task",
             timeout_seconds=task.timeout or None,
-            original=message_of(entry),
+            original=message,
             enqueued_at=entry.received_at,
         )
         if self._calls_functions:
-            return replace(job, call=call)
-        shown = {"id": entry.issue_id, "title": task.task, **job.original}
-        return replace(job, original=shown, named=call)
+            rest = {name: value for name, value in message.items() if name not in _CALLED}
+            return replace(job, call=Call(task.task, task.args, task.kwargs, rest))
+        shown = {"id": entry.issue_id, "title": task.task, **message}
+        return replace(job, original=shown, named=Call(task.task, task.args, task.kwargs))
 
 
-def rest_of(entry: Entry) -> dict[str, Any]:
-    """What the message says besides the call, for dispatcherd's own worker."""
-    fields = message_of(entry)
-    return {name: fields[name] for name in fields.keys() - {"task", "args", "kwargs"}}
+_CALLED = frozenset(("task", "args", "kwargs"))
 
 
 def message_of(entry: Entry) -> dict[str, Any]:

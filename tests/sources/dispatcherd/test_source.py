@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.source import Action, DeadRun, Settlement
 from beads_workers.protocols.dispatcherd.messages import Task
@@ -64,10 +64,8 @@ def test_a_task_is_a_call_with_its_message(place: Place) -> None:
     source = place.source()
     send(source, "a", args=(1,), kwargs={"b": 2}, timeout=3.0)
     (job,) = source.take(9, ()).jobs
-    assert job.call is not None and job.timeout_seconds == 3.0
-    assert (job.call.path, job.call.args, job.call.kwargs) == ("a.b", (1,), {"b": 2})
-    rest = {name: job.original[name] for name in job.original.keys() - {"task", "args", "kwargs"}}
-    assert job.call.message == rest
+    rest = {"uuid": "a", "timeout": 3.0, "channel": "ch"}
+    assert (job.call, job.timeout_seconds) == (Call("a.b", (1,), {"b": 2}, rest), 3.0)
     assert job.original == {
         "uuid": "a",
         "task": "a.b",
