@@ -41,6 +41,6 @@ def to_bring(work: Work) -> tuple[str, ...]:
     are not for it, and are left alone."""
     if work.executors:
         return () if work.function else (FUNCTION,)
-    if work.command or work.agent:
+    if work.command or work.agent or work.contexts:
         return ()
     return (FUNCTION, COMMAND) if work.allow_modules else (COMMAND,)

@@ -70,6 +70,8 @@ def find_queue(resolved: Resolved) -> HeroQueue:
     table = options.hero or HeroTable()
     _need_redis()
     try:
+        if options.source == "hero" and not table.url:
+            raise ValueError("[hero] of beads-workers.toml says no url")
         place = read_url(table.url if options.source == "hero" else str(options.source))
         said = dict(place.options)
         worker = said.pop("worker", table.worker)

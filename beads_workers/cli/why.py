@@ -26,6 +26,7 @@ from beads_workers.core.why.overview import Overview, survey
 from beads_workers.core.why.reasons import Cause, Picture, Reason
 from beads_workers.core.why.waiting import chain
 from beads_workers.dashboard.why import clock_at, issue_lines, overview_lines
+from beads_workers.edge.fronts import is_pushed
 from beads_workers.edge.opening import open_source
 from beads_workers.edge.run_directory import RunDirectory
 from beads_workers.edge.surveying import look_down, remembered
@@ -121,10 +122,15 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
 def _settings(directory: Path, source: str | None) -> FleetSettings:
     """As a ``start`` without options would have them here: tracker, filters, attempts."""
     from beads_workers.cli.config import resolve
+    from beads_workers.cli.hero_place import find_queue, is_hero
     from beads_workers.cli.options import Options
     from beads_workers.cli.preparing import find_tracker
 
-    options = resolve(Options(source=source), Path.cwd(), os.environ).options
+    resolved = resolve(Options(source=source), Path.cwd(), os.environ)
+    options = resolved.options
+    if is_hero(options.source):
+        state, folder = str(directory), str(Path.cwd())
+        return FleetSettings(0, "hero", state, folder, state, hero=find_queue(resolved))
     tracker = find_tracker(options.source)
     filters = Filters(
         labels=options.label or (),
@@ -143,6 +149,8 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
 
 def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
     """One issue with all that it waits for, or the whole backlog."""
+    if is_pushed(settings) and settings.hero is None:
+        return _Looked({})  # Whoever sent them knows: what is not with the fleet is not to be seen.
     with _opened(settings) as source:
         try:
             return _look_at(source, issue_id) if issue_id else _look_at_all(source)
@@ -198,6 +206,7 @@ class _Scheduler:
             running.project,
             str(directory),
             filters=running.filters,
+            hero=running.hero,
         )
 
     def facts(self, issue_ids: list[IssueId]) -> Facts:

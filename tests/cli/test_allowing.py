@@ -9,6 +9,7 @@ import pytest
 from beads_workers.cli.allowing import check_modules, shown_functions, to_bring
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
+from beads_workers.core.scripts import Context
 from beads_workers.core.settings import Executor, Work
 
 
@@ -40,6 +41,7 @@ def test_what_is_called_is_shown() -> None:
         (Work(command=("true",), allow_modules=("a",)), ()),
         (Work(allow_modules=("a",)), ("function", "command")),
         (Work(), ("command",)),
+        (Work(contexts=(Context("*", ("sh",)),)), ()),
         (Work(executors=(Executor("rrq", ("serve",)),)), ("function",)),
         (Work(executors=(Executor("rrq", ("serve",)),), function="f"), ()),
     ],

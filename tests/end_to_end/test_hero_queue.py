@@ -107,6 +107,20 @@ def test_a_job_waits_for_those_that_it_names_or_that_name_it(
     assert json.loads(client.field("garden", "prerequisites")) == ["ground"]
 
 
+def test_people_are_told_why_a_job_does_not_run(
+    place: HeroPlace, redis: Redis, start: StartFleet
+) -> None:
+    client = Literal(redis)
+    fleet = start(place, *place.arguments("-n", "1")).started()
+    client.submit("walls", "touch there; sleep 60")
+    client.submit("roof", "echo", prerequisites='["walls"]')
+    until((place.folder / "there").exists)
+    until(lambda: fleet.status()["queue"]["blocked"] == 1)
+    assert "it waits for walls, which is in progress with W1" in fleet.call("why", "roof").stdout
+    assert "it runs now: W1 has had it for" in fleet.call("why", "walls").stdout
+    assert json.loads(fleet.call("why", "--json").stdout)["running"] is True
+
+
 def test_jobs_that_wait_for_each_other_are_an_error(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import field, fields
 from typing import Any
 
 from beads_workers.core.jobs import Filters
+from beads_workers.core.settings import HeroQueue
 from beads_workers.core.values import value
 
 NO_FLEET = "none"
@@ -58,14 +59,15 @@ class TrackerTrouble:
 class Facts:
     """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
 
-    ``state_reason``: why that is so, where there is more to say.
+    ``state_reason``: why that is so, where there is more to say. ``attempts_max``: 0 where that is
+    not for the fleet to say.
 
     ``slots``: workers that could have a task, ``busy`` of them have one; ``starting``: processes
     of ours that are not connected yet. ``unsent``: claimed and not yet with a worker. ``ended``:
     issues that came to their end in this run, of ``issues_max``. ``look_seconds``: until the
     tracker is asked again at the latest; None where only an event leads to that. ``listed``: what
     else could be taken by the last listing, by priority. ``more``: there are more issues than were
-    asked for or fit.
+    asked for or fit. ``hero``: which queue, where it is one.
     """
 
     state: str
@@ -87,6 +89,7 @@ class Facts:
     issues: tuple[IssueFacts, ...] = ()
     more: bool = False
     state_reason: str = ""
+    hero: HeroQueue | None = None
 
 
 def facts_from_json(values: Mapping[str, Any]) -> Facts:
@@ -96,12 +99,13 @@ def facts_from_json(values: Mapping[str, Any]) -> Facts:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in _known(Filters, values.get("filters") or {}).items()
     }
-    trouble = values.get("trouble")
+    trouble, hero = values.get("trouble"), values.get("hero")
     issues = values.get("issues") or []
     known |= {
         "filters": Filters(**filters),
         "listed": tuple(values.get("listed") or ()),
         "trouble": TrackerTrouble(**_known(TrackerTrouble, trouble)) if trouble else None,
+        "hero": HeroQueue(**_known(HeroQueue, hero)) if hero else None,
         "issues": tuple(IssueFacts(**_known(IssueFacts, each)) for each in issues),
     }
     return Facts(**known)

@@ -34,7 +34,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         tracker=settings.tracker,
         project=settings.project,
         filters=settings.filters,
-        attempts_max=settings.policy.attempts_max,
+        attempts_max=0 if settings.policy.hand_back else settings.policy.attempts_max,
         issues_max=settings.issues_max,
         ended=parts.tasks.ended,
         slots=roster.slots(),
@@ -46,6 +46,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         trouble=_trouble(parts),
         issues=tuple(_issue(parts, each, places.get(each, 0)) for each in asked[:ISSUES_MAX]),
         more=len(asked) > ISSUES_MAX,
+        hero=settings.hero,
     )
 
 

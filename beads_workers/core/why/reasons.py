@@ -121,7 +121,8 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
         if not picture.has_fleet:
             change = "the next 'beads-workers start' closes it; it is never run again"
         return [Reason(Cause.NOT_CLOSED, text, change)]
-    attempt = f"attempt {facts.attempt} of {picture.facts.attempts_max}"
+    most = picture.facts.attempts_max
+    attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
     match facts.held:
         case "running":
             took = span(facts.running_seconds or 0.0)

@@ -79,6 +79,17 @@ class Runs(Asker):
         )  # fmt: skip
         return [(text_of(job_id), text_of(what)) for job_id, what in answer]
 
+    def in_hand(self, count: int) -> list[str]:
+        """Jobs that are with some run, the oldest of each first; up to so many of each."""
+
+        def ask(redis: Redis) -> list[list[bytes]]:
+            with redis.pipeline(transaction=False) as pipe:
+                for run in self._fleet(redis):
+                    pipe.lrange(self._own(f"processing:{run}"), -count, -1)
+                return list(pipe.execute())
+
+        return [text_of(each) for found in self._call(ask) for each in reversed(found)]
+
     def _look_at_all(self, redis: Redis) -> dict[str, tuple[int, int, bytes | None]]:
         runs = [text for text in self._fleet(redis) if text != self.run]
         with redis.pipeline(transaction=False) as pipe:

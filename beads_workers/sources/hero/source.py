@@ -19,10 +19,10 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.protocols.hero.jobs import LOST, HeroJob, Status
+from beads_workers.protocols.hero.jobs import LOST, Status
 from beads_workers.sources.hero.answers import RETRY_SECONDS, Again, Ends, judge
 from beads_workers.sources.hero.calling import Link
-from beads_workers.sources.hero.looking import seen_of
+from beads_workers.sources.hero.looking import read_names, seen_of, title_of
 from beads_workers.sources.hero.past import settle_past
 from beads_workers.sources.hero.queue import Ending, Queue
 from beads_workers.sources.hero.runs import Runs
@@ -98,8 +98,14 @@ class HeroSource:
             blocked = stock.count(Standing.PARKED)
         if not jobs and not rows:
             # --until-empty must not end while there is something in the queue.
-            rows = [Listed(IssueId(i), i) for i in self._store.queued(LISTED_MAX)]
+            rows = self._queued()
         return Taken(tuple(jobs), tuple(rows), blocked=blocked)
+
+    def _queued(self) -> list[Listed]:
+        ids = self._store.queued(LISTED_MAX)
+        found = self._store.fields_of(ids, ("context_id", "caller_id"))
+        jobs = (read_names(i, fields) for i, fields in zip(ids, found, strict=True))
+        return [Listed(IssueId(job.id), title_of(job)) for job in jobs]
 
     def _begin(self, picked: Sequence[Kept]) -> list[Job]:
         stock = self.holding.stock
@@ -237,9 +243,11 @@ class HeroSource:
         return {job_id: seen_of(job_id, fields) for job_id, fields in found if fields}
 
     def unfinished(self, rows_max: int) -> list[Seen]:
-        """What lies in the queue, the oldest first; what is with fleets, they know."""
-        ids = [IssueId(job_id) for job_id in self._store.queued(rows_max)]
-        return list(self.look(ids).values())
+        """What is with fleets, and then what lies in the queue, the oldest first."""
+        known = dict.fromkeys([*self._runs.in_hand(rows_max), *self._store.queued(rows_max)])
+        ids = [IssueId(job_id) for job_id in known]
+        found = self.look(ids[:rows_max]).values()
+        return [row for row in found if row.status != "closed"]
 
     def ready(self) -> frozenset[IssueId]:
         """What lies in the queue and waits for nothing that is known of."""
@@ -258,12 +266,6 @@ class HeroSource:
 def run_of(actor: str) -> str:
     """The run id in an actor, under which its jobs are held."""
     return actor.rpartition("/")[2]
-
-
-def title_of(job: HeroJob) -> str:
-    """What people are shown: the script itself may hold what is nobody's business."""
-    whose = f" for {job.caller_id}" if job.caller_id else ""
-    return f"{job.context_id or 'script'}{whose}"
 
 
 def _row(kept: Kept) -> Listed:
