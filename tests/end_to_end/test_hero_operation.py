@@ -98,6 +98,11 @@ def test_both_do_all_their_work_under_the_least_rights(site: Site) -> None:
     assert site.run("mkdir once && exit 1; echo twice", "--retries", "1") == "twice\n"
     before = site.submit("echo before")
     assert site.run("echo after", "--after", before) == "after\n"
+    failing = site.submit("test -e mended && echo mended")
+    until(lambda: "status: error" in site.hero("status", failing).stdout)
+    (site.folder / "mended").touch()
+    assert site.hero("retry", failing).stdout == f"{failing} queued again\n"
+    until(lambda: "output: mended" in site.hero("status", failing).stdout)
     blocker = site.submit("touch there; sleep 600")
     until((site.folder / "there").exists)
     waits = site.submit("echo never", "--after", blocker)
@@ -112,7 +117,7 @@ def test_both_do_all_their_work_under_the_least_rights(site: Site) -> None:
     again = site.start()
     until(lambda: "again" in site.hero("status", lost).stdout)
     assert again.call("stop").returncode == 0
-    assert denied(site.redis).strip() == ""
+    assert denied(site.redis).split() == []
 
 
 def test_a_script_that_is_refused_is_looked_at_once_and_never_run(site: Site) -> None:

@@ -49,7 +49,7 @@ FOREIGN = (
     ("MONITOR",),
 )
 OF_CLIENT = (*FOREIGN, ("DEL", "hero:job:a"), ("LPOP", "hero:work_queue:w1"), ("INFO",))
-OF_FLEET = (*FOREIGN, ("LPUSH", "another", "x"), ("SCAN", "0"))
+OF_FLEET = (*FOREIGN, ("LPUSH", "another", "x"), ("LRANGE", "another", "0", "1"))
 REFUSED = [
     (kind, command)
     for kind, commands in (("client", OF_CLIENT), ("fleet", OF_FLEET))
