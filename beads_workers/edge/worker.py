@@ -137,6 +137,7 @@ class _Process:
                 self._drain()
                 self._tell_all(self.connection.flush())
         self.connection.say_goodbye()
+        self.functions.retire()
         self.spares.do(lambda: orphans.end(()))
         return self.status
 

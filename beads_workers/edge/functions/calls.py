@@ -30,6 +30,9 @@ HOST_MODULE = "beads_workers.edge.functions.host"
 SEND_SECONDS = 10.0
 """How long a process that has nothing else to do may take to read a call."""
 
+RETIRE_MS = 2_000
+"""For ``on_shutdown`` of an application; a stop allows for more."""
+
 _DIES_MS = 200
 """A process that has closed its descriptors by dying is dead that much later."""
 
@@ -55,6 +58,7 @@ class Host:
         self._number = 0
         self._variables: Mapping[str, str] = {}
         self._output: object = None
+        self._dispatches = False
         with theirs:
             try:
                 self.pid = _spawn(theirs.fileno(), allowed, environment)
@@ -92,6 +96,7 @@ class Host:
         changed |= dict.fromkeys(known.keys() - environment.keys())
         self._variables = environment
         self._number += 1
+        self._dispatches = self._dispatches or call.message is not None
         line = call_line(self._number, call, changed, result_file)
         same = place is not None and place is self._output
         self._output = place
@@ -155,6 +160,16 @@ class Host:
             signal.pidfd_send_signal(self._pidfd, number)
         except PermissionError:
             pass  # Another user's by its own doing.
+
+    def retire(self) -> None:
+        """``close``, with a moment for what a worker class of dispatcherd does at its end."""
+        if self._dispatches:
+            try:
+                self.socket.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # It is gone.
+            _is_dead(self._pidfd, RETIRE_MS)
+        self.close()
 
     def close(self) -> None:
         """It is not needed any more: it and all of its group are killed."""

@@ -85,6 +85,11 @@ class Host:
                 if "path" in call:  # Else a reply for a call that does not wait for it any more.
                     self._worker.sendall(self._answer(call))
 
+    def retire(self) -> None:
+        """The worker is gone, or says goodbye."""
+        if self._dispatcher is not None:
+            self._dispatcher.close()
+
     def _answer(self, call: dict[str, Any]) -> bytes:
         self._number = call["n"]
         try:
@@ -207,6 +212,8 @@ def _write(text: bytes) -> None:
 
 
 if __name__ == "__main__":
-    Host(sys.argv[1:]).run()
+    host = Host(sys.argv[1:])
+    host.run()
+    host.retire()
     # Threads that functions have left, and handlers that wait for them, have nobody to work for.
     os._exit(0)

@@ -100,6 +100,11 @@ class Functions:
         if self._host is not None:
             self._host.close()
 
+    def retire(self) -> None:
+        """The worker ends: dispatcherd's own may have something to do at its end."""
+        if self._host is not None and not self._host.buried:
+            self._host.retire()
+
     def let_go(self) -> None:
         """Another program of this worker prints next: to a file that it opens, and may rename."""
         if self._output is not None:

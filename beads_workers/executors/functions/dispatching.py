@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+from _signal import SIG_IGN, SIGUSR1  # type: ignore[import-not-found]  # C's own: no enums
+from _signal import signal as set_handler
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -55,7 +57,7 @@ class DispatcherCaller:
         self._caller = caller
         self._ask = ask
         self._worker: Any = None
-        self._is_ready = False
+        self._is_ready = self._has_shut_down = False
 
     def prepare(self, path: str) -> bool:
         """Import what is to be called; True where anything was. Raises ``NotCallable``.
@@ -64,7 +66,7 @@ class DispatcherCaller:
         """
         if self._is_ready and path in self._resolver.known:
             return False
-        signal.signal(signal.SIGUSR1, _cancel)
+        set_handler(SIGUSR1, _cancel)
         try:
             if not self._is_ready:
                 self._worker = self._task_worker()
@@ -73,7 +75,7 @@ class DispatcherCaller:
                 self._resolver.find(path)
         finally:
             # While no task runs there is nothing to cancel, and no reason to die.
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            set_handler(SIGUSR1, SIG_IGN)
         return True
 
     def call(self, message: dict[str, Any]) -> Answer:
@@ -82,9 +84,14 @@ class DispatcherCaller:
             try:
                 return self._plainly(message) if self._worker is None else self._by_its_own(message)
             finally:
-                signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+                set_handler(SIGUSR1, SIG_IGN)
         except Cancelled:
             return CANCELLED
+
+    def close(self) -> None:
+        """Call once, at the end: an application may have its own to do then."""
+        if self._worker is not None and not self._has_shut_down:
+            self._worker.on_shutdown()
 
     # --- with the package -------------------------------------------------------------------------
 
@@ -126,11 +133,11 @@ class DispatcherCaller:
             return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BaseException as error:  # Whatever it raises is its answer.
             return failed(error)
-        finally:
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        set_handler(SIGUSR1, SIG_IGN)
         worker.post_task(finished)
         answer = _answer(worker.raised, finished["result"])
         if finished.get("is_stopping") is True:
+            self._has_shut_down = True
             worker.on_shutdown()
             return replace(answer, is_stopping=True)
         return answer
@@ -138,7 +145,7 @@ class DispatcherCaller:
     # --- without it -------------------------------------------------------------------------------
 
     def _plainly(self, message: dict[str, Any]) -> Answer:
-        signal.signal(signal.SIGUSR1, _cancel)
+        set_handler(SIGUSR1, _cancel)
         answer = self._one(message)
         further = [] if answer.kind is OutcomeKind.SUCCESS else _listed(message, "errbacks")
         for callback in further + _listed(message, "callbacks"):

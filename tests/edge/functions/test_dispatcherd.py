@@ -28,8 +28,7 @@ def write_down(file, line="ran"):
     with Path(file).open("a") as trace: print(line, file=trace)
 def fail(message="no"): raise ValueError(message)
 def sleep(seconds, file):
-    write_down(file, "begun")
-    try: time.sleep(seconds)
+    try: write_down(file, "begun"), time.sleep(seconds)
     finally: write_down(file, "left")
 class Adder:
     def run(self, a, b): return a + b
@@ -58,8 +57,7 @@ def leave(result="<exit>"): raise DispatcherExit(result)
 def again(): raise Retry("not yet", after_seconds=3)
 @task()
 def stubborn(file):
-    write_down(file, "begun")
-    try: time.sleep(300)
+    try: write_down(file, "begun"), time.sleep(300)
     except DispatcherCancel: write_down(file, "cleaned up")
     return "kept"
 """
@@ -260,7 +258,7 @@ def test_a_retry_is_a_retry(with_it: Caller) -> None:
 def test_a_task_may_catch_its_cancellation(with_it: Caller) -> None:
     trace = with_it.folder / "trace"
     with_it.begin("decorated.stubborn", str(trace))
-    until(lambda: trace.exists())
+    until(lambda: trace.exists() and "begun" in trace.read_text())
     with_it.host.ask_to_cancel()
     said = with_it.heard()
     assert isinstance(said, Said) and said.outcome.result == '"kept"'
@@ -271,7 +269,7 @@ def test_a_task_may_catch_its_cancellation(with_it: Caller) -> None:
 def test_term_ends_a_task_at_once(either: Caller) -> None:
     trace = either.folder / "trace"
     either.begin("plain.sleep", 300, str(trace))
-    until(lambda: trace.exists())
+    until(lambda: trace.exists() and "begun" in trace.read_text())
     either.host.end(hard=False)
     ended = either.heard()
     assert ended == Ended(-signal.SIGTERM)
@@ -290,5 +288,11 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
     for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
         assert caller.outcome("decorated.doubled", 4) == (SUCCESS, "8")
         caller.said("decorated.leave")
+        caller.host.retire()
     lines = ["start", "before decorated.doubled", "after 8", "before decorated.leave"]
     assert trace.read_text().splitlines() == [*lines, "after <exit>", "shutdown"]
+    trace.unlink()
+    for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
+        caller.said("decorated.doubled", 4)
+        caller.host.retire()
+    assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
