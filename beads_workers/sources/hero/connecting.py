@@ -53,7 +53,10 @@ def connect(address: Address) -> Redis:
         raise RedisMissing("redis-py is not installed") from None
     try:
         password = password_of(address)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+        raise CannotReach(f"no password for Redis: {why}", lasting=True) from None
+    except ValueError as error:
         raise CannotReach(f"no password for Redis: {error}", lasting=True) from None
     return Redis(
         **_place(address),
