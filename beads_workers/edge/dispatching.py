@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from beads_workers.core import limits
 from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
 from beads_workers.core.dispatching import answers
@@ -80,7 +81,7 @@ class DispatcherControl:
         self._look = look
         self._chunks = ChunkAccumulator()
         self._service = Service()
-        self._ran = 0
+        self._ran = self._warned = 0
         self.front: Dispatches | None = None
         self.metrics: MetricsServer | None = None
 
@@ -131,7 +132,7 @@ class DispatcherControl:
             self._chunks.expire_partial_messages(now)
             troubles, self._chunks.troubles[:] = list(self._chunks.troubles), []
             for trouble in troubles:
-                self._tell(Warned(f"the control socket: {trouble}"))
+                self._warn(f"the control socket: {trouble}")
         return message
 
     def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
@@ -140,7 +141,7 @@ class DispatcherControl:
         message = from_fields(fields)
         if not isinstance(message, Control):
             if error := self._run(fields):
-                self._tell(Warned(f"a task came over the control socket: {error}"))
+                self._warn(f"a task came over the control socket: {error}")
                 raise ProtocolError(error)
             return
 
@@ -151,6 +152,12 @@ class DispatcherControl:
         self.ask(message, reply)
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _warn(self, text: str) -> None:
+        # Whoever sends nothing else must not fill the journal.
+        self._warned += 1
+        if self._warned <= limits.BAD_LINES_SHOWN:
+            self._tell(Warned(text))
 
     def _run(self, message: Mapping[str, Any]) -> str:
         if self.front is None:

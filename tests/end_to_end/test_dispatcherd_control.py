@@ -16,6 +16,12 @@ from tests.support.dispatcherd import HANDLERS_FOLDER, Server
 from tests.support.fleet import Fleet, until
 from tests.support.postgres import Postgres
 
+COMMANDS = (
+    "running", "cancel", "alive", "aio_tasks", "workers", "producers", "metrics", "main", "status",
+    "chunks",
+)  # fmt: skip
+"""Of ``dispatcherctl``, all that need no options."""
+
 pytestmark = pytest.mark.peers
 
 HELP = """
@@ -142,6 +148,11 @@ def test_one_script_hears_the_same_from_both(
     ours = ask_all(place, SCRIPT)
     for one, other in zip(ours, theirs, strict=True):
         assert one == other
+    if broker == "postgres":
+        for command in COMMANDS:
+            assert place.peer.reply(place.config, command)["node_id"] == "the-node"
+        level = place.peer.reply(place.config, "set_log_level", "--level", "INFO")
+        assert level["level"] == "INFO"
     (failure,) = [f for f in fleet.journal("finished") if f["outcome"] == "error"]
     assert failure["error"] == "ValueError: oh"
 

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from _thread import allocate_lock
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ class Host:
         self._resolver = Resolver(allowed)
         self._reader = LineReader(CALL_BYTES_MAX)
         self._number = 0
+        self._asking = allocate_lock()
         self._dispatcher: DispatcherCaller | None = None
         folder = os.getcwd()  # noqa: PTH109
         # What is called lies in the project, as for any program that is started there.
@@ -155,15 +157,16 @@ class Host:
 
     def _ask(self, command: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the orchestrator, by way of the worker. Raises ``ValueError`` for what is no JSON."""
-        self._worker.sendall(asking_line(self._number, command, data))
-        while True:
-            received = self._worker.recv(READ_BYTES)
-            if not received:
-                os._exit(0)  # There is nobody left to answer.
-            for framed in self._reader.feed(received):
-                assert isinstance(framed, Line), "a worker knows how long a line may be"
-                reply: dict[str, Any] = json.loads(framed.text)["reply"]
-                return reply
+        with self._asking:  # A function may have threads.
+            self._worker.sendall(asking_line(self._number, command, data))
+            while True:
+                received = self._worker.recv(READ_BYTES)
+                if not received:
+                    os._exit(0)  # There is nobody left to answer.
+                for framed in self._reader.feed(received):
+                    assert isinstance(framed, Line), "a worker knows how long a line may be"
+                    reply: dict[str, Any] = json.loads(framed.text)["reply"]
+                    return reply
 
     def _take_output(self, control: list[tuple[int, int, bytes]]) -> None:
         for level, kind, data in control:

@@ -26,7 +26,7 @@ from beads_workers.executors.functions.calling import (
     not_callable,
     succeeded,
 )
-from beads_workers.executors.functions.resolving import NotCallable, Resolver
+from beads_workers.executors.functions.resolving import NotCallable, Resolver, cannot
 from beads_workers.protocols.dispatcherd.workers import CANCELLED_RESULT
 
 CONFIG_VARIABLE = "DISPATCHERD_CONFIG_FILE"
@@ -69,7 +69,7 @@ class DispatcherCaller:
         set_handler(SIGUSR1, _cancel)
         try:
             if not self._is_ready:
-                self._worker = self._task_worker()
+                self._worker = self._made()
                 self._is_ready = True
             if path not in self._resolver.known:
                 self._resolver.find(path)
@@ -92,6 +92,12 @@ class DispatcherCaller:
         """Call once, at the end: an application may have its own to do then."""
         if self._worker is not None and not self._has_shut_down:
             self._worker.on_shutdown()
+
+    def _made(self) -> Any:
+        try:
+            return self._task_worker()
+        except Exception as error:  # Settings and a class of the application's.
+            raise cannot(f"dispatcherd's worker cannot be made: {error!r}", error) from error
 
     # --- with the package -------------------------------------------------------------------------
 
@@ -127,14 +133,14 @@ class DispatcherCaller:
             except Exception as error:  # As the real one: the application's own hook, not its task.
                 worker.complain("pre_task", error)
             finished = worker.perform_work(message)
+            set_handler(SIGUSR1, SIG_IGN)
+            worker.post_task(finished)
         except (Ending, Cancelled):
             raise
         except SystemExit as left:
             return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BaseException as error:  # Whatever it raises is its answer.
             return failed(error)
-        set_handler(SIGUSR1, SIG_IGN)
-        worker.post_task(finished)
         answer = _answer(worker.raised, finished["result"])
         if finished.get("is_stopping") is True:
             self._has_shut_down = True

@@ -93,10 +93,15 @@ def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
 
 
 def _failed(name: str, error: BaseException) -> NotCallable:
+    said = " ".join(str(error).split())[:ERROR_CHARS_MAX]
+    return cannot(f"{name} cannot be imported: {type(error).__name__}: {said}", error)
+
+
+def cannot(why: str, error: BaseException) -> NotCallable:
+    """What is raised where somebody's own code stands in the way; ``error``: what it has raised."""
     import traceback
 
-    said = " ".join(str(error).split())[:ERROR_CHARS_MAX]
-    failed = NotCallable(f"{name} cannot be imported: {type(error).__name__}: {said}")
+    failed = NotCallable(why[: 2 * ERROR_CHARS_MAX])
     failed.may_pass = not isinstance(error, ImportError | SyntaxError | SystemExit)
     failed.trace = "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
     return failed

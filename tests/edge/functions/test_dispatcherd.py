@@ -296,3 +296,37 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
         caller.said("decorated.doubled", 4)
         caller.host.retire()
     assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
+
+
+@peers
+def test_settings_that_lead_nowhere_are_the_answer_and_may_be_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "dispatcher.yml"
+    config.write_text("version: 2\nworker: {worker_cls: gone.Mine}\n")
+    monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
+    for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
+        kind, error = caller.outcome("decorated.doubled", 4)
+        assert kind in (ERROR, NOT_FOUND) and "dispatcherd's worker cannot be made" in error
+        (tmp_path / "gone.py").write_text(
+            "from dispatcherd.worker.task import TaskWorker as Mine\n"
+        )
+        assert caller.outcome("decorated.doubled", 4) == (SUCCESS, "8")
+
+
+@peers
+def test_a_hook_that_fails_after_the_task_fails_it_visibly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dispatcherd.worker.task import TaskWorker\n"
+        "class Mine(TaskWorker):\n"
+        "    def pre_task(self, message): raise ValueError('before')\n"
+        "    def post_task(self, done): raise ValueError('after')\n"
+    )
+    config = tmp_path / "dispatcher.yml"
+    config.write_text("version: 2\nworker: {worker_cls: mine.Mine}\n")
+    monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
+    for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
+        assert caller.outcome("decorated.doubled", 4) == (ERROR, "ValueError: after")
+        assert "pre_task failed" in caller.log.read_text()
