@@ -109,12 +109,12 @@ def _hero(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Sour
 def _dispatcherd(settings: FleetSettings, actor: str, call_log: CallLog | None) -> Source:
     from beads_workers.sources.dispatcherd import DispatcherdSource
     from beads_workers.sources.dispatcherd.queue import Queue
-    from beads_workers.sources.dispatcherd.spool import SPOOL_FILE, Spool
+    from beads_workers.sources.dispatcherd.spool import SPOOL_FILE
 
     assert settings.dispatcherd is not None
     return DispatcherdSource(
         Queue(),
-        Spool(Path(settings.state_directory) / SPOOL_FILE),
+        Path(settings.state_directory) / SPOOL_FILE,
         actor=actor,
         place=settings.dispatcherd.describe(),
         calls_functions=settings.work.command is None,

@@ -22,7 +22,6 @@ from beads_workers.protocols.rrq.envelopes import Context, Request, encode
 from beads_workers.protocols.rrq.frames import frame
 from beads_workers.sources.dispatcherd import DispatcherdSource
 from beads_workers.sources.dispatcherd.queue import Queue as Tasks
-from beads_workers.sources.dispatcherd.spool import Spool
 from beads_workers.sources.rrq.addresses import Unix
 from beads_workers.sources.rrq.serving import Serving
 from beads_workers.sources.rrq.source import RrqSource
@@ -85,9 +84,9 @@ class OverDispatcherd(Looped):
 
     def __init__(self, folder: Path, brokers: Brokers) -> None:
         super().__init__()
-        spool = Spool(folder / "spool.jsonl")
+        path = folder / "spool.jsonl"
         self.source = DispatcherdSource(
-            Tasks(), spool, actor="us", place="here", calls_functions=True
+            Tasks(), path, actor="us", place="here", calls_functions=True
         )
         self.front = open_dispatcherd(brokers, self.source, self.selector, self.events.append)
 

@@ -197,6 +197,8 @@ def test_how_attempts_went_of_which_the_source_was_not_told_is_known() -> None:
         "bad": Outcome(OutcomeKind.TIMEOUT, "late"),
     }
     assert debt.unbegun == ("waits",)
+    assert debt.begun == ("runs",)
+    assert debt.handed_back == ("bad",)
 
 
 def test_an_outcome_of_a_later_version_is_no_success() -> None:

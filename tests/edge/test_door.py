@@ -123,3 +123,23 @@ def test_a_spare_lets_somebody_in_when_no_descriptor_is_left_and_is_kept_again(
     for client in clients:
         client.close()
     hall.close()
+
+
+def test_a_door_that_is_held_lets_nobody_in_and_loses_nobody(tmp_path: Path) -> None:
+    hall = Hall(tmp_path / "door.sock")
+    hall.door.hold(True)
+    with hall.knock():
+        hall.turn()
+        hall.tend()
+        assert hall.turn() == 0 and hall.peers == []
+        hall.path.unlink()
+        hall.tend()
+        assert len(hall.peers) == 1, "who waited at the old one comes in"
+        with hall.knock():
+            hall.turn()
+            assert len(hall.peers) == 1
+            hall.door.hold(False)
+            hall.turn()
+            assert len(hall.peers) == 2
+        hall.door.hold(True)
+        hall.close()

@@ -54,6 +54,8 @@ class DispatcherdFront:
         self.brokers: list[Broker] = []
         self.answerer: Answerer = _nobody
         self._source = source
+        assert source.spool is not None, "it is open"
+        self._spool = source.spool
         self._tell = tell
         self._began = time.monotonic()
         self._read: list[Entry] = []
@@ -201,7 +203,7 @@ class DispatcherdFront:
         for broker in self.brokers:
             broker.close()
         self._put_on_file([])
-        self._source.spool.close()
+        self._spool.close()
 
     def _pause(self, paused: bool) -> None:
         if paused != self._paused:
@@ -229,7 +231,7 @@ class DispatcherdFront:
 
     def _put_on_file(self, entries: list[Entry]) -> bool:
         """These, and all that is over; False where there is no room for it."""
-        spool, over = self._source.spool, self.queue.over
+        spool, over = self._spool, self.queue.over
         if not (entries or over):
             return True
         now = time.monotonic()

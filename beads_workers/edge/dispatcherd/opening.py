@@ -20,6 +20,7 @@ def open_dispatcherd(
     tell: Callable[[Event], None],
 ) -> DispatcherdFront:
     """Listens everywhere. Raises ``OSError`` where something is in the way."""
+    source.open()
     front = DispatcherdFront(
         source, tell, chunk_seconds=brokers.chunk_seconds, node_id=brokers.node_id
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from beads_workers.core.jobs import Call, IssueId, Job
+from beads_workers.core.jobs import Call, IssueId, Job, Listed
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.source import (
     Action,
@@ -21,18 +22,20 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.protocols.dispatcherd.messages import to_fields
-from beads_workers.sources.dispatcherd.entries import Entry
+from beads_workers.sources.dispatcherd.entries import Entry, Place
 from beads_workers.sources.dispatcherd.queue import Queue
-from beads_workers.sources.dispatcherd.spool import Spool
+from beads_workers.sources.dispatcherd.spool import Spool, look_at
 
 COUNT_SECONDS = 0.5
 """How often people are told anew how many tasks wait."""
+LISTED_MAX = 200
 INTERRUPTED = "it was running when the orchestrator ended, and is not run twice"
 
 
 class DispatcherdSource:
     """See ``Source``. It belongs to the thread of the loop; only ``recover`` and ``sync`` are
-    called from another, and touch nothing that the loop does.
+    called from another, and touch nothing that the loop does. Before it is ``open``ed it only
+    looks: a fleet may be at work on the file.
 
     ``again``: what a dead run had begun is run once more; otherwise it is over.
     """
@@ -43,7 +46,7 @@ class DispatcherdSource:
     def __init__(
         self,
         queue: Queue,
-        spool: Spool,
+        path: Path,
         *,
         actor: str,
         place: str,
@@ -53,7 +56,8 @@ class DispatcherdSource:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.queue = queue
-        self.spool = spool
+        self.path = path
+        self.spool: Spool | None = None
         self.actor = actor
         self.calls = Calls()
         self.is_ending = False
@@ -70,14 +74,17 @@ class DispatcherdSource:
         self._over: set[IssueId] = set()
         self._lost: set[IssueId] = set()
         self._adopted = False
-        restored = spool.read()
-        if restored.damaged:
+        self._left = look_at(path)
+        self._known = frozenset(e.issue_id for e in self._left.entries.values())
+        queue.restore(self._left.entries.values(), self._left.last)
+
+    def open(self) -> None:
+        """From now on tasks come, and are kept. Raises ``OSError``."""
+        self.spool = Spool(self.path, self._left)
+        if self._left.damaged:
             self.troubles.append(
-                f"{restored.damaged} lines of {spool.path} were damaged, and are kept beside it"
+                f"{self._left.damaged} lines of {self.path} were damaged, and are kept beside it"
             )
-        self._restored = restored.entries
-        queue.restore(restored.entries.values(), restored.last)
-        self._known = frozenset(e.issue_id for e in restored.entries.values())
 
     def describe(self) -> str:
         """Where tasks come from, and how many were left."""
@@ -88,6 +95,8 @@ class DispatcherdSource:
         """The next tasks, oldest first."""
         if not self._adopted:
             self._adopt()
+        if self.spool is None:
+            return self._listed()
         jobs = tuple(self._job(entry) for entry in self.queue.take(limit, skip))
         return Taken(jobs, waiting=self._count(), later=self.queue.later_count)
 
@@ -137,13 +146,14 @@ class DispatcherdSource:
 
     def note_over(self) -> None:
         """Put on file what is over. Raises ``OSError``: then it is still to be done."""
-        if self.queue.over:
+        if self.queue.over and self.spool is not None:
             self.spool.append((), self.queue.over)
             self.queue.over.clear()
 
     def sync(self) -> None:
         """Bring to disk what is on file."""
-        self.spool.sync()
+        if self.spool is not None:
+            self.spool.sync()
 
     def close(self) -> None:
         """The file is the front's to close."""
@@ -161,8 +171,14 @@ class DispatcherdSource:
             self.queue.ended(issue_id)
         for issue_id in self._lost & self._known:
             self.troubles.append(f"{issue_id}: {INTERRUPTED}")
-        self.queue.adopt(self._restored.values(), self._clock(), self._wall_clock())
-        self._restored.clear()
+        self.queue.adopt(self._left.entries.values(), self._clock(), self._wall_clock())
+        self._left.entries.clear()
+
+    def _listed(self) -> Taken:
+        """For people who look: a fleet would be told what waits as it is taken."""
+        waiting = [e for e in self.queue.untaken() if e.place is Place.QUEUED]
+        rows = tuple(Listed(e.issue_id, e.task.task) for e in waiting[:LISTED_MAX])
+        return Taken(listed=rows, more=len(waiting) > len(rows), blocked=self.queue.later_count)
 
     def _is_over(self, settlement: Settlement) -> bool:
         if settlement.action is not Action.RELEASE:

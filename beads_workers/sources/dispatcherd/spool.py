@@ -93,26 +93,29 @@ def write_entry(entry: Entry) -> bytes:
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
-class Spool:
-    """``read`` it first. Every method may raise ``OSError``: then nothing was written."""
+def look_at(path: Path) -> Restored:
+    """What an earlier run left there, and is not touched; nothing, where there is no file."""
+    try:
+        return read_spool(path.read_bytes())
+    except FileNotFoundError:
+        return Restored()
 
-    def __init__(self, path: Path) -> None:
-        """Make the file (0600) where it is missing."""
+
+class Spool:
+    """For one writer. Every method may raise ``OSError``: then nothing was written."""
+
+    def __init__(self, path: Path, left: Restored) -> None:
+        """Begin the file (0600) anew with what ``look_at`` has found in it; one with lines that
+        say nothing is kept beside it."""
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._fd).st_size
-        self._live = 0
+        self._size = self._live = 0
         self._sizes: dict[int, int] = {}
         # Somebody else's thread brings it to disk.
         self._lock = threading.Lock()
-
-    def read(self) -> Restored:
-        """What an earlier run left; a file with lines that say nothing is kept beside."""
-        found = read_spool(self.path.read_bytes())
-        if found.damaged:
-            os.link(self.path, _free_name(self.path))
-        self._rewrite(found.entries.values())
-        return found
+        self._fd = -1
+        if left.damaged:
+            os.link(path, _free_name(path))
+        self._rewrite(left.entries.values())
 
     def append(self, entries: Sequence[Entry], over: Sequence[int] = ()) -> None:
         """Both in one write; ``over``: numbers."""
@@ -172,7 +175,8 @@ class Spool:
             os.close(fd)
             raise
         with self._lock:
-            os.close(self._fd)
+            if self._fd >= 0:
+                os.close(self._fd)
             self._fd = fd
         self._sizes = {number: len(line) for number, line in lines.items()}
         self._size = self._live = sum(self._sizes.values())

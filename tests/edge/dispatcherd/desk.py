@@ -17,7 +17,7 @@ from beads_workers.edge.dispatcherd.opening import open_dispatcherd
 from beads_workers.protocols.dispatcherd.messages import Control
 from beads_workers.sources.dispatcherd import DispatcherdSource
 from beads_workers.sources.dispatcherd.queue import Queue
-from beads_workers.sources.dispatcherd.spool import Spool, read_spool
+from beads_workers.sources.dispatcherd.spool import read_spool
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0
@@ -32,7 +32,7 @@ class Desk:
         self.asked: list[tuple[Control, Reply]] = []
         self.path = folder / "spool.jsonl"
         self.source = DispatcherdSource(
-            Queue(**queue), Spool(self.path), actor="us", place="here", calls_functions=True
+            Queue(**queue), self.path, actor="us", place="here", calls_functions=True
         )
         self.front: DispatcherdFront = open_dispatcherd(
             brokers, self.source, self.selector, self.events.append

@@ -13,7 +13,7 @@ from beads_workers.core.source import Action, DeadRun, Settlement
 from beads_workers.protocols.dispatcherd.messages import Task
 from beads_workers.sources.dispatcherd import DispatcherdSource
 from beads_workers.sources.dispatcherd.queue import Queue
-from beads_workers.sources.dispatcherd.spool import Spool, read_spool
+from beads_workers.sources.dispatcherd.spool import read_spool
 
 A, B, C = (IssueId(name) for name in "abc")
 DONE = Outcome(OutcomeKind.SUCCESS)
@@ -30,15 +30,17 @@ class Place:
 
     def source(self, **options: Any) -> DispatcherdSource:
         options = {"calls_functions": True, **options}
-        return DispatcherdSource(
+        source = DispatcherdSource(
             Queue(),
-            Spool(self.path),
+            self.path,
             actor="us",
             place="here",
             clock=lambda: self.now,
             wall_clock=lambda: 1000.0 + self.now,
             **options,
         )
+        source.open()
+        return source
 
     def left(self) -> list[str]:
         return [e.issue_id for e in read_spool(self.path.read_bytes()).entries.values()]
@@ -46,6 +48,7 @@ class Place:
 
 def send(source: DispatcherdSource, *uuids: str, **fields: Any) -> None:
     made = [source.queue.make(Task("a.b", uuid=u, **fields), "ch", 1000.0, 1) for u in uuids]
+    assert source.spool is not None
     source.spool.append(made)
     for entry in made:
         source.queue.enter(entry, 0.0, 1000.0)
@@ -162,6 +165,32 @@ def test_what_comes_during_the_recovery_is_not_mistaken_for_what_was_left(place:
     living.recover(DeadRun("dead", done_not_closed=(A,), begun=(B,)))
     send(living, "b")
     assert taken(living) == ["a", "b"]
+
+
+def test_whoever_only_looks_sees_what_waits_and_touches_nothing(place: Place) -> None:
+    send(place.source(), "a", "b")
+    send(place.source(), "c", delay=50.0)
+    before = place.path.read_bytes()
+    looking = DispatcherdSource(
+        Queue(),
+        place.path,
+        actor="us",
+        place="here",
+        calls_functions=True,
+        wall_clock=lambda: 1000.0,
+    )
+    found = looking.take(0, ())
+    assert [row.issue_id for row in found.listed] == ["a", "b"]
+    assert (found.jobs, found.blocked) == ((), 1)
+    looking.sync()
+    looking.close()
+    assert place.path.read_bytes() == before
+
+
+def test_whoever_only_looks_makes_no_file(place: Place) -> None:
+    looking = DispatcherdSource(Queue(), place.path, actor="us", place="here", calls_functions=True)
+    assert looking.take(0, ()).listed == ()
+    assert not place.path.exists()
 
 
 def test_a_damaged_file_is_told(place: Place) -> None:

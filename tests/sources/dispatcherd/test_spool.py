@@ -12,7 +12,13 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.protocols.dispatcherd.messages import Task
 from beads_workers.sources.dispatcherd import spool as module
 from beads_workers.sources.dispatcherd.entries import Entry
-from beads_workers.sources.dispatcherd.spool import Spool, read_spool, write_entry
+from beads_workers.sources.dispatcherd.spool import (
+    Restored,
+    Spool,
+    look_at,
+    read_spool,
+    write_entry,
+)
 
 
 def entry(number: int, **fields: object) -> Entry:
@@ -24,11 +30,14 @@ def numbers(content: bytes) -> list[int]:
     return list(read_spool(content).entries)
 
 
+def opened(path: Path) -> tuple[Spool, Restored]:
+    found = look_at(path)
+    return Spool(path, found), found
+
+
 @pytest.fixture
 def spool(tmp_path: Path) -> Spool:
-    made = Spool(tmp_path / "spool.jsonl")
-    assert not made.read().entries
-    return made
+    return opened(tmp_path / "spool.jsonl")[0]
 
 
 def test_what_was_written_is_read_as_it_was(spool: Spool) -> None:
@@ -59,8 +68,7 @@ def test_wherever_its_writer_died_all_whole_lines_count(spool: Spool) -> None:
 def test_a_start_forgets_what_is_over_and_goes_on_behind_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "spool.jsonl"
     path.write_bytes(write_entry(entry(1)) + write_entry(entry(2)) + b'{"d":[1]}\n{"n":3,"id')
-    spool = Spool(path)
-    found = spool.read()
+    spool, found = opened(path)
     assert (list(found.entries), found.last) == ([2], 2)
     assert path.read_bytes() == write_entry(entry(2))
     spool.append([entry(3)], over=[2])
@@ -71,7 +79,7 @@ def test_a_damaged_line_costs_no_other_and_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "spool.jsonl"
     damaged = write_entry(entry(1)) + b'{"n":2,"id":\x00\n' + write_entry(entry(3))
     path.write_bytes(damaged)
-    found = Spool(path).read()
+    _, found = opened(path)
     assert (list(found.entries), found.damaged) == ([1, 3], 1)
     assert (tmp_path / "spool.jsonl.damaged-1").read_bytes() == damaged
     assert numbers(path.read_bytes()) == [1, 3]
