@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
+from beads_workers.core.json_fields import ProtocolError
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.executors.functions.calling import (
     Answer,
@@ -27,7 +28,7 @@ from beads_workers.executors.functions.calling import (
     succeeded,
 )
 from beads_workers.executors.functions.resolving import NotCallable, Resolver, cannot
-from beads_workers.protocols.dispatcherd.workers import CANCELLED_RESULT
+from beads_workers.protocols.dispatcherd.workers import CANCELLED_RESULT, Done, from_fields
 
 CONFIG_VARIABLE = "DISPATCHERD_CONFIG_FILE"
 """Where dispatcherd looks for its settings, whose worker class is used, and by which tasks
@@ -90,8 +91,13 @@ class DispatcherCaller:
 
     def close(self) -> None:
         """Call once, at the end: an application may have its own to do then."""
-        if self._worker is not None and not self._has_shut_down:
+        if self._worker is None or self._has_shut_down:
+            return
+        self._has_shut_down = True
+        try:
             self._worker.on_shutdown()
+        except Exception as error:  # The application's own: its task has ended before.
+            self._worker.complain("on_shutdown", error)
 
     def _made(self) -> Any:
         try:
@@ -141,10 +147,16 @@ class DispatcherCaller:
             return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BaseException as error:  # Whatever it raises is its answer.
             return failed(error)
-        answer = _answer(worker.raised, finished["result"])
-        if finished.get("is_stopping") is True:
-            self._has_shut_down = True
-            worker.on_shutdown()
+        try:
+            done = from_fields(finished)
+        except (ProtocolError, AttributeError):
+            done = None
+        if not isinstance(done, Done):
+            # A class of the application's, which may do as it likes.
+            return Answer(OutcomeKind.ERROR, error="its worker class does not say how it ended")
+        answer = _answer(worker.raised, done.result)
+        if done.is_stopping:
+            self.close()
             return replace(answer, is_stopping=True)
         return answer
 

@@ -330,3 +330,21 @@ def test_a_hook_that_fails_after_the_task_fails_it_visibly(
     for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
         assert caller.outcome("decorated.doubled", 4) == (ERROR, "ValueError: after")
         assert "pre_task failed" in caller.log.read_text()
+
+
+@peers
+@pytest.mark.parametrize("said", ["None", "{}", "{'worker': 1, 'event': 'ready'}"])
+def test_a_worker_class_that_does_not_say_how_a_task_ended_has_failed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dispatcherd.worker.task import TaskWorker\n"
+        "class Mine(TaskWorker):\n"
+        f"    def perform_work(self, message, **more): return {said}\n"
+    )
+    config = tmp_path / "dispatcher.yml"
+    config.write_text("version: 2\nworker: {worker_cls: mine.Mine}\n")
+    monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
+    for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
+        kind, error = caller.outcome("decorated.doubled", 4)
+        assert kind is ERROR and "does not say how it ended" in error
