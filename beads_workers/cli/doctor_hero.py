@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,10 @@ def queue(resolved: Resolved) -> list[Check]:
     from beads_workers.edge.checks.redis import redis
     from beads_workers.protocols.hero.keys import Keys
     from beads_workers.sources.hero.addresses import read_url
+    from beads_workers.sources.hero.connecting import RedisMissing
 
+    if find_spec("redis") is None:
+        return [fail("redis", "redis-py is not installed here", RedisMissing.hint)]
     try:
         found = find_queue(resolved)
     except CommandError as error:

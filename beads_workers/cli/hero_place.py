@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from beads_workers.core.settings import FleetSettings, HeroQueue, Work
 
 SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
-EXTRA = "pip install 'beads-workers[redis]'"
 POLL_SECONDS = 30.0
 """Jobs are told of as they come; this is for what nobody would tell of."""
 LEASE_SECONDS = 15.0
@@ -164,8 +163,10 @@ def _seconds(said: dict[str, str], name: str, default: float) -> float:
 def _need_redis() -> None:
     from importlib.util import find_spec
 
+    from beads_workers.sources.hero.connecting import RedisMissing
+
     if find_spec("redis") is None:
-        raise CommandError("redis-py is not installed here", EXTRA, EXIT_USAGE)
+        raise CommandError("redis-py is not installed here", RedisMissing.hint, EXIT_USAGE)
 
 
 def _refuse(options: Options, issues: tuple[str, ...]) -> None:

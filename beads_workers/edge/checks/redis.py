@@ -27,7 +27,7 @@ def redis(address: Address, keys: Keys, worker: str) -> list[Check]:
         finally:
             client.close()
     except RedisMissing as error:
-        return [fail(rules.NAME, str(error), "pip install 'redis>=5'")]
+        return [fail(rules.NAME, str(error), error.hint)]
     except CannotReach as error:
         hint = f"; {error.hint}" if error.hint else ""
         return [fail(rules.NAME, f"{printable(str(error))}{hint}", f"{cli_of(address)} PING")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +26,7 @@ T = TypeVar("T")
 class RedisMissing(Exception):
     """redis-py is not installed. ``str()`` is one line."""
 
-    hint = "pip install 'beads-workers[redis]'"
+    hint = f"{shlex.quote(sys.executable)} -m pip install 'redis>=5'"
 
 
 class CannotReach(Exception):
@@ -50,7 +52,7 @@ def connect(address: Address) -> Redis:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError:
-        raise RedisMissing("redis-py is not installed") from None
+        raise RedisMissing("redis-py is not installed here") from None
     try:
         password = password_of(address)
     except OSError as error:
@@ -130,8 +132,10 @@ def patiently(call: Callable[[], T], address: Address, patience_seconds: float) 
     It must be safe to repeat: a call may have been carried out whose answer was lost. Raises
     ``CannotReach`` when the patience is over, and at once where that would not help.
     """
-    from redis.exceptions import ConnectionError, RedisError, TimeoutError
-
+    try:
+        from redis.exceptions import ConnectionError, RedisError, TimeoutError
+    except ImportError:
+        raise RedisMissing("redis-py is not installed here") from None
     deadline = time.monotonic() + patience_seconds
     delay = RETRY_SECONDS
     while True:

@@ -56,3 +56,20 @@ def test_keys_and_naming_are_those_of_the_fleet(redis: Redis) -> None:
     with connect(redis.url, naming="later", keys={"job": "j:{id}"}) as client:
         (job_id,) = client.submit([HeroJob(worker_id="w1", script="x")])
     assert redis.command("exists", f"j:{job_id}", "hero:q:work:type:w1").strip() == "2"
+
+
+@pytest.mark.parametrize("verb", ["list", "status", "run", "submit"])
+def test_without_redis_py_a_command_says_how_to_get_it(verb: str, tmp_path: Path) -> None:
+    words = ["beads-workers", "hero", verb, "--worker", "w1", "--url", "redis://127.0.0.1:1/0"]
+    words += ["-e", "x"] if verb in ("run", "submit") else []
+    code = (
+        f"import sys; sys.modules['redis'] = None; sys.argv = {words!r}\n"
+        "from beads_workers.cli.app import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 6, done.stderr
+    assert done.stderr == (
+        f"error: redis-py is not installed here\nhint: {sys.executable} -m pip install 'redis>=5'\n"
+    )
