@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.bd import NEW, OLD, bd_environment
@@ -77,5 +77,6 @@ PARTS: Sequence[Part] = (
     chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
+    replace(script("fuzz", "bad frames at each end", "--frames", 500), name="frames"),
     script("simulate", "simulated faults", "--faults", 870),
 )

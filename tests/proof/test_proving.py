@@ -45,6 +45,7 @@ def test_full_size_is_what_is_promised() -> None:
         "bd 0.44.0": 100,
         "bd 1.3.0, called by workers": 50,
         "bd 0.44.0, called by workers": 50,
+        "frames": 1_000_000,
         "fuzz": 1_000_000,
         "simulate": 1_000_000,
     }
