@@ -33,12 +33,14 @@ class Faults:
         self.counts: Counter[str] = Counter()
         self.left: int | None = None
         """How many may still be injected; None is no limit. Shrinking lowers it."""
+        self.without: frozenset[str] = frozenset()
+        """Kinds that do not happen in this world."""
 
     def hits(self, kind: str, chance: float) -> bool:
         """Whether it goes wrong this time; counted if it does."""
         # Drawn even at peace, so that fewer faults do not change what else happens.
         drawn = self._random.random()
-        if drawn >= chance * self.rate or self.left == 0:
+        if drawn >= chance * self.rate or self.left == 0 or kind in self.without:
             return False
         if self.left is not None:
             self.left -= 1

@@ -120,7 +120,8 @@ class Journal:
             yield 0.0002
             for old in retired:
                 old.synced = len(old.content)
-                self._retired.remove(old)
+                if old in self._retired:  # Another thread may sync as well.
+                    self._retired.remove(old)
                 self._world.point("between two syncs")
             file.synced = max(file.synced, length)
             self._synced = written

@@ -10,7 +10,10 @@ from beads_workers.core.orchestrator import Orchestrator
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants."""
+    """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants.
+
+    ``pushed``: it is planted in worlds where work comes by itself, of this ``kind``.
+    """
 
     caught_by: tuple[int, ...] = ()
     blind_swap: bool = False
@@ -23,6 +26,13 @@ class Mutant:
     leaves_tasks: bool = False
     settles_unasked: bool = False
     ignores_lock: bool = False
+    pushed: bool = False
+    kind: str = ""
+    answers_twice: bool = False
+    loses_answers: bool = False
+    acknowledges_early: bool = False
+    forgets_duplicates: bool = False
+    forgets_held: bool = False
     orchestrator: type[Orchestrator] = Orchestrator
 
 
@@ -42,10 +52,10 @@ class NoHolderCheck(Orchestrator):
 class FallsOverJunk(Orchestrator):
     """Takes it for granted that whoever talks to it sends messages."""
 
-    def handle(self, event: Event, now: float) -> list:  # type: ignore[type-arg]
+    def handle(self, event: Event, now: float, *args, **named) -> list:  # type: ignore
         """As ever, but for what cannot be read."""
         assert not isinstance(event, Misread), event
-        return super().handle(event, now)
+        return super().handle(event, now, *args, **named)
 
 
 class NeverOnTime(Orchestrator):
@@ -70,4 +80,9 @@ MUTANTS = {
     "falls-over-junk": Mutant((8,), orchestrator=FallsOverJunk),
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "no-lock": Mutant((7,), ignores_lock=True),
+    "answers-twice": Mutant((10,), pushed=True, kind="rrq", answers_twice=True),
+    "acknowledges-early": Mutant((11,), pushed=True, kind="spool", acknowledges_early=True),
+    "runs-duplicates": Mutant((1, 10), pushed=True, kind="queue", forgets_duplicates=True),
+    "forgets-what-a-dead-run-had": Mutant((11,), pushed=True, kind="spool", forgets_held=True),
+    "loses-answers": Mutant((11,), pushed=True, kind="rrq", loses_answers=True),
 }

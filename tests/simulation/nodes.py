@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beads_workers.core.commands import End
@@ -15,6 +16,7 @@ from beads_workers.core.events import (
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
+from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.journal import Journal
@@ -34,6 +36,9 @@ ACTOR = "beads-workers/host"
 
 class Node:
     """``begin`` is what ``Fleet.run`` does before its loop; a crash may come anywhere in it."""
+
+    pushed = False
+    """Whether work comes to the source by itself."""
 
     def __init__(self, world: World, settings: FleetSettings) -> None:
         self.world = world
@@ -63,13 +68,14 @@ class Node:
         folder = world.disk.create_run()
         self.run_id, self.actor = folder.run_id, f"{ACTOR}/{folder.run_id}"
         self.journal = Journal(world, folder, self._written)
-        self.source = Source(self, self.actor)
+        self.source = self.make_source()
         checkpoint = last.checkpoint()
         self.core = world.mutant.orchestrator(
             self.settings,
             self.run_id,
             world.agenda.now,
             literal=self.literal,
+            pushed=self.pushed,
             carried=() if world.mutant.forgets_attempts else checkpoint,
             epoch=world.wall(),
         )
@@ -78,7 +84,18 @@ class Node:
             self.journal.append(record)
         self.process.start(self._begin_journal())
         self.loop = Loop(self)
-        self.lane = Lane(self, self.source, unsettled)
+        self.lane = self.make_lane(unsettled)
+
+    def make_source(self) -> Source:
+        """``edge/opening.open_source``."""
+        return Source(self, self.actor)
+
+    def make_lane(self, unsettled: Sequence[Remains]) -> Lane:
+        """``Fleet._lane``."""
+        return Lane(self, self.source, unsettled)
+
+    def flush_front(self) -> None:
+        """``Loop._turn``, where there is a front."""
 
     def _begin_journal(self) -> Thread:
         try:

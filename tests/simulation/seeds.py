@@ -9,7 +9,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field, replace
 
 from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.world import Options, Outcome, World
+
+PUSHED_EACH = 4
+"""Every so many seeds are worlds in which work comes by itself."""
 
 BATCH = 10
 """Seeds that one core does before it reports."""
@@ -44,7 +48,9 @@ class Figures:
 
 def run_seed(options: Options, mutant: str = "") -> Outcome:
     """One world from its beginning to its end."""
-    return World(options, MUTANTS[mutant] if mutant else Mutant()).run()
+    planted = MUTANTS[mutant] if mutant else Mutant()
+    pushed = planted.pushed if mutant else options.pushed or options.seed % PUSHED_EACH == 1
+    return (PushedWorld if pushed else World)(options, planted).run()
 
 
 def run_batch(options: Options, mutant: str, count: int) -> list[Outcome]:

@@ -23,6 +23,14 @@ def test_all_invariants_hold_whatever_goes_wrong(seed: int) -> None:
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_whoever_sends_work_gets_one_answer_whatever_goes_wrong(seed: int) -> None:
+    outcome = run_seed(Options(seed, pushed=True))
+    again = f"scripts/simulate --pushed --seed {seed} --verbose"
+    assert not outcome.violation, f"{again}\n{outcome.violation}"
+    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_caught(name: str) -> None:
     worlds = (run_seed(Options(seed), name) for seed in range(SEEDS_MAX))

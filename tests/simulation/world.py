@@ -29,12 +29,16 @@ STEPS_MAX = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``minutes``: of trouble. ``rate`` scales all chances. ``faults_max``: None is no limit."""
+    """``minutes``: of trouble. ``rate`` scales all chances. ``faults_max``: None is no limit.
+
+    ``pushed``: work comes by itself, whatever the seed.
+    """
 
     seed: int
     minutes: float = 10.0
     rate: float = 1.0
     faults_max: int | None = None
+    pushed: bool = False
     verbose: bool = False
 
 
@@ -158,9 +162,12 @@ class World:
             policy=Policy(self.attempts_max, self.random.choice((0.5, 0.5, 10.0))),
             until_empty=self.until_empty or self.random.random() < 0.5,
         )
-        node = Node(self, settings)
-        self.node = node
+        node = self.node = self.make_node(settings)
         node.process.later(0.0, node.begin)
+
+    def make_node(self, settings: FleetSettings) -> Node:
+        """An orchestrator on this machine."""
+        return Node(self, settings)
 
     def crashed(self, node: Node, died: Died) -> None:
         """Its process is no more."""
@@ -205,7 +212,6 @@ class World:
             violation, number = str(broken), broken.number
         except Exception:  # Whatever the core raises is what is looked for.
             violation, number = f"invariant 8: it crashed\n{traceback.format_exc()}", 8
-        closed = sum(i.holding.status == "closed" for i in self.tracker.issues.values())
         return Outcome(
             self.options.seed,
             self.agenda.now - 1000.0,
@@ -213,9 +219,13 @@ class World:
             violation,
             number,
             tuple(self._log),
-            closed,
+            self.counts(),
             self._runs,
         )
+
+    def counts(self) -> int:
+        """How much was done in this world."""
+        return sum(i.holding.status == "closed" for i in self.tracker.issues.values())
 
     def _live(self) -> None:
         self.mishaps.begin()

@@ -9,6 +9,7 @@ from typing import Any
 
 from beads_workers.core.jobs import Call, IssueId, Job
 from beads_workers.core.source import (
+    Action,
     Calls,
     DeadRun,
     Renewed,
@@ -25,6 +26,8 @@ from beads_workers.sources.rrq.serving import Serving
 
 EXECUTOR = "default"
 """What we are called where jobs are shown: the orchestrator does not say which of its executors."""
+
+LEFT = "whoever asked for it has left"
 
 SECONDS_MIN = 0.001
 """Some time is left, or it would have been answered already."""
@@ -80,8 +83,10 @@ class RrqSource:
         return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
-        """Nothing: whoever was owed an answer by a dead run has seen its connection end."""
-        return []
+        """Nothing is owed: whoever was to get an answer of a dead run has seen its connection
+        end. That is said, or it would be remembered for ever as not closed."""
+        done = (Settlement(Action.CLOSE, issue_id) for issue_id in dead.done_not_closed)
+        return [Settled(each, Result.NOT_OURS, LEFT) for each in done]
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """Nothing is known here of a request that has been answered."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from beads_workers.core.events import ConnId
-from beads_workers.core.jobs import Call, Job
+from beads_workers.core.jobs import Call, IssueId, Job
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.source import Action, Result, Settlement
+from beads_workers.core.source import Action, DeadRun, Result, Settlement
 from beads_workers.protocols.rrq.envelopes import V1, V2, Context, Request, encode
 from beads_workers.protocols.rrq.frames import FrameReader
 from beads_workers.sources.rrq.owed import Reply
@@ -113,3 +113,13 @@ def test_a_result_file_that_is_none_is_an_error(tmp_path: Path, kind: str) -> No
     fields = answer(source(), Outcome(OutcomeKind.SUCCESS, result_file=str(file)))
     assert fields["status"] == "error"
     assert fields["error"]["message"].startswith("its result cannot be read")
+
+
+def test_nothing_is_owed_for_what_a_dead_run_has_done() -> None:
+    """It would be remembered as not closed by every run that follows."""
+    dead = DeadRun("an actor", (IssueId("a"), IssueId("b")))
+    settled = source().recover(dead)
+    assert [(each.settlement.issue_id, each.result) for each in settled] == [
+        ("a", Result.NOT_OURS),
+        ("b", Result.NOT_OURS),
+    ]

@@ -1,0 +1,199 @@
+"""Fronts: what comes from senders, and what goes back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from beads_workers.core.events import Arrived, ConnId, Withdrawn
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.source import DeadRun, Settled, Settlement, Taken
+from beads_workers.sources.rrq import owed
+from beads_workers.sources.rrq.serving import Serving
+from beads_workers.sources.rrq.source import RrqSource
+from tests.simulation.agenda import Thread
+
+if TYPE_CHECKING:
+    from tests.simulation.pushed.nodes import PushedNode
+    from tests.simulation.pushed.senders import Call
+
+SYNC_SECONDS = 0.0005
+LENGTH_BYTES = 4
+"""Of a frame, before its payload."""
+
+
+class RrqPrompt:
+    """The real source of RRQ requests, with the real ``Serving``."""
+
+    def __init__(self, node: PushedNode, actor: str) -> None:
+        self._node = node
+        self.serving = Serving()
+        self._source = RrqSource(
+            self.serving,
+            actor=actor,
+            place="sim",
+            calls_functions=False,
+            clock=lambda: node.world.agenda.now,
+        )
+        self.listing_began: float | None = None
+
+    def take_now(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """``Source.take``."""
+        return self._source.take(limit, skip)
+
+    def settle_now(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """``Source.settle``."""
+        for each in settlements:
+            self._node.world.check.about_to_settle(self._node, each)
+        return self._source.settle(settlements)
+
+    def recover(self, dead: DeadRun) -> Thread:
+        """``Source.recover``."""
+        yield 0.0
+        return self._source.recover(dead)
+
+    def close(self) -> Thread:
+        """``Source.close``."""
+        yield 0.0
+
+
+class RrqFront:
+    """Mirrors ``edge/rrq_front.RrqFront``."""
+
+    def __init__(self, node: PushedNode, serving: Serving) -> None:
+        self._node = node
+        self._world = node.world
+        self._serving = serving
+        self._calls: dict[ConnId, Call] = {}
+        self._last = 0
+        self._open = True
+        self._timer: float | None = None
+        node.process.at_death.append(self._died)
+
+    def enter(self, call: Call) -> ConnId | None:
+        """Somebody connects; None where nobody listens."""
+        if not (self._open and self._node.process.alive):
+            return None
+        self._last += 1
+        conn_id = ConnId(self._last)
+        self._calls[conn_id] = call
+        self._serving.connected(conn_id)
+        return conn_id
+
+    def heard(self, conn_id: ConnId, payload: bytes) -> None:
+        """A frame."""
+        self._serving.received(conn_id, payload, self._world.agenda.now, self._world.wall())
+        self._node.loop._wake(0.0)
+
+    def left(self, conn_id: ConnId) -> None:
+        """The other end is gone."""
+        if self._calls.pop(conn_id, None) is not None:
+            self._serving.gone(conn_id)
+            self._node.loop._wake(0.0)
+
+    def flush(self) -> None:
+        """``RrqFront.flush``."""
+        self._serving.on_deadline(self._world.agenda.now)
+        commands = self._serving.collect()
+        if any(isinstance(command, owed.Offer) for command in commands):
+            self._node.tell(Arrived())
+        for command in commands:
+            self._carry_out(command)
+        if self._serving.has_commands:
+            self.flush()
+        due = self._serving.deadline()
+        if due is not None and due != self._timer:
+            self._timer = due
+            seconds = max(0.0, due - self._world.agenda.now)
+            self._node.process.later(seconds, lambda: self._node.loop._wake(0.0))
+
+    def _carry_out(self, command: owed.Command) -> None:
+        match command:
+            case owed.Reply(conn_id, data):
+                call = self._calls.get(conn_id)
+                lost = self._world.mutant.loses_answers and conn_id % 2 == 0
+                for _ in range(2 if self._world.mutant.answers_twice else 1):
+                    if call is not None and not lost:
+                        call.answered(data[LENGTH_BYTES:])
+            case owed.HangUp(conn_id):
+                if (call := self._calls.pop(conn_id, None)) is not None:
+                    call.ended()
+                    self._serving.gone(conn_id)
+            case owed.Offer():
+                pass
+            case owed.Withdraw(issue_id, why):
+                self._node.tell(Withdrawn((issue_id,), why))
+            case _:
+                assert_never(command)
+
+    def cease(self) -> None:
+        """Nobody is let in any more, and nothing is begun."""
+        if self._open:
+            self._open = False
+            self._serving.finish()
+
+    def close(self) -> None:
+        """The last answers."""
+        self.cease()
+        self._serving.abandon()
+        self.flush()
+        self._died()
+
+    def _died(self) -> None:
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.ended()
+
+
+class BoxFront:
+    """What comes goes into the box, and is acknowledged when it is there for good."""
+
+    def __init__(self, node: PushedNode) -> None:
+        self._node = node
+        self._world = node.world
+        self._open = True
+
+    def accept(self, key: str, acknowledged: Callable[[], object]) -> None:
+        """One arrival; the sender tries again until it hears of it."""
+        if not self._open:
+            return
+        self._world.box.accept(key)
+        self._node.tell(Arrived())
+        if self._world.mutant.acknowledges_early:
+            acknowledged()
+        else:
+            self._node.process.start(self._acknowledge(acknowledged))
+
+    def _acknowledge(self, acknowledged: Callable[[], object]) -> Thread:
+        yield SYNC_SECONDS
+        self._world.point("before an arrival is on disk")
+        self._world.box.sync()
+        self._world.point("before an arrival is acknowledged")
+        acknowledged()
+        self._world.point("after an arrival was acknowledged")
+
+    def withdraw(self, key: str) -> None:
+        """Nobody wants it any more."""
+        arrival = self._world.box.arrivals.get(key)
+        if arrival is not None and self._world.box.withdraw(arrival):
+            self.tell_withdrawn(key)
+
+    def tell_withdrawn(self, key: str) -> None:
+        """It may be with a worker of ours."""
+        self._node.tell(Withdrawn((IssueId(key),), "cancelled"))
+
+    def arrived(self) -> None:
+        """There is something in the queue."""
+        if self._open:
+            self._node.tell(Arrived())
+
+    def flush(self) -> None:
+        """Nothing is owed here."""
+
+    def cease(self) -> None:
+        """Nothing more is taken in."""
+        self._open = False
+
+    def close(self) -> None:
+        """The run is over."""
+        self.cease()

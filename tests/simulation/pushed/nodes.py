@@ -1,0 +1,86 @@
+"""An orchestrator whose work comes by itself: ``Fleet`` with a front, and with a prompt lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.core.commands import End, Turn
+from beads_workers.core.events import TurnEnded
+from beads_workers.core.recovery import Remains
+from beads_workers.core.states import RunState
+from tests.simulation.agenda import Thread
+from tests.simulation.lane import Lane
+from tests.simulation.nodes import Node
+from tests.simulation.pushed.boxed import QueueSource, SpoolSource
+from tests.simulation.pushed.fronts import BoxFront, RrqFront, RrqPrompt
+
+if TYPE_CHECKING:
+    from tests.simulation.pushed.world import PushedWorld
+
+SYNC_SECONDS = 1.0
+_OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
+
+
+class PromptLane(Lane):
+    """Mirrors ``edge/lane.PromptLane``: turns are carried out where they are begun."""
+
+    _world: PushedWorld
+
+    def begin(self, turn: Turn | None) -> None:
+        """Carry it out; None ends the thread."""
+        if turn is None:
+            super().begin(None)
+            return
+        source: Any = self._source
+        settled = tuple(source.settle_now(turn.settlements))
+        ended = TurnEnded(0.0, settled=settled)
+        self._world.point("between what is settled and what is taken")
+        if turn.take is not None:
+            ended = replace(ended, taken=source.take_now(turn.take, turn.skip))
+        self._node.tell(ended)
+
+    def run(self) -> Thread:
+        """``PromptLane._work``, behind the recovery."""
+        self._node.post((yield from self._recover()))
+        while not self._turns:
+            yield SYNC_SECONDS
+            yield from self._node.journal.sync()
+            self._world.box.sync()
+        yield from self._source.close()
+        self._world.box.sync()
+        self.ended.keep()
+
+
+class PushedNode(Node):
+    """``front`` is there from the first turn of the loop to its last."""
+
+    pushed = True
+    world: PushedWorld
+
+    def make_source(self) -> Any:
+        """By the kind of the world."""
+        if self.world.kind == "rrq":
+            prompt = RrqPrompt(self, self.actor)
+            self.front: BoxFront | RrqFront = RrqFront(self, prompt.serving)
+            return prompt
+        self.front = BoxFront(self)
+        kinds = {"spool": SpoolSource, "queue": QueueSource}
+        return kinds[self.world.kind](self, self.actor)
+
+    def make_lane(self, unsettled: Sequence[Remains]) -> Lane:
+        """A queue elsewhere needs a thread."""
+        lane = Lane if self.world.kind == "queue" else PromptLane
+        return lane(self, self.source, unsettled)
+
+    def flush_front(self) -> None:
+        """``Loop._turn``."""
+        if self.core.state in _OVER:
+            self.front.cease()
+        self.front.flush()
+
+    def loop_ended(self, end: End) -> None:
+        """``Fleet._work``: the front says its last words first."""
+        self.front.close()
+        super().loop_ended(end)
