@@ -78,8 +78,10 @@ class Output:
         """
         size = os.fstat(self.fd).st_size
         fast = size - self._seen > self._bytes_max // 16
+        # A secret lies there unmasked no longer than that, and who follows a copy sees it soon.
+        often = fast or self.passing is not None
         self.look_seconds = (
-            LOOK_SECONDS_MIN if fast else min(self.look_seconds * 2, LOOK_SECONDS_MAX)
+            LOOK_SECONDS_MIN if often else min(self.look_seconds * 2, LOOK_SECONDS_MAX)
         )
         try:
             if self.passing is not None:
