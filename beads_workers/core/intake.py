@@ -19,6 +19,9 @@ from beads_workers.core.records import Listed
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, JobState, RunState
 
+PEEK = "peek"
+"""Timer key: something has come for which nobody may be free."""
+
 
 class Intake:
     """Composes the turns of the lane."""
@@ -30,6 +33,7 @@ class Intake:
         self._tasks = parts.tasks
         self._exhausted = False
         self._looked = False
+        self._peek = False
         self._overtaken = False
         self._attempt_seconds: float | None = None
         self._asked_for = 0
@@ -53,6 +57,17 @@ class Intake:
         self._exhausted = self._looked = self.found_nothing = False
         self._overtaken = self._overtaken or self._lane.busy
 
+    def arrived(self) -> None:
+        """Work has come to the source by itself."""
+        self.look_again()
+        if not self._parts.settings.claims_ahead:
+            # Nobody may be free for hours: people see all the same what waits.
+            self._desk.timers.set_earlier(PEEK, self._desk.now + limits.PEEK_SECONDS)
+
+    def peek(self) -> None:
+        """It is time to look what waits."""
+        self._peek = self._parts.state is RunState.RUNNING
+
     def poll(self) -> None:
         """Time to ask again although nothing is known to have changed."""
         self._exhausted = self._looked = False
@@ -72,7 +87,7 @@ class Intake:
         if lane.busy or lane.resting or self._parts.state in off:
             return
         want = self._want()
-        take = want if want > 0 or self._listing_due() else None
+        take = want if want > 0 or self._peek or self._listing_due() else None
         lingers = take is None and self._may_linger()
         settlements = () if lingers else lane.payable()
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
@@ -80,6 +95,7 @@ class Intake:
             return
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
+            self._peek = False
             skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.held.keys())
         self._asked_for = take or 0
         self._overtaken = False

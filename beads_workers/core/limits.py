@@ -109,6 +109,9 @@ LISTED_PER_SLOT = 4
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
 
+PEEK_SECONDS = 0.5
+"""What has come to a queue is shown within this, also while every worker is busy."""
+
 # --- leases ---------------------------------------------------------------------------------
 LEASE_SURE_SECONDS = 60.0
 """With more than this left a group is closed without a look: the call ends before the lease."""

@@ -24,7 +24,7 @@ from beads_workers.core.control import Control
 from beads_workers.core.crew import StartAgain
 from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, Ending
 from beads_workers.core.floor import Floor
-from beads_workers.core.intake import Intake
+from beads_workers.core.intake import PEEK, Intake
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import LINGER, TAKE_AGAIN, OwedAgain
 from beads_workers.core.ledger import DueAgain, Standing
@@ -149,7 +149,7 @@ class Orchestrator:
                 self._recovered(event)
             case ev.Arrived():
                 self._parts.lane.wake()  # It comes from a source that answers.
-                self._intake.look_again()
+                self._intake.arrived()
             case ev.Withdrawn(issue_ids, why):
                 for issue_id in issue_ids:
                     self._claim_lost(issue_id, why, "info")
@@ -280,6 +280,7 @@ class Orchestrator:
     def _due_by_name(self, key: Hashable) -> None:
         named: dict[Hashable, Callable[[], object]] = {
             TAKE_AGAIN: self._take_again,
+            PEEK: self._intake.peek,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             leases.LOOK: lambda: None,  # ``_conclude`` looks at them.
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),

@@ -68,6 +68,8 @@ class HeroFront:
         self._over.set()
         self._holding.wake.set()
         self._thread.join(LEAVE_SECONDS)
+        if self._thread.is_alive():
+            self._holding.stuck.set()
 
     def _run(self) -> None:
         delay = 0.0

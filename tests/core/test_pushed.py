@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.commands import Send
+from beads_workers.core.commands import Send, Turn
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.message_types import Cancel, Task, Wait
 from beads_workers.core.outcomes import Outcome, OutcomeKind
@@ -150,3 +150,37 @@ def test_a_run_that_has_failed_at_requests_ends_well() -> None:
     play.reap(1)
     play.quiet()
     assert play.ended == 0
+
+
+def asking(claims_ahead: bool) -> Play:
+    """One busy worker; a source that is asked over a network, and for which a claim is a start."""
+    play = Play(1, pushed=True, policy=HAND_BACK, poll_seconds=3600.0, claims_ahead=claims_ahead)
+    play.own(1)
+    play.quiet()
+    play.do(ev.Arrived())
+    play.answer("a")
+    return play
+
+
+def test_where_a_claim_is_a_start_nothing_is_claimed_before_a_worker_is_free() -> None:
+    for claims_ahead in (False, True):
+        play = asking(claims_ahead)
+        for name, following in ("ab", "bc", "cd"):
+            # Attempts that take no time beside turns that do: others would be claimed ahead.
+            play.do(done(1, name))
+            play.do(ready(1))
+            while not (play.turn and play.turn.take):
+                play.answer(seconds=1.0)
+            asked = play.asked()
+            play.answer(following, seconds=1.0)
+        assert (asked == 1) is not claims_ahead
+
+
+def test_what_has_come_is_looked_at_also_while_everybody_is_busy() -> None:
+    for claims_ahead, looks in ((False, [0]), (True, [])):
+        play = asking(claims_ahead)
+        play.quiet()
+        play.do(ev.Arrived(), ev.Arrived())
+        assert of(play.wait(limits.PEEK_SECONDS * 0.9), Turn) == []
+        turns = of(play.wait(limits.PEEK_SECONDS * 0.2), Turn)
+        assert [turn.take for turn in turns] == looks

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core.source import SourceError
 from beads_workers.protocols.hero.jobs import LOST
-from beads_workers.protocols.hero.keys import escaped
 from beads_workers.sources.hero import atoms
 from beads_workers.sources.hero.asking import Asker, text_of
 
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
 
 GONE_SECONDS = 86_400
 """A run that was taken over is remembered so long: it may have been asleep, and bring one more."""
-
-SCAN_KEYS = 1_000
-"""Looked at in one step, while Redis does nothing else."""
 
 
 class Runs(Asker):
@@ -55,20 +51,6 @@ class Runs(Asker):
                 self._forget(run)
         return found
 
-    def adopt_orphans(self) -> None:
-        """Lists of runs that nobody knows any more, as a Redis that stalled at the wrong moment may
-        leave them, become those of a dead run. It looks at every key there is, in small steps."""
-        begin = self._own("processing:")
-
-        def scan(redis: Redis) -> list[str]:
-            pattern = escaped(begin) + "*"
-            return [text_of(key) for key in redis.scan_iter(match=pattern, count=SCAN_KEYS)]
-
-        runs = {key.removeprefix(begin) for key in self._call(scan)}
-        unknown = runs - set(self._call(self._fleet))
-        for run in unknown:
-            self._name_gone(run)
-
     def give_back(self, run: str, how: str) -> list[tuple[str, str]]:
         """Return what a run holds (``atoms.RETURN``): each job, and ``queued`` or ``lost``."""
         keys = self.queue.keys
@@ -105,9 +87,6 @@ class Runs(Asker):
 
     def _forget(self, run: str) -> None:
         self._call(lambda redis: redis.hdel(self._own("fleet"), run))
-
-    def _name_gone(self, run: str) -> None:
-        self._call(lambda redis: redis.hsetnx(self._own("fleet"), run, "gone 0"))
 
     def _fleet(self, redis: Redis) -> list[str]:
         return [text_of(run) for run in redis.hkeys(self._own("fleet"))]

@@ -256,10 +256,12 @@ class HeroSource:
 
     def close(self) -> None:
         """What we hold and nobody works on goes back to the queue, in its order."""
-        try:
-            self._runs.give_back(self.run, "leaving")
-        except SourceError:
-            pass  # It stays in our list: the next start, or another fleet, finds it there.
+        # What stays in our list is found by the next start, or by another fleet: our lease ends.
+        if not self.holding.stuck.is_set():
+            try:
+                self._runs.give_back(self.run, "leaving")
+            except SourceError:
+                pass
         self._store.close()
 
 

@@ -101,7 +101,7 @@ class TakingIn:
                 self._hold_back_dependents(job)
         for kept in parked:
             self._look_for_cycle(kept)
-        if self.stock.count(Standing.READY):
+        if jobs:
             self.tell(Arrived())
 
     def _standings(self, job_ids: Sequence[str]) -> list[Status | None]:

@@ -37,7 +37,8 @@ class Holding:
 
     ``opened``: the fleet has asked for work, so that all that is older is settled. ``wake``: there
     may be room again, or something is to be ended. ``evicted``: Redis says that we do not serve.
-    ``unsure``: our list in Redis may hold what is not here.
+    ``unsure``: our list in Redis may hold what is not here. ``stuck``: Redis stalls, and may yet
+    bring one more job into our list when we have left.
     """
 
     stock: Stock = field(default_factory=Stock)
@@ -46,6 +47,7 @@ class Holding:
     wake: Flag = field(default_factory=Flag)
     evicted: Flag = field(default_factory=Flag)
     unsure: Flag = field(default_factory=Flag)
+    stuck: Flag = field(default_factory=Flag)
 
 
 @dataclass(slots=True)
@@ -131,7 +133,6 @@ class Tending:
         if other := self._runs.join(self._who):
             raise ServedElsewhere(f"another orchestrator serves this queue: {other}")
         self._joined = True
-        self._runs.adopt_orphans()
 
     def _beat(self, now: float) -> None:
         if not self._runs.beat(self._who):

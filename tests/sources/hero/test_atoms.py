@@ -171,15 +171,6 @@ def test_one_that_brings_another_job_into_its_list_after_its_death_loses_nothing
     assert other.runs.give_back("r1", "dead") == [("a", "queued")]
 
 
-def test_a_list_of_a_run_that_nobody_knows_is_found(redis: Redis) -> None:
-    some_jobs(redis, "a")
-    Run(redis, "r1").store.wait(1.0)
-    other = Run(redis, "r2").joined()
-    assert other.runs.others() == {}
-    other.runs.adopt_orphans()
-    assert other.runs.others() == {"r1": True}
-
-
 def test_a_run_that_leaves_gives_back_all_but_what_it_still_owes(redis: Redis) -> None:
     client = some_jobs(redis, *"abc")
     run = Run(redis, "r1").joined()

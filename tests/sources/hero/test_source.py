@@ -173,6 +173,18 @@ def test_a_source_that_is_closed_gives_back_in_order(redis: Redis, client: Liter
     assert redis.command("KEYS", "hero:beads_workers:*").strip() == ""
 
 
+def test_a_source_that_leaves_a_redis_that_stalls_keeps_its_list_for_the_next(
+    redis: Redis, client: Literal
+) -> None:
+    served = Served(redis)
+    client.submit("a", "echo")
+    served.taken(0)
+    served.source.holding.stuck.set()
+    served.source.close()
+    redis.command("DEL", "hero:beads_workers:w1:lease:r1")
+    assert Served(redis, "r2").source._runs.others() == {"r1": True}
+
+
 def test_somebody_who_serves_alone_is_named_at_the_start(redis: Redis, client: Literal) -> None:
     first, second = Served(redis), Served(redis, "r2", shared=True)
     first.taken()
