@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,20 +197,24 @@ class DispatcherdSource:
 
     def _job(self, entry: Entry) -> Job:
         task, message = entry.task, message_of(entry)
-        job = Job(
+        call = named = None
+        if self._calls_functions:
+            rest = {name: value for name, value in message.items() if name not in _CALLED}
+            call = Call(task.task, task.args, task.kwargs, rest)
+        else:
+            named = Call(task.task, task.args, task.kwargs)
+            message = {"id": entry.issue_id, "title": task.task, **message}
+        return Job(
             self.name,
             entry.issue_id,
             task.task,
             issue_type="task",
+            call=call,
+            named=named,
             timeout_seconds=task.timeout or None,
             original=message,
             enqueued_at=entry.received_at,
         )
-        if self._calls_functions:
-            rest = {name: value for name, value in message.items() if name not in _CALLED}
-            return replace(job, call=Call(task.task, task.args, task.kwargs, rest))
-        shown = {"id": entry.issue_id, "title": task.task, **message}
-        return replace(job, original=shown, named=Call(task.task, task.args, task.kwargs))
 
 
 _CALLED = frozenset(("task", "args", "kwargs"))
