@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from beads_workers.cli import running, submitting, tracker, watching
 from beads_workers.cli.errors import CommandError
 from beads_workers.protocols.envelope_schema import schema
 from tests.protocols.test_envelope import DONE, ENQUEUED
+from tests.support.commands import Commands
 from tests.support.journals import night
 
-app = typer.Typer()
-for module in (submitting, tracker, running, watching):
-    module.register(app)
+_COMMANDS = Commands(submitting, tracker, running, watching)
+asked, told = _COMMANDS.asked, _COMMANDS.told
 
 
 @pytest.fixture(autouse=True)
@@ -27,17 +25,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     told("init", "--prefix", "p")
     return tmp_path
-
-
-def asked(*arguments: str, given: str | bytes = "") -> Result:
-    return CliRunner().invoke(app, list(arguments), input=given)
-
-
-def told(*arguments: str, given: str | bytes = "") -> str:
-    """What a successful command prints on stdout."""
-    result = asked(*arguments, given=given)
-    assert result.exit_code == 0, (result.exception, result.stderr)
-    return result.stdout
 
 
 def refused(*arguments: str, given: str | bytes = "") -> tuple[CommandError, str]:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
+from beads_workers.cli import tracker
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.tracker import register
+from tests.support.commands import Commands
 
-app = typer.Typer()
-register(app)
+_COMMANDS = Commands(tracker)
+asked, told = _COMMANDS.asked, _COMMANDS.told
 
 
 @pytest.fixture(autouse=True)
@@ -26,17 +25,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
-
-
-def asked(*arguments: str, given: str | bytes = "") -> Result:
-    return CliRunner().invoke(app, list(arguments), input=given)
-
-
-def told(*arguments: str, given: str | bytes = "") -> str:
-    """What a successful command prints on stdout."""
-    result = asked(*arguments, given=given)
-    assert result.exit_code == 0, (result.exception, result.stderr)
-    return result.stdout
 
 
 def refused(*arguments: str, given: str | bytes = "") -> CommandError:

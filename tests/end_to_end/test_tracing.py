@@ -193,7 +193,7 @@ def test_the_spans_of_a_run_that_is_killed_are_not_lost(
     assert span.attributes["beads.outcome"] == "lost"
 
 
-def test_without_tracing_nothing_is_made_and_nothing_of_it_is_loaded(
+def test_without_tracing_nothing_is_made_and_what_came_is_passed_on(
     project: EmbeddedProject, start: StartFleet, collector: Collector
 ) -> None:
     project.create_many([{"id": "i-1", "job_path": "tasks.given", "trace_context": MADE}])

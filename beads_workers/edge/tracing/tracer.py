@@ -65,6 +65,11 @@ class Tracer:
         os.set_blocking(self._said.fileno(), False)
         selector.register(self._said, selectors.EVENT_READ, lambda mask: self._hear())
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def finish(self) -> None:
         """The journal is complete: wait for the last spans, no longer than ``LAST_SECONDS``."""
         self._forget()
