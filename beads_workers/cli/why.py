@@ -122,6 +122,7 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
 def _settings(directory: Path, source: str | None) -> FleetSettings:
     """As a ``start`` without options would have them here: tracker, filters, attempts."""
     from beads_workers.cli.config import resolve
+    from beads_workers.cli.dispatcherd_place import is_dispatcherd
     from beads_workers.cli.hero_place import find_queue, is_hero
     from beads_workers.cli.options import Options
     from beads_workers.cli.preparing import find_tracker
@@ -131,6 +132,8 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
     if is_hero(options.source):
         state, folder = str(directory), str(Path.cwd())
         return FleetSettings(0, "hero", state, folder, state, hero=find_queue(resolved))
+    if is_dispatcherd(options.source):
+        return FleetSettings(0, "dispatcherd", str(directory), str(Path.cwd()), str(directory))
     tracker = find_tracker(options.source)
     filters = Filters(
         labels=options.label or (),
@@ -149,7 +152,7 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
 
 def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
     """One issue with all that it waits for, or the whole backlog."""
-    if is_pushed(settings) and settings.hero is None:
+    if is_pushed(settings) and settings.hero is None and settings.source != "dispatcherd":
         return _Looked({})  # Whoever sent them knows: what is not with the fleet is not to be seen.
     with _opened(settings) as source:
         try:

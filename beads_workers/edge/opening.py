@@ -111,12 +111,12 @@ def _dispatcherd(settings: FleetSettings, actor: str, call_log: CallLog | None) 
     from beads_workers.sources.dispatcherd.queue import Queue
     from beads_workers.sources.dispatcherd.spool import SPOOL_FILE
 
-    assert settings.dispatcherd is not None
+    brokers = settings.dispatcherd
     return DispatcherdSource(
         Queue(),
         Path(settings.state_directory) / SPOOL_FILE,
         actor=actor,
-        place=settings.dispatcherd.describe(),
+        place=brokers.describe() if brokers else "its brokers",
         calls_functions=settings.work.command is None,
         again=settings.policy.hand_back_after > 1,
     )

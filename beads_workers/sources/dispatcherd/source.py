@@ -22,6 +22,7 @@ from beads_workers.core.source import (
 )
 from beads_workers.protocols.dispatcherd.messages import to_fields
 from beads_workers.sources.dispatcherd.entries import Entry, Place
+from beads_workers.sources.dispatcherd.looking import seen_of
 from beads_workers.sources.dispatcherd.queue import Queue
 from beads_workers.sources.dispatcherd.spool import Spool, look_at
 
@@ -132,16 +133,17 @@ class DispatcherdSource:
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """Those that are not over."""
-        found = {issue_id: self.queue.find(issue_id) for issue_id in issue_ids}
-        return {i: Seen(i, e.task.task, e.place.value) for i, e in found.items() if e is not None}
+        wanted = set(issue_ids)
+        return {issue_id: seen for issue_id, seen in self._seen().items() if issue_id in wanted}
 
     def unfinished(self, rows_max: int) -> list[Seen]:
-        """Nothing beyond what the orchestrator shows."""
-        return []
+        """What is not over, oldest first."""
+        return list(self._seen().values())[:rows_max]
 
     def ready(self) -> frozenset[IssueId]:
-        """See ``unfinished``."""
-        return frozenset()
+        """What only needs a worker."""
+        self._seen()
+        return frozenset(e.issue_id for e in self.queue.all() if e.place is Place.QUEUED)
 
     def note_over(self) -> None:
         """Put on file what is over. Raises ``OSError``: then it is still to be done."""
@@ -172,6 +174,11 @@ class DispatcherdSource:
             self.troubles.append(f"{issue_id}: {INTERRUPTED}")
         self.queue.adopt(self._left.entries.values(), self._clock(), self._wall_clock())
         self._left.entries.clear()
+
+    def _seen(self) -> dict[IssueId, Seen]:
+        if not self._adopted and self.spool is None:
+            self._adopt()
+        return seen_of(self.queue.all())
 
     def _listed(self) -> Taken:
         """For people who look: a fleet would be told what waits as it is taken."""

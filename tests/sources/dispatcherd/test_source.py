@@ -187,6 +187,26 @@ def test_whoever_only_looks_sees_what_waits_and_touches_nothing(place: Place) ->
     assert place.path.read_bytes() == before
 
 
+def test_whoever_looks_sees_why_each_waits(place: Place) -> None:
+    source = place.source()
+    send(source, "a", "b", on_duplicate="serial")
+    send(source, "c", delay=50.0)
+    looking = DispatcherdSource(
+        Queue(),
+        place.path,
+        actor="us",
+        place="here",
+        calls_functions=True,
+        wall_clock=lambda: 1000.0,
+    )
+    first, second, third = looking.unfinished(9)
+    assert (first.issue_id, first.status, first.waits_for) == ("a", "open", ())
+    assert (second.issue_id, second.waits_for) == ("b", ("a",))
+    assert third.deferred_until == "1970-01-01T00:17:30Z"
+    assert looking.ready() == {"a"}
+    assert looking.look([B, IssueId("strange")]) == {"b": second}
+
+
 def test_whoever_only_looks_makes_no_file(place: Place) -> None:
     looking = DispatcherdSource(Queue(), place.path, actor="us", place="here", calls_functions=True)
     assert looking.take(0, ()).listed == ()
