@@ -139,17 +139,32 @@ class Spool:
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
         """Begin anew with these: all that are on file and not over."""
-        self._rewrite([e for e in entries if e.number in self._sizes])
+        if self._sizes:
+            self._rewrite([e for e in entries if e.number in self._sizes])
+        else:
+            os.ftruncate(self._fd, 0)
+            self._size = self._live = 0
 
     def sync(self) -> None:
-        """Bring it to disk; from any thread."""
+        """Bring it to disk; from any thread, and until after the end."""
         with self._lock:
-            os.fdatasync(self._fd)
+            if self._fd < 0:
+                return
+            fd = os.dup(self._fd)
+        # Without the lock: whoever writes never waits for the disk.
+        try:
+            os.fdatasync(fd)
+        except OSError:
+            pass  # It is called again soon; a disk that fails is told of by the journal.
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
-        """It is not used afterwards."""
+        """It is on disk then, and not written to any more."""
+        self.sync()
         with self._lock:
             os.close(self._fd)
+            self._fd = -1
 
     def _write(self, content: bytes) -> None:
         left = memoryview(content)
@@ -180,6 +195,16 @@ class Spool:
             self._fd = fd
         self._sizes = {number: len(line) for number, line in lines.items()}
         self._size = self._live = sum(self._sizes.values())
+        _sync_folder(self.path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A power cut must not bring the old file back, to which nothing is written any more."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _free_name(path: Path) -> Path:

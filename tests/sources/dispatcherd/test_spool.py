@@ -95,6 +95,14 @@ def test_an_empty_one_shrinks(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> 
     assert spool.path.read_bytes() == b"" and not spool.wants_rewriting
 
 
+def test_it_is_brought_to_disk_by_any_thread_until_after_its_end(spool: Spool) -> None:
+    spool.append([entry(1)])
+    spool.sync()
+    spool.close()
+    spool.sync()
+    assert numbers(spool.path.read_bytes()) == [1]
+
+
 def test_what_is_mostly_over_is_written_anew_with_what_is_on_file(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
