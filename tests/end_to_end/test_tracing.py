@@ -165,16 +165,16 @@ def test_a_collector_that_never_answers_holds_nothing_up(
     project: EmbeddedProject, start: StartFleet, collector: Collector
 ) -> None:
     collector.answers.clear()
-    project.environment["OTEL_BSP_MAX_QUEUE_SIZE"] = "20"
+    project.environment["OTEL_BSP_MAX_QUEUE_SIZE"] = "10"
     project.create_many([{"id": "i-0"}])
     fleet = start(project, *QUICK, "--", "true")
     until(lambda: collector.requests == 1, what="nothing was exported")
-    project.create_many([{"id": f"i-{n}"} for n in range(1, 60)])
-    until(lambda: len(fleet.journal("finished")) == 60)
+    project.create_many([{"id": f"i-{n}"} for n in range(1, 25)])
+    until(lambda: len(fleet.journal("finished")) == 25)
     assert call(project, "stop").returncode == 0
     assert fleet.wait() == 0, fleet.said()
     log = (fleet.run_folder / "orchestrator.log").read_text()
-    assert "tracing: 0 spans exported, 60 dropped: the run has ended" in log
+    assert "tracing: 0 spans exported, 25 dropped: the run has ended" in log
     assert collector.requests == 1 and not collector.spans
     fleet.leaves_nothing()
 
