@@ -15,6 +15,9 @@ RETRY_SECONDS = 1.0
 """Before the second attempt, unless it is said otherwise; then twice as long each time."""
 RETRY_SECONDS_MAX = 60.0
 
+NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
+"""Why a settlement changes nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ends:

@@ -9,7 +9,7 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
 from beads_workers.protocols.hero.jobs import HeroJob
 from beads_workers.protocols.hero.reading import WrongField, read_job
-from beads_workers.sources.hero.answers import Again, Ends, judge
+from beads_workers.sources.hero.answers import NOT_WITH_US, Again, Ends, judge
 from beads_workers.sources.hero.queue import Ending
 from beads_workers.sources.hero.runs import Runs
 from beads_workers.sources.hero.store import Store
@@ -63,4 +63,4 @@ def _settled(action: Action, job_id: str, answer: str) -> Settled:
     settlement = Settlement(action, IssueId(job_id))
     if answer == "done":
         return Settled(settlement, Result.APPLIED)
-    return Settled(settlement, Result.NOT_OURS, "another orchestrator has taken it over")
+    return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)

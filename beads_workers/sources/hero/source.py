@@ -20,7 +20,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.protocols.hero.jobs import LOST, Status
-from beads_workers.sources.hero.answers import RETRY_SECONDS, Again, Ends, judge
+from beads_workers.sources.hero.answers import NOT_WITH_US, RETRY_SECONDS, Again, Ends, judge
 from beads_workers.sources.hero.calling import Link
 from beads_workers.sources.hero.looking import read_names, seen_of, title_of
 from beads_workers.sources.hero.past import settle_past
@@ -281,4 +281,4 @@ def _settled(settlement: Settlement, answer: str) -> Settled:
         case "over":
             return Settled(settlement, Result.NOT_OURS, "it had ended already")
         case _:
-            return Settled(settlement, Result.NOT_OURS, "another orchestrator has taken it over")
+            return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)
