@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beads_workers.protocols.dispatcherd.chunks import MESSAGE_TIMEOUT_SECONDS
+from beads_workers.protocols.dispatcherd import MESSAGE_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 30.0
 """A connection to PostgreSQL that was silent for so long is asked whether it still stands."""

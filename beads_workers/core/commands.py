@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from beads_workers.core.dispatching.found import FoundTasks
+from typing import TYPE_CHECKING
+
 from beads_workers.core.events import ConnId, Ticket
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import ToWorker
@@ -10,6 +11,9 @@ from beads_workers.core.records import Record
 from beads_workers.core.source import Settlement
 from beads_workers.core.values import value
 from beads_workers.core.why.facts import Facts
+
+if TYPE_CHECKING:
+    from beads_workers.core.dispatching.found import FoundTasks
 
 
 @value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
-from beads_workers.core.dispatching.tasks import find
 from beads_workers.core.endings import Ending
 from beads_workers.core.events import (
     PauseAsked,
@@ -97,6 +96,8 @@ class Control:
 
     def tasks(self, event: TasksAsked) -> None:
         """Answer with the tasks that are meant, each as it was before it was cancelled."""
+        from beads_workers.core.dispatching.tasks import find  # Few fleets are asked.
+
         found = find(self._parts, event.wanted)
         if event.cancel:
             for task in found.tasks:

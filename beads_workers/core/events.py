@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
-from beads_workers.core.dispatching.found import TaskFilter
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import FromWorker
 from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.values import value
+
+if TYPE_CHECKING:
+    from beads_workers.core.dispatching.found import TaskFilter
 
 ConnId = NewType("ConnId", int)
 """A number that the edge gives to each connection; never used again."""

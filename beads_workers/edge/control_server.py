@@ -8,22 +8,27 @@ from __future__ import annotations
 import json
 import selectors
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.core.board import Board
 from beads_workers.core.commands import Answer
 from beads_workers.core.events import Event, StopAsked
 from beads_workers.core.frames import Frames
 from beads_workers.core.framing import Line
-from beads_workers.core.json_fields import ProtocolError
+from beads_workers.core.json_fields import ProtocolError, parse_object
 from beads_workers.edge import requests
-from beads_workers.edge.dispatching import DispatcherControl
 from beads_workers.edge.door import Door, Peers
 from beads_workers.edge.streams import Stream
 from beads_workers.edge.tickets import Tickets
+
+if TYPE_CHECKING:
+    from beads_workers.edge.dispatching import DispatcherControl
+    from beads_workers.edge.metrics.server import MetricsServer
+    from beads_workers.edge.worker_server import WorkerServer
 
 PUBLISH_SECONDS = 0.05
 """Between two batches of lines for followers: to people it is at once."""
@@ -83,12 +88,25 @@ class ControlServer:
         self._gathered = bytearray()
         self._publish_at = 0.0
         self._owner: int | None = None
-        self.dispatching = DispatcherControl(self._tickets, tell, look)
+        self._metrics: MetricsServer | None = None
         name = "the control socket"
         self.door = Door(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
             self._owner = self._add(owner)
             (self._stoppers if quiet else self._followers).add(self._owner)
+
+    @cached_property
+    def dispatching(self) -> DispatcherControl:
+        """Answers dispatcherd's commands; made when somebody has one, because few fleets are asked
+        and it brings twenty modules."""
+        from beads_workers.edge.dispatching import DispatcherControl
+
+        return DispatcherControl(self._tickets, self._tell, self._look, self._metrics)
+
+    def attach(self, workers: WorkerServer, metrics: MetricsServer | None) -> None:
+        """Have tasks that run answered, too, and the figures that are served told of."""
+        self._metrics = metrics
+        workers.asked = lambda conn_id, asked: self.dispatching.asked(conn_id, asked, workers)
 
     def publish(self, lines: bytes) -> None:
         """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
@@ -172,12 +190,13 @@ class ControlServer:
 
     def _request(self, stream: Stream, line: bytes) -> None:
         try:
-            fields = self.dispatching.whole(line)
-            if fields is None:
-                return
+            fields: Mapping[str, Any] = parse_object(line)
             if not requests.is_ours(fields):
-                self.dispatching.heard(fields, lambda data: self._queue(stream, data))
-                return
+                if (whole := self.dispatching.whole(line)) is None:
+                    return
+                if not requests.is_ours(fields := whole):
+                    self.dispatching.heard(fields, lambda data: self._queue(stream, data))
+                    return
             name, data = requests.parse_request(fields)
             if name == requests.STATUS:
                 self._reply(stream, self._status())

@@ -68,22 +68,24 @@ class Dispatches(Protocol):
 
 
 class DispatcherControl:
-    """``ask`` is all that a broker needs. ``front`` and ``metrics`` are set where there are any."""
+    """``ask`` is all that a broker needs. ``front`` is set where there is one; ``metrics``: the
+    figures that are served."""
 
     def __init__(
         self,
         tickets: Tickets,
         tell: Callable[[Event], None],
         look: Callable[[], tuple[Board, float]],
+        metrics: MetricsServer | None,
     ) -> None:
         self._tickets = tickets
         self._tell = tell
         self._look = look
+        self._metrics = metrics
         self._chunks = ChunkAccumulator()
         self._service = Service()
         self._ran = self._warned = 0
         self.front: Dispatches | None = None
-        self.metrics: MetricsServer | None = None
 
     def ask(self, control: Control, reply: Reply) -> None:
         """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
@@ -103,21 +105,14 @@ class DispatcherControl:
             self._tickets.wait(ticket, lambda answer: self._found(control, wanted, answer, reply))
             self._tell(TasksAsked(ticket, wanted, cancel=name == CANCEL))
 
-    def attach(self, workers: WorkerServer, metrics: MetricsServer | None) -> None:
-        """Answer tasks that run, too, and tell of the figures that are served.
+    def asked(self, conn_id: ConnId, asked: ControlAsked, workers: WorkerServer) -> None:
+        """A task that runs wants to know: it is told no ``node_id``, because there is only this."""
 
-        Tasks are told no ``node_id``: there is only this one.
-        """
-        self.metrics = metrics
+        def reply(answer: dict[str, Any]) -> None:
+            del answer["node_id"]
+            workers.reply(conn_id, answer)
 
-        def ask(conn_id: ConnId, asked: ControlAsked) -> None:
-            def reply(answer: dict[str, Any]) -> None:
-                del answer["node_id"]
-                workers.reply(conn_id, answer)
-
-            self.ask(Control(asked.command, asked.control_data, "its worker"), reply)
-
-        workers.asked = ask
+        self.ask(Control(asked.command, asked.control_data, "its worker"), reply)
 
     # --- as lines of a socket -----------------------------------------------------------------
 
@@ -185,8 +180,8 @@ class DispatcherControl:
             self.front.describe(service)
             counted = {"produced_count": self._ran, "uptime_seconds": elapsed}
             service.producers["control-producer"] = counted
-        if self.metrics is not None:
-            service.metrics = self.metrics.describe()
+        if self._metrics is not None:
+            service.metrics = self._metrics.describe()
         return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks(), waiting)
 
     def _named(self, answer: dict[str, Any]) -> dict[str, Any]:

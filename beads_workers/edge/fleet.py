@@ -154,9 +154,9 @@ class Fleet:
             )
             if self._scrapes is not None:
                 loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
-            control = loop.control.dispatching
-            control.attach(loop.workers, loop.metrics)
-            loop.front = open_front(self._settings, self._source, selector, loop.tell, control)
+            loop.control.attach(loop.workers, loop.metrics)
+            made_for = self._settings, self._source, selector
+            loop.front = open_front(*made_for, loop.tell, lambda: loop.control.dispatching)
             # Only now: whoever hears it may talk to us at once.
             where = {"tracker": description, "metrics": url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})

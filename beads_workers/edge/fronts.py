@@ -10,16 +10,18 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from beads_workers.core.events import Event, RecoveryEnded, TurnEnded
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
-from beads_workers.edge.dispatching import DispatcherControl
 from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import Answer, LaneThread, PromptLane
 from beads_workers.edge.opening import sync_of
 from beads_workers.edge.retention import trim_attempts
+
+if TYPE_CHECKING:
+    from beads_workers.edge.dispatching import DispatcherControl
 
 
 class Front(Protocol):
@@ -42,6 +44,8 @@ class Front(Protocol):
 
 
 Tell = Callable[[Event], None]
+Control = Callable[[], "DispatcherControl"]
+"""What answers dispatcherd's commands: made when it is called."""
 
 
 def _rrq(
@@ -49,7 +53,7 @@ def _rrq(
     source: Source,
     selector: selectors.BaseSelector,
     tell: Tell,
-    dispatching: DispatcherControl,
+    dispatching: Control,
 ) -> Front:
     from beads_workers.edge.rrq_front import RrqFront
     from beads_workers.sources.rrq.addresses import from_text
@@ -64,7 +68,7 @@ def _hero(
     source: Source,
     selector: selectors.BaseSelector,
     tell: Tell,
-    dispatching: DispatcherControl,
+    dispatching: Control,
 ) -> Front:
     from beads_workers.edge.hero_front import HeroFront
     from beads_workers.sources.hero.source import HeroSource
@@ -78,18 +82,19 @@ def _dispatcherd(
     source: Source,
     selector: selectors.BaseSelector,
     tell: Tell,
-    dispatching: DispatcherControl,
+    dispatching: Control,
 ) -> Front:
     from beads_workers.edge.dispatcherd.opening import open_dispatcherd
     from beads_workers.sources.dispatcherd import DispatcherdSource
 
     assert isinstance(source, DispatcherdSource) and settings.dispatcherd is not None
     front = open_dispatcherd(settings.dispatcherd, source, selector, tell)
-    front.answerer, dispatching.front = dispatching.ask, front
+    control = dispatching()
+    front.answerer, control.front = control.ask, front
     return front
 
 
-Open = Callable[[FleetSettings, Source, selectors.BaseSelector, Tell, DispatcherControl], Front]
+Open = Callable[[FleetSettings, Source, selectors.BaseSelector, Tell, Control], Front]
 
 FRONTS: dict[str, Open] = {
     "rrq": _rrq,
@@ -138,7 +143,7 @@ def open_front(
     source: Source,
     selector: selectors.BaseSelector,
     tell: Tell,
-    dispatching: DispatcherControl,
+    dispatching: Control,
 ) -> Front | None:
     """The front of a source for which ``is_pushed`` holds; raises ``OSError``. None for another.
 

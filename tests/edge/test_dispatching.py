@@ -21,7 +21,9 @@ from beads_workers.core.dispatching.found import FoundTask, FoundTasks, TaskFilt
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.message_types import ControlAsked, ControlReply
 from beads_workers.core.messages import encode, parse
+from beads_workers.edge.dispatching import DispatcherControl
 from beads_workers.edge.metrics import listen, serve
+from beads_workers.edge.tickets import Tickets
 from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.protocols.dispatcherd import SOCKET_BYTES_MAX
 from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator, split_message
@@ -197,9 +199,10 @@ def test_figures_are_enabled_where_a_port_serves_them(desk: Desk) -> None:
     listener = listen(0)
     assert listener is not None
     server = serve(listener, desk.selector, desk.events.append, lambda: (Board(), 0.0))
-    desk.server.dispatching.metrics = server
     heard: list[dict[str, Any]] = []
-    desk.server.dispatching.ask(Control("metrics"), heard.append)
+    DispatcherControl(Tickets(), desk.events.append, lambda: (Board(), 0.0), server).ask(
+        Control("metrics"), heard.append
+    )
     server.close()
     (told,) = heard
     assert told["enabled"] and told["status"] == server.describe()
@@ -209,7 +212,7 @@ def test_a_task_asks_over_the_connection_of_its_worker(desk: Desk, tmp_path: Pat
     workers = WorkerServer(
         tmp_path / "workers.sock", desk.selector, desk.events.append, lambda: None, tmp_path
     )
-    desk.server.dispatching.attach(workers, None)
+    desk.server.attach(workers, None)
     with socket.socket(socket.AF_UNIX) as worker:
         worker.connect(str(tmp_path / "workers.sock"))
         asked = ControlAsked("running", {"uuid": "u"})

@@ -27,6 +27,7 @@ EXEMPT = {
     "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
     "cli/running.py": "run.json, for the pid of a run that is known to live",
     "cli/restarting.py": "run.json of a fleet that has just been talked to",
+    "edge/control_server.py": "lines by 'parse_object' and 'LineReader', both fuzzed",
     "core/current.py": "the text that our own process beside the worker has made of a result",
     "core/why/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
     "edge/dispatcherd/unix_broker.py": "lines by the fuzzed 'LineReader'; a front reads them",

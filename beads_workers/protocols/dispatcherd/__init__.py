@@ -12,3 +12,5 @@ POSTGRES_BYTES_MAX = 7999
 """The same for a notification of PostgreSQL, which refuses 8000."""
 CHANNEL_BYTES_MAX = 63
 """The name of a channel: PostgreSQL would cut a longer one."""
+MESSAGE_TIMEOUT_SECONDS = 30 * 60.0
+"""A message that is not whole so long after its first piece is dropped; the real one's default."""

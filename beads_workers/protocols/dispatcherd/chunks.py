@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beads_workers.core.json_fields import ProtocolError, parse_object
+from beads_workers.protocols.dispatcherd import MESSAGE_TIMEOUT_SECONDS
 
 MARKER = "__dispatcherd_chunk__"
 VERSION = "v1"
 
-MESSAGE_TIMEOUT_SECONDS = 30 * 60.0
-"""A message that is not whole so long after its first piece is dropped; the real one's default."""
 MESSAGE_BYTES_MAX = 16 << 20
 """Of one message, joined: a task's arguments, not a file."""
 PENDING_BYTES_MAX = 32 << 20

@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 from beads_workers.core.brokers import IDLE_SECONDS, Brokers, Postgres
 from beads_workers.core.json_fields import as_number
-from beads_workers.protocols.dispatcherd import CHANNEL_BYTES_MAX
-from beads_workers.protocols.dispatcherd.chunks import MESSAGE_TIMEOUT_SECONDS
+from beads_workers.protocols.dispatcherd import CHANNEL_BYTES_MAX, MESSAGE_TIMEOUT_SECONDS
 
 PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""
