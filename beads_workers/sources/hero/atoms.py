@@ -174,6 +174,15 @@ return redis.call('LREM', processing, 1, id)
 )
 """The same job was queued twice: the later one goes."""
 
+LATER = (
+    _HEAD
+    + """
+if redis.call('LREM', processing, 1, id) == 0 then return 0 end
+return redis.call('LPUSH', work, id)
+"""
+)
+"""A job goes to the back of the queue: what it waits for may be behind it."""
+
 STOP = (
     _HEAD
     + """

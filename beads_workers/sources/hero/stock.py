@@ -99,6 +99,13 @@ class Stock:
         ahead = self._ahead_max - self._count[Standing.READY]
         return max(0, min(ahead, self._held_max - len(self._kept)))
 
+    def surplus(self, count: int) -> list[Kept]:
+        """The latest that wait for others, where these leave no room for any that could begin."""
+        if self.room() or self._count[Standing.READY]:
+            return []
+        parked = [k for k in self._kept.values() if k.standing is Standing.PARKED]
+        return sorted(parked, key=lambda kept: kept.number)[-count:]
+
     def rows(self) -> Iterator[Kept]:
         """What is here and not with the fleet, the oldest first."""
         here = (k for k in self._kept.values() if k.standing is not Standing.OUT)

@@ -91,6 +91,10 @@ class Store(Asker):
         """These came twice: the later one goes."""
         self._atoms([self._of_job(atoms.DROP, job_id) for job_id in job_ids])
 
+    def put_behind(self, job_ids: Iterable[str]) -> None:
+        """These go to the back of the queue."""
+        self._atoms([self._of_job(atoms.LATER, job_id) for job_id in job_ids])
+
     # --- stop requests --------------------------------------------------------------------------
 
     def stop_requests(self) -> list[str]:

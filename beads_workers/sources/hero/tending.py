@@ -112,6 +112,7 @@ class Tending:
             self._look_for_stops(now)
         if now >= self._waits_at:
             self._taking.look_at_waits()
+            self._make_room()
             self._waits_at = now + WAITS_SECONDS
         if now >= self._others_at:
             self._look_after_others(now)
@@ -193,6 +194,15 @@ class Tending:
     def _patience(self) -> float:
         due = min(self._beat_at, self._stops_at, self._waits_at, self._others_at)
         return min(max(0.0, due - self._clock()), self._patience_seconds)
+
+    def _make_room(self) -> None:
+        """What all here wait for may lie behind them in the queue."""
+        with self._holding.lock:
+            surplus = self._stock.surplus(FETCH_MAX)
+            # Before Redis is asked: what is still in our list after a lost answer is fetched anew.
+            for kept in surplus:
+                self._stock.remove(kept)
+        self._store.put_behind(reversed([kept.job.id for kept in surplus]))
 
     # --- ending without having begun ------------------------------------------------------------
 

@@ -158,6 +158,22 @@ def test_one_that_names_this_job_as_dependent_holds_it_back(redis: Redis) -> Non
     assert json.loads(client.field("garden", "prerequisites")) == ["ground"]
 
 
+def test_what_all_wait_for_is_found_behind_them(redis: Redis) -> None:
+    client = some_jobs(redis, *"abc", prerequisites='["z"]')
+    client.submit("z", "echo")
+    run = Run(redis, "r1")
+    run.holding.stock._held_max = 2
+    run.round()
+    assert (here(run), queued(redis)) == (["a", "b"], ["c", "z"])
+    run.round(1.5)
+    assert sorted(here(run) + queued(redis)) == ["a", "b", "c", "z"]
+    run.round()
+    run.round(1.5)
+    run.round()
+    assert take(run) == ["z"]
+    assert sorted([*here(run), *queued(redis)]) == ["a", "b", "c"]
+
+
 def test_a_failure_goes_down_the_whole_line(redis: Redis) -> None:
     client = Literal(redis)
     client.submit("c", "echo", prerequisites='["b"]')
