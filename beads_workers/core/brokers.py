@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from beads_workers.core.values import value
 from beads_workers.protocols.dispatcherd import MESSAGE_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 30.0
 """A connection to PostgreSQL that was silent for so long is asked whether it still stands."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Postgres:
     """``config``: arguments of ``psycopg.connect``. ``idle_seconds``: 0 never looks."""
 
@@ -21,7 +21,7 @@ class Postgres:
     idle_seconds: float = IDLE_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Brokers:
     """``sockets``: absolute paths. ``node_id``: what we are called in replies; "" for any name."""
 

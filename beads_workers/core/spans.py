@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.traces import SpanContext, parse
+from beads_workers.core.values import value
 
 NAME = "beads_workers.attempt"
 RRQ_NAME = "rrq.executor"
@@ -20,7 +20,7 @@ _FINE = (OutcomeKind.SUCCESS.value, OutcomeKind.RETRY.value, OutcomeKind.CANCELL
 """Outcomes that are no error: it did, asked for another try, or was ended on purpose."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Span:
     """One attempt. Times in seconds since 1970; ``parent``: None for the root of its trace.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.core.jobs import IssueId, Job
 from beads_workers.core.settings import Tracing
+from beads_workers.core.values import value
 
 PARENT = "traceparent"
 STATE = "tracestate"
@@ -29,7 +29,7 @@ HEADERS_MAX = 16
 """Of other names, which are passed on as they came."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SpanContext:
     """One span: both ids as lower-case hex (32 and 16 characters)."""
 
@@ -83,7 +83,7 @@ def variables(headers: Any) -> dict[str, str]:
     return added
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Traced:
     """One attempt. ``headers``: for what runs; ``own`` and ``parent``: ``traceparent`` of its span
     and of what that continues, "" where there is none; ``state``: the ``tracestate``."""

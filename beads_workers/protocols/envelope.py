@@ -7,11 +7,12 @@ that are not known are left out, never null; keys that nobody knows are ignored 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from beads_workers.core.json_fields import ProtocolError, as_integer
+from beads_workers.core.values import value
 
 VERSION = "1.0"
 
@@ -32,7 +33,7 @@ class State(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Envelope:
     """Times are whole seconds since 1970. ``error`` is set in state ``error``, and only there.
 

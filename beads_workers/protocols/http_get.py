@@ -6,8 +6,9 @@ Source: RFC 9112. Pure: bytes in, bytes out.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from beads_workers.core.values import value
 
 HEAD_BYTES_MAX = 8192
 """A scraper's request is some hundred bytes; browsers send cookies."""
@@ -25,7 +26,7 @@ class Status(Enum):
     TOO_LARGE = "431 Request Header Fields Too Large"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Asked:
     """A whole request, judged. ``head_only``: the answer goes without its body (HEAD)."""
 

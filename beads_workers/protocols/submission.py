@@ -6,10 +6,10 @@ Source: docs/ENVELOPE.md, "Handing one in".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from beads_workers.core import limits
 from beads_workers.core.json_fields import ProtocolError, parse_object
+from beads_workers.core.values import value
 from beads_workers.protocols.envelope import Envelope, State, from_fields
 
 PROBLEMS_MAX = 20
@@ -22,7 +22,7 @@ _POSITION = re.compile(r": line \d+ column \d+ \(char \d+\)$")
 """Within one envelope: only the line of the file means anything to a person."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Submitted:
     """``where``: the line that it begins on, for people: ``line 3``, or ``FILE: line 3``."""
 
@@ -30,7 +30,7 @@ class Submitted:
     envelope: Envelope
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Submission:
     """``problems``: one line each, with number and field; with any of them nothing is taken."""
 

@@ -12,11 +12,11 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.core.brokers import Postgres
 from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.core.values import value
 from beads_workers.edge.dispatcherd.broker import Answer, Receiver, in_chunks
 from beads_workers.edge.dispatcherd.connecting import CONNECT_SECONDS, Connector
 from beads_workers.protocols.dispatcherd import CHANNEL_BYTES_MAX, POSTGRES_BYTES_MAX
@@ -36,7 +36,7 @@ _NOTIFY = b"SELECT pg_notify($1, $2)"
 _LOOK = b"SELECT 1"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Statement:
     """What the server is asked, one at a time."""
 

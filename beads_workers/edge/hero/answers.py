@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from beads_workers.core.values import value
 from beads_workers.protocols.hero import HeroJob, WrongField, read_job
 
 ROW_FIELDS = (
@@ -33,7 +33,7 @@ class StillUnderWay(TimeoutError):
     """The job had not ended when the time to wait was over. ``str()`` is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Row:
     """One job of a list: with ``ROW_FIELDS`` only, or ``trouble``, why it cannot be read."""
 

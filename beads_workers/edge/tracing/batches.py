@@ -11,10 +11,11 @@ from typing import Any
 
 from beads_workers.core.flat import read_flat
 from beads_workers.core.spans import Span, Spans
+from beads_workers.core.values import value
 from beads_workers.edge.journal_tail import JournalTail
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bounds:
     """``queue`` and ``batch`` in spans, ``delay_seconds`` between looks at the journal.
 

@@ -13,12 +13,13 @@ import signal
 from _signal import SIG_IGN, SIGUSR1  # type: ignore[import-not-found]  # C's own: no enums
 from _signal import signal as set_handler
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.values import value
 from beads_workers.executors.functions.calling import (
     Answer,
     Caller,
@@ -191,7 +192,7 @@ _ITS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 """What it sets handlers for when it is made; here they are set for the time of a task only."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bound:
     """The first argument of a task with ``bind``, where dispatcherd is not installed."""
 

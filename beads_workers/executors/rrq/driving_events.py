@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from beads_workers.core.outcomes import Outcome
+from beads_workers.core.values import value
 from beads_workers.protocols.rrq import envelopes as wire
 
 # --- events -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Asked:
     """A slot has a request; ``Answer`` comes of it, once. The slot had none."""
 
@@ -18,7 +17,7 @@ class Asked:
     request: wire.Request
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndAsked:
     """The slot's request is to end: by a cancel, or, ``hard``, with the whole process."""
 
@@ -26,12 +25,12 @@ class EndAsked:
     hard: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProcessStarted:
     """It runs now; it may not accept connections yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProcessNotStarted:
     """There is none. ``missing``: no such program; else the machine is full."""
 
@@ -39,21 +38,21 @@ class ProcessNotStarted:
     missing: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProcessEnded:
     """It is gone, and all it had started with it. ``why``: one line."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Probed:
     """What came of ``Probe``."""
 
     accepts: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heard:
     """An outcome arrived on a slot's connection."""
 
@@ -61,14 +60,14 @@ class Heard:
     answer: wire.Outcome
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HungUp:
     """A slot's connection is over; the process may be ending, too."""
 
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Broken:
     """A slot's connection could not be made, or said what makes no sense; ``why``: one line."""
 
@@ -91,17 +90,17 @@ Event = (
 # --- commands ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StartProcess:
     """Answer with ``ProcessStarted`` or ``ProcessNotStarted``."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Probe:
     """Try to connect, and close again; answer with ``Probed``."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Send:
     """Send a request on the slot's connection, which is made when there is none."""
 
@@ -109,19 +108,19 @@ class Send:
     request: wire.Request
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendCancel:
     """Send a cancel on a connection of its own."""
 
     cancel: wire.Cancel
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Kill:
     """KILL the process and all it has started; ``ProcessEnded`` follows."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answer:
     """How the slot's request ended. ``unusable``: no request of this fleet can ever be run."""
 
@@ -130,7 +129,7 @@ class Answer:
     unusable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Log:
     """One line for whoever looks after executors."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beads_workers.core.json_fields import ProtocolError, parse_object
+from beads_workers.core.values import value
 from beads_workers.protocols.dispatcherd import MESSAGE_TIMEOUT_SECONDS
 
 MARKER = "__dispatcherd_chunk__"
@@ -97,7 +98,7 @@ def read_object(payload: bytes) -> dict[str, Any]:
 _MARKER_BYTES = MARKER.encode()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Partial:
     """A message that is not whole. ``chunks``: index and length in characters of what is there."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, assert_never
 
 from beads_workers.core.json_fields import ProtocolError, as_number, parse_object
+from beads_workers.core.values import value
 
 NAME_CHARS_MAX = 500
 """Of a task's path, an id or a channel: they stand in every record, and real ones are short."""
@@ -31,7 +32,7 @@ class OnDuplicate(Enum):
     """This one waits, unless another waits already: then it is dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Task:
     """Call ``task`` (``package.module.name``) with these arguments, which are JSON values.
 
@@ -62,7 +63,7 @@ class Task:
             return OnDuplicate.PARALLEL
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Control:
     """A question or an order to the orchestrator itself; ``reply_to`` is "" for no answer."""
 

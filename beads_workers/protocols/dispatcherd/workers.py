@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, assert_never
 
 from beads_workers.core.json_fields import ProtocolError, as_number
 from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.values import value
 
 CANCELLED_RESULT = "<cancel>"
 """The result of a task that was cancelled, or whose time was over."""
@@ -21,14 +22,14 @@ EXIT_RESULT = "<exit>"
 """The result of a task that has asked its worker to exit."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ready:
     """The worker takes tasks from now on."""
 
     worker: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Done:
     """A task is over. Times in epoch seconds. ``is_stopping``: it takes no more, and will exit.
 
@@ -44,7 +45,7 @@ class Done:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ControlAction:
     """A task asks something of the orchestrator; it waits for the answer."""
 
@@ -53,7 +54,7 @@ class ControlAction:
     control_data: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Shutdown:
     """The worker's last word: its process can be joined."""
 

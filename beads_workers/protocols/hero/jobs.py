@@ -6,8 +6,10 @@ Source: docs/PROTOCOL.md, "Hero over Redis".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from beads_workers.core.values import value
 
 
 class Status(Enum):
@@ -51,7 +53,7 @@ LOST = "lost"
 """``error`` of a job that was cut short, and has no attempt left; ours, the text has no word."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeroJob:
     """One job. Times are epoch seconds; None where the field is missing. Without an id it is not
     handed in yet.

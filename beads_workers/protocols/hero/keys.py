@@ -7,13 +7,15 @@ cluster. Source: docs/PROTOCOL.md, "Hero over Redis".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from beads_workers.core.values import value
 
 ID_CHARS_MAX = 500
 """Of a job's or a worker's id: they stand in key names and in every record; real ones are UUIDs."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Keys:
     """The names of all keys. ``job`` and ``reply`` hold ``{id}``, ``work`` and ``stop``
     ``{worker}``.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, assert_never
 
 from beads_workers.core.json_fields import ProtocolError
+from beads_workers.core.values import value
 from beads_workers.protocols.times import write_time
 
 V1 = "1"
@@ -38,7 +39,7 @@ class Status(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Context:
     """``attempt`` from 1; times in seconds since 1970; ``trace_context``: W3C headers by name."""
 
@@ -52,7 +53,7 @@ class Context:
     worker_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Request:
     """Execute ``function_name`` once. One request, one outcome with its ``request_id``.
 
@@ -68,7 +69,7 @@ class Request:
     protocol_version: str = V1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ErrorInfo:
     """Why it did not succeed. ``type``: ``handler_not_found`` is fatal."""
 
@@ -78,7 +79,7 @@ class ErrorInfo:
     details: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The answer to a request. ``retry_after_seconds`` goes with ``RETRY`` only.
 
@@ -93,7 +94,7 @@ class Outcome:
     retry_after_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cancel:
     """End this job's request, or all of its requests where ``request_id`` is None."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from beads_workers.core.values import value
 
 PASSWORD_VARIABLES = ("BEADS_WORKERS_REDIS_PASSWORD", "REDISCLI_AUTH")
 """Where a password is looked for when no file and no variable was named; the second is
@@ -24,7 +26,7 @@ FORM = "redis://[USER@]HOST[:PORT][/DB], rediss://..., or redis+unix:///PATH?db=
 _OWN = frozenset(("db", "password_file", "password_env", "ca", "cert", "key"))
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Address:
     """One Redis. ``path``: of a Unix socket, instead of ``host`` and ``port``.
 
@@ -65,7 +67,7 @@ class Address:
         return f"{self}{'&' if '?' in str(self) else '?'}{said}" if said else str(self)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """What a URL says: where the Redis is, and in ``options`` what else its query holds."""
 

@@ -5,10 +5,10 @@ Redis".
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import assert_never
 
 from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.values import value
 from beads_workers.protocols.hero.jobs import LOST, STOPPED, TIMED_OUT, Status
 
 RETRY_SECONDS = 1.0
@@ -19,7 +19,7 @@ NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
 """Why a settlement changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ends:
     """The job is over: its ``output``, or its ``error``."""
 
@@ -27,7 +27,7 @@ class Ends:
     said: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Again:
     """Another attempt, after so long; ``never``: this one was not begun, and does not count."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from beads_workers.core.values import value
 from beads_workers.protocols.hero.jobs import Status
 from beads_workers.protocols.hero.keys import Keys
 from beads_workers.sources.hero.addresses import Address
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Queue:
     """Which queue of which Redis, and how it is served.
 

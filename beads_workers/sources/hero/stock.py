@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from beads_workers.core.values import value
 from beads_workers.protocols.hero.jobs import HeroJob
 
 AHEAD_MAX = 1_000
@@ -57,7 +58,7 @@ class Kept:
         return "" if self.job.concurrent else "c:" + self.job.context_id
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Doomed:
     """A job that is to end with this error, without being begun."""
 

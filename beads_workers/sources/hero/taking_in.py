@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from threading import Lock
 
 from beads_workers.core.events import Arrived, Event, Warned
+from beads_workers.core.values import value
 from beads_workers.protocols.hero.jobs import HeroJob, Status
 from beads_workers.protocols.hero.reading import WrongField, read_ids, read_job, read_status
 from beads_workers.sources.hero.queue import Ending, Fetched
@@ -19,7 +19,7 @@ WALK_MAX = 1_000
 _WAITS = ("prerequisites", "dependencies")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TakingIn:
     """``tell`` hands an event to the core, from any thread; ``lock`` is the stock's."""
 

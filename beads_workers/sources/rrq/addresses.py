@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 
+from beads_workers.core.values import value
 from beads_workers.protocols.rrq import SOCKET_VARIABLE, TCP_OPTION, TCP_VARIABLE
 
 PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unix:
     """A socket at this absolute path."""
 
@@ -24,7 +24,7 @@ class Unix:
         return f"unix:{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tcp:
     """A loopback address, in figures, and a port."""
 

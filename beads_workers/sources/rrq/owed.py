@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.values import value
 from beads_workers.protocols.rrq import envelopes as wire
 from beads_workers.sources.rrq.answers import Ids
 
@@ -19,7 +20,7 @@ ID_CHARS_MAX = 500
 """Of ids and function names: they stand in every record, and real ones are UUIDs and paths."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reply:
     """Send these bytes, a whole frame."""
 
@@ -27,7 +28,7 @@ class Reply:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HangUp:
     """Close the connection; ``gone`` is to be said, as for any other end."""
 
@@ -35,12 +36,12 @@ class HangUp:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Offer:
     """There is something new to be taken."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Withdraw:
     """What was taken is not wanted any more; its settlement is still awaited."""
 
