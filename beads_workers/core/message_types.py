@@ -92,6 +92,7 @@ class Task:
 
     ``payload`` may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's
     object) or, when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
+    ``request_id``: of this attempt alone, so that a TASK that comes once more is known again.
     """
 
     issue_id: IssueId
@@ -104,6 +105,7 @@ class Task:
     timeout_seconds: float | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     payload_file: str | None = None
+    request_id: str = ""
 
 
 @value

@@ -127,6 +127,7 @@ def _task(fields: dict[str, Any]) -> Task:
         timeout_seconds=timeout if timeout is not None and timeout > 0 else None,
         payload=payload if isinstance(payload, dict) else {},
         payload_file=payload_file if isinstance(payload_file, str) else None,
+        request_id=text(fields, "request_id", ""),
     )
 
 
@@ -287,6 +288,8 @@ def _task_additions(message: Task) -> dict[str, Any]:
         "labels": list(message.labels),
         "attempt": message.attempt,
     }
+    if message.request_id:
+        extra["request_id"] = message.request_id
     if message.timeout_seconds is not None:
         extra["timeout_seconds"] = message.timeout_seconds
     if message.payload_file is not None:

@@ -167,6 +167,7 @@ class Replies:
             held.attempt,
             self._timeout(job),
             payload,
+            request_id=held.request_id,
         )
 
     def _timeout(self, job: Job) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -49,6 +50,7 @@ class WorkerHalf:
     _deadline: float | None = None
     _current: Current | None = None
     _planned: Plan | NotRunnable | None = None
+    _taken: str = ""  # The request begun last: its TASK may come again when it is over.
     _out: list[Command] = field(default_factory=list)
 
     def start(self) -> list[Command]:
@@ -100,9 +102,10 @@ class WorkerHalf:
     def _sort_message(self, message: Task | Wait | Shutdown | Cancel | object) -> WorkerStimulus:
         ours = self._current.task.issue_id if self._current else None
         match message:
-            case Task() if message.issue_id == ours:
+            case Task() if ours == message.issue_id or self._taken == message.request_id != "":
                 return WorkerStimulus.REPEATED_TASK
             case Task():
+                self._taken = self._taken if ours else message.request_id
                 self._planned = self.make_plan(message)
                 refused = isinstance(self._planned, NotRunnable)
                 return WorkerStimulus.NOT_RUNNABLE if refused else WorkerStimulus.TASK
@@ -192,8 +195,7 @@ class WorkerHalf:
             case WorkerReaction.START:
                 self._start(event, now)
             case WorkerReaction.CONTINUE:
-                current = self._busy()
-                current.position += 1
+                (current := self._busy()).position += 1
                 self._run(current, current.plan.steps[current.position], now)
             case WorkerReaction.REFUSE | WorkerReaction.REFUSE_ASK:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
@@ -206,8 +208,7 @@ class WorkerHalf:
             case WorkerReaction.KILL:
                 self._out.append(ev.EndStep(hard=True))
             case WorkerReaction.SETTLE:
-                current = self._busy()
-                self._run(current, current.step, now)
+                self._run(self._busy(), self._busy().step, now)
             case WorkerReaction.ANSWER_ASK:
                 self._answer(now)
                 self._ask()
@@ -262,10 +263,9 @@ class WorkerHalf:
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
 
     def _grace(self) -> float:
-        grace = self.work.term_grace_seconds
-        if self.state is WorkerState.ABANDONING:
-            return min(grace, limits.ABANDON_GRACE_SECONDS)
-        return grace
+        alone = self.state is WorkerState.ABANDONING
+        most = limits.ABANDON_GRACE_SECONDS if alone else inf
+        return min(self.work.term_grace_seconds, most)
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
         task = _task(event)

@@ -39,7 +39,7 @@ class WorkerStimulus(Key):
     CONNECT_FAILED = "connecting failed, tries are left"
     OUT_OF_TRIES = "connecting failed for the last time"
     TASK = "TASK arrives"
-    REPEATED_TASK = "TASK arrives for the issue that it is busy with"
+    REPEATED_TASK = "TASK arrives once more, for what it is busy with or has just ended"
     WAIT = "WAIT arrives"
     SHUTDOWN = "SHUTDOWN arrives, or the worker is interrupted by a signal"
     CANCEL = "CANCEL arrives for the issue that it is busy with"
@@ -104,6 +104,7 @@ def _idle() -> Cells:
         # A TASK while waiting answers an earlier READY: a stray WAIT may have come between.
         cells[state, sti.TASK] = Move(st.WORKING, re.START)
         cells[state, sti.NOT_RUNNABLE] = Move(st.ASKING, re.REFUSE_ASK)
+        cells[state, sti.REPEATED_TASK] = Move(state, re.NOTE)
         cells[state, sti.WAIT] = Move(st.WAITING, re.REST)
         cells[state, sti.SHUTDOWN] = Move(st.GONE, re.LEAVE)
         cells[state, sti.OTHER_CANCEL] = Move(state, re.NOTE)

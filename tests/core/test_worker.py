@@ -32,8 +32,9 @@ SHUTDOWN, WAIT = ev.Received(Shutdown("user_requested")), ev.Received(Wait(30))
 TERM, KILL = ev.EndStep(hard=False), ev.EndStep(hard=True)
 
 
-def task(issue_id: str = "t-1", timeout: float | None = None) -> ev.Received:
-    return ev.Received(Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout))
+def task(issue_id: str = "t-1", timeout: float | None = None, request_id: str = "") -> ev.Received:
+    said = Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout, request_id=request_id)
+    return ev.Received(said)
 
 
 def cancel(issue_id: str = "t-1") -> ev.Received:
@@ -236,6 +237,16 @@ def test_while_busy_the_same_task_wait_and_a_strange_cancel_are_ignored() -> Non
     book = busy()
     assert book.tell(task()) == book.tell(WAIT) == book.tell(cancel("t-9")) == []
     assert book.tell(OK)[0] == ev.Send(Done(IssueId("t-1"), "W1", 0))
+
+
+def test_a_task_that_comes_once_more_after_its_answer_is_not_run_again() -> None:
+    book = Playbook(RUN)
+    book.tell(CONNECTED, task(request_id="r.1"), task("t-2", request_id="r.2"))
+    assert book.tell(BAD)[1:] == [ready()]
+    assert book.tell(task(request_id="r.1")) == []
+    assert book.tell(task("t-2", request_id="r.2")) == book.run(RUN), "it was busy, and did not run"
+    book.tell(OK)
+    assert book.tell(task(request_id="r.3")) == book.run(RUN), "another attempt at the first"
 
 
 @pytest.mark.parametrize("other", ["t-2", "odd"])
