@@ -65,7 +65,9 @@ def ours(folder: Path, calls: int) -> float:
     file = folder / "import.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     project.run("import", str(file))
-    project.run("start", "-n", str(WORKERS), "--until-empty", "--allow-module", "shop")
+    # In the background, because the others print no line for each call either.
+    project.run("start", "-d", "-n", str(WORKERS), "--until-empty", "--allow-module", "shop")
+    project.wait_for_end()
     if project.closed() != calls:
         raise Broken(f"closed {project.closed()} of {calls}")
     rate = _journalled(project.journal())

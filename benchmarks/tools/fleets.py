@@ -54,6 +54,14 @@ class Project:
         self.run("start", *arguments)
         return time.perf_counter() - began
 
+    def wait_for_end(self) -> None:
+        """Of a fleet in the background; costs it nothing."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not list(self.folder.glob(".beads-workers/runs/*/ended.json")):
+            if time.monotonic() > deadline:
+                raise Broken(f"the fleet in {self.folder} did not end")
+            time.sleep(0.05)
+
     def journal(self) -> Path:
         """That of the only run that there has been."""
         (found,) = self.folder.glob(".beads-workers/runs/*/journal.jsonl")
