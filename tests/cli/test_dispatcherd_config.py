@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from beads_workers.edge.run_directory import RunDirectory
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call
 
@@ -15,7 +16,7 @@ def test_they_name_the_control_socket_of_the_project_from_any_folder_of_it(tmp_p
     done = call(project, "dispatcherd-config", "--json", folder=project.folder / "below")
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    path = project.folder / ".beads-workers" / "control.sock"
+    path = RunDirectory(project.folder / ".beads-workers").control_socket
     assert shown["brokers"] == {"socket": {"socket_path": str(path)}}
     assert shown["version"] == 2
     assert "no fleet is running here" in done.stderr

@@ -69,6 +69,7 @@ class PostgresBroker:
         self._over = False
         self._unsent: deque[Statement] = deque()
         self._asked_at: float | None = None
+        self._handing_over = False
         self._heard_at = 0.0
         self._failures = 0
         self._notifications = self._losses = self._looks = 0
@@ -133,11 +134,13 @@ class PostgresBroker:
     def close(self) -> None:
         """Send what is still to be sent, and leave."""
         self.cease()
+        self._paused = True
         until = time.monotonic() + LAST_WORDS_SECONDS
         while (self._unsent or self._asked_at is not None) and time.monotonic() < until:
             if self._connection is None:
                 break
             time.sleep(0.005)
+            self._take_in()
             self._go_on()
         self._let_go()
         self._connector.close()
@@ -232,12 +235,18 @@ class PostgresBroker:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        assert self._connection is not None
-        libpq = self._connection.pgconn
-        while not self._paused and (notification := libpq.notifies()) is not None:
-            self._notifications += 1
-            channel = notification.relname.decode("utf-8", "replace")
-            self._receiver.receive(notification.extra, channel, self._answer)
+        if self._handing_over:
+            return  # It goes on there, when the answer to one of them is on its way.
+        self._handing_over = True
+        try:
+            while not self._paused and self._connection is not None:
+                if (notification := self._connection.pgconn.notifies()) is None:
+                    break
+                self._notifications += 1
+                channel = notification.relname.decode("utf-8", "replace")
+                self._receiver.receive(notification.extra, channel, self._answer)
+        finally:
+            self._handing_over = False
 
     def _go_on(self) -> None:
         """Answers are taken in, and the next statement is sent; never waiting."""
@@ -247,6 +256,8 @@ class PostgresBroker:
             self._converse()
         except OperationalError as error:
             self._lost(" ".join(str(error).split()))
+        # What came behind the end of a statement is looked at by libpq only after that end.
+        self._hand_over()
         self._watch()
 
     def _converse(self) -> None:
