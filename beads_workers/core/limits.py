@@ -99,7 +99,7 @@ turn where that is longer; a hundred are a group that needs to grow no further."
 LONG_ATTEMPT_SECONDS = 10.0
 """Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
 
-CLAIM_AHEAD_SECONDS = 0.1
+CLAIM_AHEAD_SECONDS = 0.25
 """Of attempts that do not hoard, what will be begun within this time is claimed at once."""
 
 SHORT_ATTEMPT_SECONDS = 1.0
