@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.core.values import value
@@ -29,14 +30,30 @@ class Looked:
 def clean(state_directory: Path, *, dry_run: bool) -> Iterator[Looked]:
     """Look at every worktree that we made, and remove those that hold no work."""
     records = Records(state_directory)
-    survey = Survey(records)
-    for record in records.all():
-        worktree = survey.look(record)
-        reasons = reasons_to_keep(worktree.found)
-        if not reasons and not dry_run:
-            reasons = remove(records, worktree)
-        branch = record.branch if worktree.tip or worktree.found.in_use else None
-        yield Looked(record, worktree.path, branch, reasons)
+    waiting, gone, last = list(records.all()), set[Path](), False
+    while waiting:
+        survey, held, went = Survey(records), list[Record](), len(gone)
+        for record in waiting:
+            worktree = _without(survey.look(record), gone)
+            if worktree.found.branch_used_at is not None and not last:
+                held.append(record)  # By a worktree that may go itself.
+                continue
+            reasons = reasons_to_keep(worktree.found)
+            if not reasons and not dry_run:
+                reasons = remove(records, worktree)
+            if not reasons and worktree.path is not None:
+                gone.add(worktree.path.resolve())
+            branch = record.branch if worktree.tip or worktree.found.in_use else None
+            yield Looked(record, worktree.path, branch, reasons)
+        waiting, last = held, len(gone) == went
+
+
+def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
+    """As it is when these folders are not there: in a dry run they still are."""
+    used_at = worktree.found.branch_used_at
+    if used_at is None or Path(used_at).resolve() not in gone:
+        return worktree
+    return replace(worktree, found=replace(worktree.found, branch_used_at=None))
 
 
 def tidy(records: Records, some: Iterable[Record]) -> None:
