@@ -44,10 +44,8 @@ class Remains:
     ended: rec.RunEnded | None = None
     begun: set[str] = field(default_factory=set)
     """With a worker, and not at their end."""
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    """How the last attempts went of which the source was not told."""
-    handed_back: set[str] = field(default_factory=set)
-    """Those of them that were to go back to whoever sent them."""
+    untold: dict[str, rec.Finished] = field(default_factory=dict)
+    """The ends of the last attempts of which the source was not told."""
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
     _claims: dict[str, rec.Claimed] = field(default_factory=dict)
@@ -69,11 +67,12 @@ class Remains:
         handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
         set_aside = tuple((IssueId(i), note) for i, note in self.set_aside.items())
         reopened = tuple(IssueId(i) for i in sorted(self.reopened))
-        outcomes = tuple((IssueId(i), outcome) for i, outcome in self.outcomes.items())
+        outcomes = tuple((IssueId(i), outcome_of(end)) for i, end in self.untold.items())
         unbegun = tuple(IssueId(i) for i in self._claims if i not in self.begun)
         last = DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened, outcomes, unbegun)
         begun = tuple(IssueId(i) for i in sorted(self.begun))
-        handed_back = tuple(IssueId(i) for i in sorted(self.handed_back))
+        back = (i for i, end in self.untold.items() if end.verdict == "hand_back")
+        handed_back = tuple(IssueId(i) for i in sorted(back))
         return [*debts, replace(last, begun=begun, handed_back=handed_back)]
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
@@ -87,8 +86,7 @@ class Remains:
             self.handed_over.discard(issue_id)
             self.reopened.discard(issue_id)
             self.begun.discard(issue_id)
-            self.outcomes.pop(issue_id, None)
-            self.handed_back.discard(issue_id)
+            self.untold.pop(issue_id, None)
 
     def own_debts(self) -> set[str]:
         """Issues for which this run owes something itself: it had them last, so no earlier run
@@ -179,9 +177,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     issue_id = finished.issue_id
     left.holders.pop(issue_id, None)
     left.begun.discard(issue_id)
-    left.outcomes[issue_id] = outcome_of(finished)
-    if finished.verdict == "hand_back":
-        left.handed_back.add(issue_id)
+    left.untold[issue_id] = finished
     before = left.pages.get(issue_id)
     described = left._claims.pop(issue_id, None) or before
     trace = left._traces.pop(issue_id, before.traceparent if before else "")
@@ -250,8 +246,7 @@ def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
 
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
-    left.outcomes.pop(issue_id, None)
-    left.handed_back.discard(issue_id)
+    left.untold.pop(issue_id, None)
     left.begun.discard(issue_id)
     if settled.action != Action.HAND_OVER.value:
         left._claims.pop(issue_id, None)
