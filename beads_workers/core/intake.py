@@ -169,13 +169,13 @@ class Intake:
         most = max(limits.CLAIM_AHEAD_MAX, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
         if self._parts.pushed and not self._awaited:
             return most  # They are nobody else's, and fewer turns are cheaper.
-        # How many attempts end during one turn of the lane, if they go on like this.
-        expected = self._slots() * self._lane.turn_seconds / max(seconds, 0.0001)
-        if seconds < limits.LONG_ATTEMPT_SECONDS:
-            # Half of it must last for two turns: the one under way, and the one that refills. And
-            # a large fleet must not list its backlog for every few of its jobs.
-            horizon = max(4 * self._lane.turn_seconds, limits.CLAIM_AHEAD_SECONDS)
-            expected = self._slots() * horizon / max(seconds, 0.0001) + 0.9
+        # How many attempts end within a time, if they go on like this.
+        a_second = self._slots() / max(seconds, 0.0001)
+        if seconds >= limits.LONG_ATTEMPT_SECONDS:
+            return min(most, int(a_second * self._lane.turn_seconds))
+        # Half of it must last for two turns: the one under way, and the one that refills. And a
+        # large fleet must not list its backlog for every few of its jobs.
+        expected = a_second * max(4 * self._lane.turn_seconds, limits.CLAIM_AHEAD_SECONDS) + 0.9
         if seconds < limits.SHORT_ATTEMPT_SECONDS:
             # All may end together, and once more before the answer is here.
             expected = max(expected, 2 * self._slots())
