@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import assert_never
 
 from beads_workers.core import limits
@@ -50,7 +49,8 @@ class WorkerHalf:
     _deadline: float | None = None
     _current: Current | None = None
     _planned: Plan | NotRunnable | None = None
-    _taken: str = ""  # The request begun last: its TASK may come again when it is over.
+    _taken: str = ""
+    """The request that was begun last: its TASK may come once more when it is over."""
     _out: list[Command] = field(default_factory=list)
 
     def start(self) -> list[Command]:
@@ -195,7 +195,8 @@ class WorkerHalf:
             case WorkerReaction.START:
                 self._start(event, now)
             case WorkerReaction.CONTINUE:
-                (current := self._busy()).position += 1
+                current = self._busy()
+                current.position += 1
                 self._run(current, current.plan.steps[current.position], now)
             case WorkerReaction.REFUSE | WorkerReaction.REFUSE_ASK:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
@@ -208,7 +209,8 @@ class WorkerHalf:
             case WorkerReaction.KILL:
                 self._out.append(ev.EndStep(hard=True))
             case WorkerReaction.SETTLE:
-                self._run(self._busy(), self._busy().step, now)
+                current = self._busy()
+                self._run(current, current.step, now)
             case WorkerReaction.ANSWER_ASK:
                 self._answer(now)
                 self._ask()
@@ -263,18 +265,15 @@ class WorkerHalf:
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
 
     def _grace(self) -> float:
-        alone = self.state is WorkerState.ABANDONING
-        most = limits.ABANDON_GRACE_SECONDS if alone else inf
-        return min(self.work.term_grace_seconds, most)
+        grace = self.work.term_grace_seconds
+        if self.state is WorkerState.ABANDONING:
+            return min(grace, limits.ABANDON_GRACE_SECONDS)
+        return grace
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
-        task = _task(event)
-        if busy:
-            error, outcome = "busy", OutcomeKind.CANCELLED
-        else:
-            assert isinstance(self._planned, NotRunnable)
-            error, outcome = self._planned.error, self._planned.outcome
-        refusal = Failed(task.issue_id, self.worker_id, error, duration_ms=0, outcome=outcome)
+        why = NotRunnable("busy", OutcomeKind.CANCELLED) if busy else self._planned
+        assert isinstance(why, NotRunnable)
+        refusal = Failed(_task(event).issue_id, self.worker_id, why.error, 0, why.outcome)
         self._out.append(ev.Send(refusal))
         if not busy:
             self._ask()
