@@ -27,6 +27,9 @@ SOCKET_BACK_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 """The orchestrator answers at once, or is stuck on a full disk."""
 
+Message = dict[str, Any]
+"""What the fleet says: one JSON object."""
+
 
 def find_state_directory(said: str | None = None) -> Path:
     """The run directory of this project: as said, configured, or the nearest one upwards."""
@@ -78,14 +81,20 @@ def _try_to_connect(state_directory: Path) -> Client | None:
     return Client(sock)
 
 
+class NoAnswer(CommandError):
+    """Nothing came in time."""
+
+
 class Client:
     """One connection to a control socket, or to an orchestrator that we are starting."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
+        self.skipped: tuple[bytes, ...] = ()
+        """Lines that begin like this are thrown away unread."""
         self._rest = b""
-        self._lines: list[bytes] = []
-        """Whole lines that are not read yet, the next one last."""
+        self._waiting: list[Message | bytes] = []
+        """What has come and is not read yet, the next one last; bytes are not parsed yet."""
 
     def ask(self, control: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """One request, one answer; raises ``CommandError`` for an error or no answer."""
@@ -104,14 +113,14 @@ class Client:
             pass
 
     def read(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """The next object; None at the end. Raises ``CommandError`` when nothing comes in time, or
-        when what comes is no object."""
+        """The next object; None at the end. Raises ``NoAnswer`` when nothing comes in time, and
+        ``CommandError`` when what comes is no object."""
         self.socket.settimeout(seconds)
-        while not self._lines:
+        while not self._waiting:
             try:
                 data = self.socket.recv(1 << 16)
             except TimeoutError:
-                raise CommandError(
+                raise NoAnswer(
                     "the fleet does not answer",
                     "is its disk full, or its process stopped? see 'ps' for its pid in run.json",
                 ) from None
@@ -119,9 +128,8 @@ class Client:
                 return None
             if not data:
                 return None
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            self._lines = lines[::-1]
-        return _object(self._lines.pop())
+            self._waiting = self._messages(data)[::-1]
+        return _object(self._waiting.pop())
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
         """What has come, without waiting, and whether that was the end; raises ``CommandError``."""
@@ -135,9 +143,22 @@ class Client:
             data, over = b"", True
         else:
             over = not data
+        waiting, self._waiting = self._waiting[::-1], []
+        return [_object(each) for each in (*waiting, *self._messages(data))], over
+
+    def stirs(self) -> bool:
+        """Wait until anything comes, and throw it away unread; False at the end. What comes after
+        it can be told no more: only for whoever looks elsewhere."""
+        self.socket.settimeout(None)
+        waiting, self._waiting = self._waiting, []
+        try:
+            return bool(waiting) or bool(self.socket.recv(1 << 20))
+        except OSError:
+            return False
+
+    def _messages(self, data: bytes) -> list[Message | bytes]:
         *lines, self._rest = (self._rest + data).split(b"\n")
-        waiting, self._lines = self._lines[::-1], []
-        return [_object(line) for line in (*waiting, *lines)], over
+        return _parsed([line for line in lines if not line.startswith(self.skipped)])
 
     def fileno(self) -> int:
         """For whoever waits for several things at once."""
@@ -146,12 +167,12 @@ class Client:
     @property
     def drained(self) -> bool:
         """Whether everything that has come so far was read."""
-        return not self._lines
+        return not self._waiting
 
     def follow(self, wait: Callable[[], None] | None = None) -> Iterator[dict[str, Any]]:
         """Everything that comes, to the end; ``wait`` is called before each wait for more."""
         while True:
-            if wait is not None and not self._lines:
+            if wait is not None and not self._waiting:
                 wait()
             if (message := self.read()) is None:
                 return
@@ -162,9 +183,22 @@ class Client:
         self.socket.close()
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _parsed(lines: list[bytes]) -> list[Message | bytes]:
+    # In one go, which takes a third of the time. Where that fails they are left as they are, so
+    # that whatever stands before the bad one is read first.
     try:
-        value = json.loads(line)
+        values = json.loads(b"[%b]" % b",".join(lines))
+    except (ValueError, RecursionError):
+        return [*lines]
+    whole = len(values) == len(lines) and all(isinstance(value, dict) for value in values)
+    return values if whole else [*lines]
+
+
+def _object(message: Message | bytes) -> Message:
+    if isinstance(message, dict):
+        return message
+    try:
+        value = json.loads(message)
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):

@@ -126,8 +126,8 @@ def watch(client: Client, directory: Path) -> None:
     tail = JournalTail(directory / "runs" / run_id / "journal.jsonl")
     transitions = _Transitions()
     transitions.print_unfinished(tail.read())
-    for _ in client.follow(lambda: transitions.print_all(tail.read())):
-        pass
+    while client.stirs():
+        transitions.print_all(tail.read())
     transitions.print_all(tail.read())
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from beads_workers.cli.client import Client, wait_for_exit
 from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
 from beads_workers.cli.summary import summary
-from beads_workers.core.journal_lines import from_json
+from beads_workers.core.journal_lines import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
-from beads_workers.dashboard.lines import line
+from beads_workers.dashboard.lines import SILENT, line
 from beads_workers.edge.own_process import heard, wake_on
 
 
@@ -155,6 +155,7 @@ def watch_run(
 
 def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool) -> Watched:
     ended: dict[str, Any] | None = None
+    client.skipped = () if as_json else heads(SILENT)
     for message in client.follow(interrupts.wait if interrupts else None):
         if "ended" in message:
             ended = message["ended"]

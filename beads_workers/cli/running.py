@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from beads_workers.cli.client import Client, connect, find_state_directory, wait_for_exit
+from beads_workers.cli.client import Client, NoAnswer, connect, find_state_directory, wait_for_exit
 from beads_workers.cli.enveloping import EnvelopesToo, refuse_without_json
 from beads_workers.cli.errors import (
     EXIT_NOT_RUNNING,
@@ -20,6 +20,8 @@ from beads_workers.cli.errors import (
 )
 
 EXIT_TIMED_OUT = 124
+RUN_CHANGED = "run_changed"
+"""The only lines of the journal that ``wait`` is told of: some for a whole run."""
 
 StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
@@ -126,11 +128,14 @@ def wait(
     directory = find_state_directory(state_dir)
     client = connect(directory)
     pid = _pid(directory)
-    client.send("bw.follow")
+    client.send("bw.follow", {"only": [RUN_CHANGED]})
     ended = _wait_for_end(client, timeout)
     wait_for_exit(pid)
     if ended is None:
-        raise CommandError("the orchestrator ended without a word")
+        raise CommandError(
+            f"the orchestrator (pid {pid}) ended without a word",
+            "the next start settles what it left",
+        )
     if as_json:
         print(json.dumps(ended))
     raise typer.Exit(int(ended["exit_code"]))
@@ -194,7 +199,7 @@ def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | Non
         left = None if deadline is None else max(0.001, deadline - time.monotonic())
         try:
             message = client.read(left)
-        except CommandError:
+        except NoAnswer:
             raise CommandError(
                 "the fleet still runs", "wait longer, or not at all", EXIT_TIMED_OUT
             ) from None
@@ -203,7 +208,7 @@ def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | Non
         if "ended" in message:
             ended: dict[str, Any] = message["ended"]
             return ended
-        if message.get("e") == "run_changed":
+        if message.get("e") == RUN_CHANGED:
             print(f"fleet is {message['state']}", file=sys.stderr)
 
 

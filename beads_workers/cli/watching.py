@@ -48,14 +48,27 @@ def watch(
     if not as_json and _can_draw():
         _watch_drawn(client, directory)
         return
-    client.send("bw.watch" if as_json else "bw.follow")
+    if not as_json:
+        _watch_lines(client)
+        return
+    client.send("bw.watch")
     for message in client.follow():
-        if as_json and "snapshot" in message:
+        if "snapshot" in message:
             print(json.dumps(message["snapshot"]), flush=True)
-        elif not as_json and "e" in message:
-            _tell(message)
-            if client.drained:
-                sys.stdout.flush()
+
+
+def _watch_lines(client: Client) -> None:
+    from beads_workers.core.journal_lines import from_json, heads
+    from beads_workers.dashboard.lines import SILENT, line
+
+    client.skipped = heads(SILENT)
+    client.send("bw.follow")
+    for message in client.follow():
+        entry = from_json(message)
+        if entry is not None and (text := line(entry)) is not None:
+            print(text)
+        if client.drained:
+            sys.stdout.flush()
 
 
 def _watch_drawn(client: Client, directory: Path) -> None:
@@ -149,12 +162,3 @@ def _lines(entries: Iterator[Entry], speed: float | None) -> None:
             last = entry.elapsed
         if (text := line(entry)) is not None:
             print(text, flush=speed is not None)
-
-
-def _tell(message: dict[str, Any]) -> None:
-    from beads_workers.core.journal_lines import from_json
-    from beads_workers.dashboard.lines import line
-
-    entry = from_json(message)
-    if entry is not None and (text := line(entry)) is not None:
-        print(text)

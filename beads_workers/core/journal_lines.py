@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import MISSING, fields
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
@@ -108,6 +109,14 @@ def encode_repeated(entry: Entry) -> bytes:
     """A line of a checkpoint within a run: for whoever has not read what stands before it."""
     line = encode(entry)
     return _REPEATED + line[line.index(b",") + 1 :]
+
+
+def heads(kinds: Collection[str]) -> tuple[bytes, ...]:
+    """How the lines of these kinds begin; nothing else that is written holds these bytes.
+
+    A kind that is not known has no lines.
+    """
+    return tuple(_HEADS[KINDS[kind]].encode("ascii") for kind in sorted(kinds) if kind in KINDS)
 
 
 def is_repeated(line: bytes) -> bool:

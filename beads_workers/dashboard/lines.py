@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 
 from beads_workers.core import records as rec
 from beads_workers.core.checkpoint_records import Resumed
@@ -13,12 +14,22 @@ TITLE_WIDTH = 60
 ERROR_WIDTH = 200
 
 
+SILENT = frozenset({"claimed", "turn_began", "spent", "listed"})
+"""Kinds of which ``line`` says nothing, and of which there are many."""
+
+
 def line(entry: Entry) -> str | None:
     """What happened, in one line; None for what only machines need."""
     text = _text(entry.record)
     if text is None:
         return None
-    return f"{time.strftime('%H:%M:%S', time.localtime(entry.at))} {text}"
+    return f"{_clock(int(entry.at))} {text}"
+
+
+@lru_cache(maxsize=1)
+def _clock(second: int) -> str:
+    # Kept, because in a second there are thousands of lines.
+    return time.strftime("%H:%M:%S", time.localtime(second))
 
 
 def _text(record: rec.Record) -> str | None:

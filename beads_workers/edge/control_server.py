@@ -22,6 +22,7 @@ from beads_workers.core.framing import Line
 from beads_workers.core.json_fields import ProtocolError, parse_object
 from beads_workers.edge import requests
 from beads_workers.edge.door import Door, Peers
+from beads_workers.edge.followers import ALL, NOTHING, Followers, Kinds
 from beads_workers.edge.streams import Stream
 from beads_workers.edge.tickets import Tickets
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from beads_workers.edge.dispatching import DispatcherControl
     from beads_workers.edge.metrics.server import MetricsServer
     from beads_workers.edge.worker_server import WorkerServer
-
-PUBLISH_SECONDS = 0.05
-"""Between two batches of lines for followers: to people it is at once."""
 
 SPARES = 2
 """Kept for when no descriptor is left: ``status`` and ``stop`` are needed most then."""
@@ -57,8 +55,8 @@ FOLLOWER_BYTES_MAX = 1 << 20
 class ControlServer:
     """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
 
-    Followers get the journal's lines, watchers the snapshots of ``frames``. ``door``: to be tended
-    by the loop.
+    Followers get lines of the journal, watchers the snapshots of ``frames``; all of them are told
+    the end. ``door``: to be tended by the loop.
     """
 
     def __init__(
@@ -80,20 +78,17 @@ class ControlServer:
         self._frames = frames
         self._look = look
         self._streams: dict[int, Stream] = {}
-        self._followers: set[int] = set()
+        self._followers = Followers()
         self._watchers: set[int] = set()
-        self._stoppers: set[int] = set()
         self._tickets = Tickets()
         self._last = 0
-        self._gathered = bytearray()
-        self._publish_at = 0.0
         self._owner: int | None = None
         self._metrics: MetricsServer | None = None
         name = "the control socket"
         self.door = Door(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
             self._owner = self._add(owner)
-            (self._stoppers if quiet else self._followers).add(self._owner)
+            self._followers.add(self._owner, NOTHING if quiet else ALL)
 
     @cached_property
     def dispatching(self) -> DispatcherControl:
@@ -110,8 +105,7 @@ class ControlServer:
 
     def publish(self, lines: bytes) -> None:
         """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
-        if self._followers:
-            self._gathered += lines
+        self._followers.publish(lines)
 
     def show(self, snapshot: dict[str, Any]) -> None:
         """A frame is over; a watcher that has not read the one before misses this one."""
@@ -123,19 +117,15 @@ class ControlServer:
 
     def deadline(self) -> float | None:
         """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
-        return self._publish_at if self._gathered else None
+        return self._followers.deadline()
 
     def flush(self, now: float) -> None:
-        """Send what has gathered, a few times a second: nobody reads faster, and each costs."""
-        if not self._gathered or now < self._publish_at:
-            return
-        self._publish_at = now + PUBLISH_SECONDS
-        lines, self._gathered = bytes(self._gathered), bytearray()
-        for number in list(self._followers):
-            stream = self._streams[number]
-            # A terminal that is held (Ctrl-S) must not end its fleet: it misses lines instead.
-            if stream.unsent < FOLLOWER_BYTES_MAX:
-                self._queue(stream, lines)
+        """Send what has gathered, a few times a second."""
+        for numbers, lines in self._followers.flush(now):
+            for number in numbers:
+                # A terminal that is held (Ctrl-S) must not end its fleet: it misses lines instead.
+                if (stream := self._streams[number]).unsent < FOLLOWER_BYTES_MAX:
+                    self._queue(stream, lines)
 
     def answer(self, answer: Answer) -> None:
         """The core's answer to a request."""
@@ -151,12 +141,16 @@ class ControlServer:
 
     def close(self, farewell: dict[str, Any]) -> None:
         """The run is over: tell whoever waits for that, and remove the socket."""
+        # Nobody was heard while the tracker's last call ended: whoever came meanwhile waits, too.
+        self.door.let_all_in()
+        for stream in list(self._streams.values()):
+            self._ready(stream)
         self.flush(float("inf"))
         if (last := self._frames.rest()) is not None:
             self.show(last)
         self.door.close()
         for number, stream in list(self._streams.items()):
-            if number in self._followers | self._watchers | self._stoppers:
+            if number in self._followers or number in self._watchers:
                 stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
             # Whoever waits reads; whoever does not read within a second has had its chance.
             stream.socket.settimeout(1.0)
@@ -201,10 +195,7 @@ class ControlServer:
             if name == requests.STATUS:
                 self._reply(stream, self._status())
             elif name == requests.FOLLOW:
-                # Its snapshot holds what has gathered: only the others still need it.
-                self.flush(self._publish_at)
-                self._reply(stream, {"status": self._status()})
-                self._followers.add(stream.conn_id)
+                self._follow(stream, requests.followed(data))
             elif name == requests.WATCH:
                 self._watch(stream)
             elif name == requests.METRICS:
@@ -220,10 +211,17 @@ class ControlServer:
         ticket = self._tickets.issue()
         event = requests.event_for(name, data, ticket)
         if isinstance(event, StopAsked):
-            self._stoppers.add(stream.conn_id)
+            if stream.conn_id not in self._followers:
+                self._followers.add(stream.conn_id, NOTHING)
         else:
             self._tickets.wait(ticket, lambda answer: self._answered(stream, answer))
         self._tell(event)
+
+    def _follow(self, stream: Stream, kinds: Kinds) -> None:
+        # Its snapshot holds what has gathered: only the others still need it.
+        self.flush(self.deadline() or 0.0)
+        self._followers.add(stream.conn_id, kinds)
+        self._reply(stream, {"status": self._status()})
 
     def _watch(self, stream: Stream) -> None:
         self._followers.discard(stream.conn_id)
@@ -261,7 +259,6 @@ class ControlServer:
         self._followers.discard(number)
         self._watchers.discard(number)
         self._frames.watched = bool(self._watchers)
-        self._stoppers.discard(number)
         if number == self._owner:
             # The client that started the fleet is gone: Ctrl-C, a closed terminal, kill -9.
             self._owner = None

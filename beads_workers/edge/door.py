@@ -123,7 +123,9 @@ class Door:
         self._enter(peers)
 
     def let_all_in(self) -> None:
-        """Whoever waits outside now."""
+        """Whoever waits outside now, unless there is no descriptor for anybody."""
+        if self._shut:
+            return
         peers: Peers = []
         while (peer := self._next()) is not None:
             peers.append(peer)

@@ -2,7 +2,7 @@
 
 Source: docs/PROTOCOL.md, "The control socket". ``{"control": "bw.status", "control_data": {...}}``
 is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
-written, for ``bw.watch`` snapshots.
+written, or only those of some kinds; for ``bw.watch`` snapshots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 from beads_workers.core import events as ev
 from beads_workers.core.events import Event, Ticket
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import KINDS
 from beads_workers.core.json_fields import ProtocolError, as_integer, as_number
+from beads_workers.edge.followers import ALL, Kinds
 
 PREFIX = "bw."
 STATUS = "bw.status"
@@ -38,6 +40,17 @@ def parse_request(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str):
         raise ProtocolError("no control")
     return name, data if isinstance(data, dict) else {}
+
+
+def followed(data: Mapping[str, Any]) -> Kinds:
+    """Which lines a follower is to get; raises ``ProtocolError``."""
+    only = data.get("only")
+    if only is None:
+        return ALL
+    if not isinstance(only, list) or not all(isinstance(kind, str) for kind in only):
+        raise ProtocolError("only must be a list of kinds")
+    # A newer client may know kinds that nothing here writes: they are no reason to refuse it.
+    return frozenset(only).intersection(KINDS)
 
 
 def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:

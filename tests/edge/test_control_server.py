@@ -95,6 +95,10 @@ def test_status_is_one_object(desk: Desk) -> None:
         b'{"control": "bw.stop", "control_data": {"exit_code": 1e300}}\n',
         b'{"control": "bw.retry", "control_data": {"issue_ids": []}}\n',
         b'{"control": "bw.retry", "control_data": {"issue_ids": [7]}}\n',
+        b'{"control": "bw.follow", "control_data": {"only": "claimed"}}\n',
+        b'{"control": "bw.follow", "control_data": {"only": ["claimed", 7]}}\n',
+        b'{"control": "bw.follow", "control_data": {"only": [["claimed"]]}}\n',
+        b'{"control": "bw.follow", "control_data": {"only": {"claimed": 1}}}\n',
     ],
 )
 def test_a_wrong_request_is_answered_with_an_error_and_nothing_happens(
@@ -154,6 +158,51 @@ def test_a_new_follower_is_not_sent_what_its_status_shows_already(desk: Desk) ->
         assert lines(new) == [{"status": {"state": "running"}}]
 
 
+def test_who_follows_some_kinds_is_told_these_and_the_end(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with desk.client() as waiting, desk.client() as follower:
+        desk.ask(waiting, "bw.follow", only=["run_changed", "of a newer version"])
+        desk.ask(follower, "bw.follow", only=None)
+        desk.server.publish(b'{"v":1,"e":"claimed","t":1}\n{"v":1,"e":"run_changed","t":2}\n')
+        desk.server.publish(b'{"v":1,"e":"claimed","t":3}\n')
+        desk.server.close({"exit_code": 7})
+        status, changed, ended = lines(waiting)
+        assert status == {"status": {"state": "running"}}
+        assert (changed["e"], changed["t"]) == ("run_changed", 2)
+        assert ended == {"ended": {"exit_code": 7}}
+        assert [line.get("t") for line in lines(follower)[1:-1]] == [1, 2, 3]
+
+
+def test_a_run_does_not_wake_for_who_waits_for_its_end_only(desk: Desk) -> None:
+    with desk.client() as waiting:
+        desk.ask(waiting, "bw.follow", only=[])
+        desk.server.publish(b'{"v":1,"e":"run_changed","t":2}\n')
+        assert desk.server.deadline() is None
+
+
+def test_whoever_asked_while_nobody_listened_is_told_the_end(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with desk.client() as before, desk.client() as knocking, desk.client() as silent:
+        desk.ask(before, "bw.status")
+        lines(before)
+        request = b'{"control": "bw.follow", "control_data": {"only": []}}\n'
+        before.sendall(request)
+        knocking.sendall(request)
+        desk.server.close({"exit_code": 0})
+        for client in (before, knocking):
+            assert lines(client) == [{"status": {"state": "running"}}, {"ended": {"exit_code": 0}}]
+        assert silent.recv(10) == b""
+
+
+def test_a_follower_that_is_gone_before_it_is_answered_is_forgotten(desk: Desk) -> None:
+    with desk.client() as follower:
+        follower.sendall(b'{"control": "bw.follow"}\n' * 2)
+    desk.turn()
+    desk.server.publish(b'{"v":1,"e":"claimed","t":1}\n')
+    desk.server.flush(float("inf"))
+    assert desk.events == []
+
+
 def test_a_follower_that_leaves_changes_nothing(desk: Desk) -> None:
     with desk.client() as follower:
         desk.ask(follower, "bw.follow")
@@ -173,6 +222,16 @@ def test_who_asked_for_a_stop_waits_for_the_end_and_is_told(tmp_path: Path) -> N
         assert lines(other) == [{"state": "running"}]
         assert other.recv(10) == b""
     assert not desk.path.exists()
+
+
+def test_a_follower_that_asks_for_a_stop_goes_on_following(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with desk.client() as follower:
+        desk.ask(follower, "bw.follow")
+        desk.ask(follower, "bw.stop")
+        desk.server.publish(b'{"e":"settled"}\n')
+        desk.server.close({})
+        assert lines(follower)[1:] == [{"e": "settled"}, {"ended": {}}]
 
 
 def test_the_end_of_the_owners_connection_is_a_stop(tmp_path: Path) -> None:
