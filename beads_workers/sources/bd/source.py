@@ -23,6 +23,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.sources.bd import looking
+from beads_workers.sources.bd.abilities import Abilities
 from beads_workers.sources.bd.answers import (
     IN_PROGRESS,
     Row,
@@ -68,7 +69,8 @@ class BdSource:
     ``actor`` must be unique to the run. ``listed_max`` bounds listings, in rows. ``environment``
     replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
     ``shared``: other orchestrators work on this tracker, so every write is a compare-and-swap,
-    and what they leave is taken back when its lease is over.
+    and what they leave is taken back when its lease is over. ``known``: the ``abilities`` of
+    another source on the same ``bd``, which is then not asked for them again: five calls.
     """
 
     name = "bd"
@@ -87,11 +89,12 @@ class BdSource:
         call_seconds: float = CALL_SECONDS,
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
+        known: Abilities | None = None,
     ) -> None:
         self.actor = actor
         self.calls = Calls()
         runner = BdCalls(program, folder, actor, self.calls, call_log, environment, call_seconds)
-        self._tracker = Tracker(runner)
+        self._tracker = Tracker(runner, known)
         self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
         self._listed_max = listed_max
         self._shared = shared
@@ -99,6 +102,11 @@ class BdSource:
         self._leases = Leases()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
+
+    @property
+    def abilities(self) -> Abilities:
+        """What this ``bd`` can do, asked once; raises ``SourceError`` as ``describe`` does."""
+        return self._tracker.abilities
 
     @property
     def literal_argv(self) -> tuple[str, ...]:

@@ -29,12 +29,13 @@ IDS_PER_CALL_MAX = 100
 class Tracker:
     """Reads issues through ``calls``; learns the abilities of the running ``bd`` when first used.
 
-    Every method may raise ``SourceError``; then nothing is known.
+    ``known``: another one has learned them already, of the same ``bd``. Every method may raise
+    ``SourceError``; then nothing is known.
     """
 
-    def __init__(self, calls: BdCalls) -> None:
+    def __init__(self, calls: BdCalls, known: Abilities | None = None) -> None:
         self.calls = calls
-        self._abilities: Abilities | None = None
+        self._abilities = known
 
     @property
     def abilities(self) -> Abilities:
