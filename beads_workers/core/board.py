@@ -12,29 +12,10 @@ from dataclasses import dataclass, field, replace
 from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.activity import Activity, Ended
+from beads_workers.core.board_workers import WorkerRow
 from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.metrics.counters import Counters
-
-
-@dataclass(slots=True)
-class WorkerRow:
-    """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
-    same for its process. ``finished``: attempts that ended, in whatever way."""
-
-    worker_id: str
-    pid: int | None = None
-    state: str = "starting"
-    issue_id: str | None = None
-    title: str | None = None
-    attempt: int | None = None
-    since: float = 0.0
-    done: int = 0
-    failed: int = 0
-    own: bool = True
-    connected: bool = False
-    began: float = 0.0
-    finished: int = 0
 
 
 @dataclass(slots=True)
@@ -169,8 +150,7 @@ class Board:
                 self.workers_most = max(self.workers_most, len(self.workers))
             case rec.WorkerLeft(worker_id):
                 if row_left := self.workers.get(worker_id):
-                    row_left.connected, row_left.state = False, "stopping"
-                    row_left.issue_id = row_left.title = row_left.attempt = None
+                    row_left.left()
                     if not row_left.own:
                         del self.workers[worker_id]
             case rec.WorkerStopping(worker_id):
@@ -207,8 +187,7 @@ class Board:
         self.unsent.discard(started.issue_id)
         self.running[started.issue_id] = started.worker_id
         row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
-        row.state, row.since = "busy", elapsed
-        row.issue_id, row.title, row.attempt = started.issue_id, started.title, started.attempt
+        row.has(started, elapsed)
 
     def _finished(self, finished: rec.Finished, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed
@@ -217,9 +196,8 @@ class Board:
         self.lost.pop(issue_id, None)
         self.activity.last.append(Ended(finished, self.titles.get(issue_id, ""), entry.at))
         row = self.workers.get(finished.worker_id)
-        if row is not None and row.issue_id == issue_id:
-            row.state = "idle" if row.state == "busy" else row.state
-            row.issue_id = row.title = row.attempt = None
+        if row is not None:
+            row.has_not(issue_id)
         success = finished.verdict == "finish"
         if row is not None:
             row.finished += 1
@@ -275,15 +253,3 @@ class Board:
         since = self.trouble.since if self.trouble else elapsed
         retry_at = elapsed + record.retry_in_seconds
         self.trouble = Trouble(record.error, record.hint, since, retry_at, record.failures)
-
-
-def worker_order(worker_id: str) -> tuple[int, int, str]:
-    """Sorts W2 before W2.2 and that before W10, and behind them all what a damaged journal calls
-    a worker."""
-    number, _, slot = worker_id[1:].partition(".")
-    return (_small(number), _small(slot) if slot else 0, worker_id)
-
-
-def _small(number: str) -> int:
-    known = number.isdecimal() and len(number) < 10
-    return int(number) if known else 1 << 30

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
 from beads_workers.core.endings import Ending
 from beads_workers.core.events import (
+    Asked,
     PauseAsked,
     ReleaseAskedFor,
     ResumeAsked,
@@ -40,6 +43,26 @@ class Control:
         self._replies = replies
         self._intake = intake
         self._ending = ending
+
+    def asked(self, event: Asked) -> None:
+        """Do what a person, or a program of theirs, asks for."""
+        match event:
+            case PauseAsked():
+                self.pause(event)
+            case ResumeAsked():
+                self.resume(event)
+            case ScaleAsked():
+                self.scale(event)
+            case RetryAskedFor():
+                self.retry(event)
+            case ReleaseAskedFor():
+                self.release(event)
+            case WhyAsked():
+                self.why(event)
+            case TasksAsked():
+                self.tasks(event)
+            case _:
+                assert_never(event)
 
     def pause(self, event: PauseAsked) -> None:
         """Nothing new is handed out; what runs goes on."""

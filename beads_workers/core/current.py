@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from beads_workers.core.message_types import Done, Failed, Task
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.plans import Plan, Step
+from beads_workers.core.plans import Plan, Step, StepKind
+from beads_workers.core.step_results import detail, failure, passed, reported, timed_out
+from beads_workers.core.worker_events import StepAnswered, StepEnded, StepOver
+from beads_workers.core.worker_states import WorkerState, WorkerStimulus
 
 
 @dataclass(slots=True)
@@ -37,6 +40,43 @@ class Current:
         """Whether it is to be asked to end before it is told: a task of dispatcherd is, because its
         author expects that."""
         return self.step.call is not None and self.step.call.message is not None
+
+    def step_ended(self, state: WorkerState, ended: StepOver) -> WorkerStimulus:
+        """Take in how its step ended, while its worker was in ``state``: what comes of it."""
+        well = passed(ended)
+        if isinstance(ended, StepAnswered):
+            self.is_stopping = ended.is_stopping
+        if well and isinstance(ended, StepAnswered):
+            self.result = ended.outcome.result
+            self.result_file = ended.outcome.result_file
+        elif well and isinstance(ended, StepEnded) and self.step.speaks:
+            self.result, self.result_file = ended.result, ended.result_file
+        owed: Step | None = None
+        match state:
+            case _ if self.step.kind is StepKind.REPORT:
+                self.answer = reported(ended)
+                owed = None if state is WorkerState.TIMING_OUT else self.plan.close
+            case WorkerState.WORKING if well and self.position + 1 < len(self.plan.steps):
+                return WorkerStimulus.STEP_PASSED
+            case WorkerState.WORKING if well:
+                self.answer = Outcome(OutcomeKind.SUCCESS)
+                owed = self.plan.close
+            case WorkerState.WORKING:
+                self.answer = failure(self.step, ended)
+                self.error_detail = detail(self.step, self.task, ended)
+            case WorkerState.TIMING_OUT:
+                seconds = (self.times_out_at or self.started) - self.started
+                self.answer = timed_out(self.step, seconds, ended)
+            case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
+                why = "cancelled" if state is WorkerState.CANCELLING else "worker shut down"
+                self.answer = Outcome(OutcomeKind.CANCELLED, why)
+                owed = self.plan.give_back
+            case _:
+                pass  # Its answer was known before it was settled.
+        if owed is None:
+            return WorkerStimulus.TASK_OVER
+        self.step = owed
+        return WorkerStimulus.SETTLE_DUE
 
     def report(self, worker_id: str, now: float) -> Done | Failed:
         """What the orchestrator is told of it."""

@@ -10,8 +10,8 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core.commands import End, HangUp
 from beads_workers.core.events import StopAsked
-from beads_workers.core.floor import Floor
 from beads_workers.core.intake import Intake
+from beads_workers.core.judging import Judging
 from beads_workers.core.ledger import Standing
 from beads_workers.core.moves import step
 from beads_workers.core.parts import Parts
@@ -38,11 +38,11 @@ STORM_HINT = "put that right, then 'beads-workers resume'"
 class Ending:
     """Owns the state of the run."""
 
-    def __init__(self, parts: Parts, replies: Replies, floor: Floor, intake: Intake) -> None:
+    def __init__(self, parts: Parts, replies: Replies, judging: Judging, intake: Intake) -> None:
         self._parts = parts
         self._desk = parts.desk
         self._replies = replies
-        self._floor = floor
+        self._judging = judging
         self._intake = intake
         self._stop_seconds = parts.settings.stop_seconds
         self._exit_code = 0
@@ -78,8 +78,8 @@ class Ending:
     def consider(self) -> None:
         """After every event: is this the end, or a step towards it?"""
         state = self._parts.state
-        if self._floor.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
-            why = f"the command cannot be run: {self._floor.command_unusable}"
+        if self._judging.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
+            why = f"the command cannot be run: {self._judging.command_unusable}"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
         elif self._parts.storm.raging and state in (RunState.RUNNING, RunState.PAUSED):
             self._brave_storm()
@@ -187,7 +187,7 @@ class Ending:
                 "warning",
                 f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
             )
-            self._floor.conclude_loose(held)
+            self._judging.conclude_loose(held)
         # Giving back must not wait for the end of an earlier rest.
         self._parts.lane.hurry()
         self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)

@@ -253,6 +253,11 @@ class Eased:
     what: str
 
 
+Asked = (
+    PauseAsked | ResumeAsked | ScaleAsked | RetryAskedFor | ReleaseAskedFor | WhyAsked | TasksAsked
+)
+"""What people, and programs of theirs, ask of a running fleet."""
+
 Event = (
     Connected
     | Received
@@ -270,14 +275,8 @@ Event = (
     | Withdrawn
     | StopAsked
     | FatalError
-    | PauseAsked
-    | ResumeAsked
-    | ScaleAsked
-    | RetryAskedFor
-    | ReleaseAskedFor
-    | WhyAsked
-    | TasksAsked
     | Warned
     | Hindered
     | Eased
+    | Asked
 )

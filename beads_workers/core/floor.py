@@ -6,15 +6,14 @@ Source: docs/PROTOCOL.md, "The conversation". What is answered in which state st
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core.commands import HangUp, WatchHolder
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.held import Held, lost
-from beads_workers.core.message_types import CANNOT_START, Done, Failed, FromWorker, Ready, Wait
-from beads_workers.core.outcomes import Outcome, OutcomeKind, kept, note_of
+from beads_workers.core.held import Held
+from beads_workers.core.judging import Judging
+from beads_workers.core.message_types import Done, Failed, FromWorker, Ready, Wait
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
@@ -40,15 +39,14 @@ class ExitDue:
 class Floor:
     """Serves the connections; the caller says whether work may come in a moment."""
 
-    def __init__(self, parts: Parts, replies: Replies) -> None:
+    def __init__(self, parts: Parts, replies: Replies, judging: Judging) -> None:
         self._parts = parts
+        self._judging = judging
         self._replies = replies
         self._desk = parts.desk
         self._roster = parts.roster
         self._tasks = parts.tasks
         self._timers = parts.desk.timers
-        self.command_unusable = ""
-        """Why no task of this fleet can run, once a worker of ours has found out."""
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -85,11 +83,13 @@ class Floor:
         if isinstance(message, Ready):
             connection.opt_in(message)
             self._vouched(connection)
-        reaction = self._roster.move(connection, _stimulus(connection, message))
+        reaction = self._roster.move(connection, self._stimulus(connection, message))
         match reaction:
             case ConnReaction.JUDGE:
                 assert isinstance(message, Done | Failed)
-                self._judge(connection, message)
+                return reaction if self._judging.judge(connection, message) else ConnReaction.NONE
+            case ConnReaction.REPEAT_TASK if connection.keeps:
+                pass  # A TASK for later has met it at its end.
             case ConnReaction.REPEAT_TASK:
                 self._replies.repeat_task(connection)
             case ConnReaction.RESYNC:
@@ -120,6 +120,8 @@ class Floor:
                 self._tasks.unreserve(held)
             else:
                 self._lose(connection, held)
+        for issue_id in connection.ahead:
+            self._lose(connection, self._tasks.held[issue_id])
         if connection.own and not self._roster.is_connected(connection.pid):
             # It ends its task and exits by itself; if it does not, it is stuck.
             grace = self._replies.grace(connection) + limits.LEAVE_MARGIN_SECONDS
@@ -129,17 +131,7 @@ class Floor:
         """The process that had loose jobs is gone: what it did not finish is lost."""
         for held in self._tasks.loose():
             if held.holder_pid == pid:
-                self.conclude_loose(held)
-
-    def conclude_loose(self, held: Held) -> None:
-        """A worker's death charges the attempt; one that we asked for does not."""
-        if held.cancelled or self._parts.state in (RunState.STOPPING, RunState.SETTLING):
-            outcome = Outcome(OutcomeKind.CANCELLED, held.cancelled or "stopped")
-        else:
-            outcome = lost(held.holder_pid)
-        if held.overdue:
-            outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
-        self._tasks.conclude(held, outcome)
+                self._judging.conclude_loose(held)
 
     # --- what goes out ------------------------------------------------------------------------
 
@@ -158,6 +150,16 @@ class Floor:
             self._timers.set(HoldOver(connection.conn_id), self._desk.now + limits.HOLD_SECONDS)
         elif not soon:
             self._replies.tell_to_wait(connection)
+
+    def send_ahead(self, connection: Connection, tasks: int) -> None:
+        """So many tasks for later, while nobody waits for work."""
+        if connection.retiring or self._parts.state is not RunState.RUNNING:
+            return
+        for _ in range(tasks):
+            nobody = not self._roster.count(ConnState.READY)
+            if not nobody or (held := self._tasks.most_urgent()) is None:
+                return
+            self._replies.send_behind(connection, held)
 
     def serve_held(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
@@ -231,30 +233,21 @@ class Floor:
         for held in self._tasks.loose() if self._tasks.count(JobState.LOOSE) else ():
             came_later = held.lost_conn_id is not None and connection.conn_id > held.lost_conn_id
             if held.holder_pid == connection.pid and came_later:
-                self.conclude_loose(held)
+                self._judging.conclude_loose(held)
 
-    def _judge(self, connection: Connection, message: Done | Failed) -> None:
-        held = self._replies.held(connection)
-        assert held is not None, "FINISHED is only said of the job that the connection has"
-        if message.is_stopping:
-            self._replies.will_leave(connection)
-        connection.issue_id = None
-        self._timers.cancel(Overdue(connection.conn_id))
-        for warning in message.warnings:
-            self._desk.note("warning", f"{connection.worker_id}: {warning}")
-        if connection.own and isinstance(message, Failed) and message.error_detail == CANNOT_START:
-            self.command_unusable = message.error
-        outcome = _outcome(message, bool(held.job.call or self._parts.settings.work.function))
-        if outcome.kind is OutcomeKind.CANCELLED and not self._asked_to_end(connection, held):
-            # Nobody asked for that: free like a retry, but it backs off, and not for ever.
-            outcome = replace(outcome, kind=OutcomeKind.RETRY)
-        self._tasks.conclude(held, outcome, message.duration_ms)
-        if connection.own:
-            self._parts.crew.worked(connection.pid)
-
-    def _asked_to_end(self, connection: Connection, held: Held) -> bool:
-        told_to_leave = connection.state is ConnState.LEAVING
-        return bool(told_to_leave or held.cancelled or self.command_unusable)
+    def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
+        if isinstance(message, Ready):
+            return ConnStimulus.SAID_READY
+        issue_id, held = message.issue_id, self._tasks.held.get(message.issue_id)
+        if connection.state not in (ConnState.BUSY, ConnState.ENDING) or held is None:
+            return ConnStimulus.STRAY
+        if isinstance(message, Failed) and message.request_id not in ("", held.request_id):
+            return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
+        if not connection.ahead:
+            own = issue_id == connection.issue_id
+            return ConnStimulus.FINISHED if own else ConnStimulus.STRAY
+        own = issue_id == connection.issue_id or issue_id in connection.ahead
+        return ConnStimulus.FINISHED_ONE if own else ConnStimulus.STRAY
 
     def _lose(self, connection: Connection, held: Held) -> None:
         if connection.state is ConnState.ENDING:
@@ -262,7 +255,7 @@ class Floor:
         self._tasks.lose(held, connection.pid)
         if connection.own:
             if connection.pid not in self._parts.crew.by_pid:
-                self.conclude_loose(held)  # It was reaped before its last words were read.
+                self._judging.conclude_loose(held)  # It was reaped before its last words were read.
         else:
             self._desk.ask(WatchHolder(connection.pid))
 
@@ -275,21 +268,3 @@ class Floor:
 
 
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
-
-
-def _stimulus(connection: Connection, message: FromWorker) -> ConnStimulus:
-    if isinstance(message, Ready):
-        return ConnStimulus.SAID_READY
-    has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
-    if has_task and message.issue_id == connection.issue_id:
-        return ConnStimulus.FINISHED
-    return ConnStimulus.STRAY
-
-
-def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
-    if isinstance(message, Done):
-        note, result = note_of(message.result), kept(message.result, of_function=of_function)
-        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
-    if message.error == "busy" or message.error_detail == CANNOT_START:
-        return Outcome(OutcomeKind.CANCELLED, message.error)
-    return Outcome(message.outcome, message.error, message.retry_after_seconds)

@@ -17,7 +17,8 @@ class Held:
 
     ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
     ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
-    why it was taken away from its worker, if it was. ``overdue``: its time was over long before.
+    why it was taken away from its worker, if it was. ``behind``: its worker has another task to
+    end before it begins this one. ``overdue``: its time was over long before.
     ``trace_context``: the W3C headers of its attempt.
     """
 
@@ -33,6 +34,7 @@ class Held:
     holder_pid: int = 0
     lost_conn_id: ConnId | None = None
     cancelled: str = ""
+    behind: bool = False
     overdue: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
 

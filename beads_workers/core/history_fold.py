@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
-from beads_workers.core.board import worker_order
+from beads_workers.core.board_workers import worker_order
 from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.history import (
     CUT_OFF,

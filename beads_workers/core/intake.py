@@ -49,6 +49,16 @@ class Intake:
         # A moving average over about four attempts: a change of work shows soon.
         self._attempt_seconds += (seconds - self._attempt_seconds) * 0.25
 
+    def more_ahead(self, keeps: int, kept: int) -> int:
+        """How many more tasks are for a worker that could keep so many, and has some of them."""
+        seconds = self._attempt_seconds
+        if seconds is None or not self._parts.settings.claims_ahead:
+            return 0
+        # Its share of what is there: at the end of a backlog nobody is to be without.
+        share = -(-self._tasks.count(JobState.CLAIMED) // max(1, self._parts.roster.slots()))
+        begun_soon = int(limits.TASKS_AHEAD_SECONDS / max(seconds, 0.001))
+        return min(share, min(keeps, begun_soon) - kept)
+
     def look_again(self) -> None:
         """Something changed that may have made work ready.
 

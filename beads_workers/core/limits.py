@@ -115,6 +115,15 @@ POLL_SECONDS = 5.0
 PEEK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
+TASKS_AHEAD_MAX = 8
+"""So many TASKs a worker is sent, at most, beside the one that it works on."""
+
+TASKS_AHEAD_SECONDS = 0.01
+"""Only what it will have begun within this: nobody else could have begun it much sooner."""
+
+RECALL_SECONDS = 0.1
+"""What waits behind a task that takes this long is called back: others may be free."""
+
 # --- leases ---------------------------------------------------------------------------------
 LEASE_SURE_SECONDS = 60.0
 """With more than this left a group is closed without a look: the call ends before the lease."""

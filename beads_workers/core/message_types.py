@@ -24,17 +24,28 @@ CANCEL = "cancel"
 CANNOT_START = "cannot_start"
 """``error_detail`` of a FAILED: the fleet's command is missing or may not be executed."""
 
+RECALLED = "recalled"
+"""``reason`` of a CANCEL that is meant only for a task which has not begun."""
+
+NOT_BEGUN = "not_begun"
+"""``error_detail`` of a FAILED: the task was kept for later, and comes back as it went."""
+
 
 # --- worker -> orchestrator -------------------------------------------------------------------
 
 
 @value
 class Ready:
-    """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN."""
+    """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN.
+
+    ``ahead``: 1.1; how many more TASKs it keeps while it works on one, and begins in their order
+    without another READY.
+    """
 
     worker_id: str
     version: str = "1"
     features: frozenset[str] = frozenset()
+    ahead: int = 0
 
 
 @value
@@ -58,7 +69,7 @@ class Done:
 class Failed:
     """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error.
 
-    ``is_stopping``: as in DONE.
+    ``is_stopping``: as in DONE. ``request_id``: of the TASK, where it was not begun.
     """
 
     issue_id: IssueId
@@ -69,6 +80,7 @@ class Failed:
     retry_after_seconds: float | None = None
     error_detail: str = ""
     is_stopping: bool = False
+    request_id: str = ""
     warnings: tuple[str, ...] = ()
 
 

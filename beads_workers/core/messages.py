@@ -1,4 +1,4 @@
-"""The messages of the worker protocol: bytes in, frozen dataclasses out, and back.
+"""The messages of the worker protocol: bytes in, values out; and ``encode``, the way back.
 
 Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; 1.1 adds some
 for peers that opted in. ``parse`` is strict about what decides, and liberal about what does not.
@@ -6,10 +6,8 @@ for peers that opted in. ``parse`` is strict about what decides, and liberal abo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, assert_never
+from typing import Any
 
 from beads_workers.core import control_messages, limits
 from beads_workers.core.json_fields import (
@@ -27,8 +25,6 @@ from beads_workers.core.message_types import (
     RESERVED,
     VERSION,
     Cancel,
-    ControlAsked,
-    ControlReply,
     Done,
     Failed,
     FromWorker,
@@ -39,6 +35,7 @@ from beads_workers.core.message_types import (
     ToWorker,
     Wait,
 )
+from beads_workers.core.message_writing import encode
 from beads_workers.core.outcomes import OutcomeKind
 
 __all__ = [
@@ -46,8 +43,6 @@ __all__ = [
     "ProtocolError", "Ready", "Shutdown", "Task", "ToWorker", "Wait", "encode", "parse",
     "parse_object",
 ]  # fmt: skip
-
-# --- bytes -> message -------------------------------------------------------------------------
 
 
 def parse(line: bytes) -> Message:
@@ -68,7 +63,8 @@ def _ready(fields: dict[str, Any]) -> Ready:
     features = fields.get("features")
     known = [f for f in features if isinstance(f, str)] if isinstance(features, list) else []
     version = fields.get("version")
-    return Ready(worker_id, version if isinstance(version, str) else "1", frozenset(known))
+    ahead = min(max(as_integer(fields.get("ahead")) or 0, 0), limits.TASKS_AHEAD_MAX)
+    return Ready(worker_id, version if isinstance(version, str) else "1", frozenset(known), ahead)
 
 
 def _done(fields: dict[str, Any]) -> Done:
@@ -100,6 +96,7 @@ def _failed(fields: dict[str, Any]) -> Failed:
         retry_after_seconds=_retry_after(fields, warnings),
         error_detail=detail if isinstance(detail, str) else "",
         is_stopping=fields.get("is_stopping") is True,
+        request_id=text(fields, "request_id", ""),
         warnings=tuple(warnings),
     )
 
@@ -197,103 +194,3 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
         warnings.append("no sensible retry_after_seconds")
         return None
     return min(seconds, limits.RETRY_AFTER_MAX_SECONDS)
-
-
-# --- message -> bytes -------------------------------------------------------------------------
-
-
-def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:
-    """One line with its end. ``timestamp``: epoch seconds, written with three decimals at least
-    (12.500, and not 12.5); ``v1``: no additions."""
-    line = f'{_HEADS[type(message)]}{quoted(worker_id)},"timestamp":{timestamp:.6f}'
-    line += "," + _ENCODER.encode(fields)[1:] if (fields := _fields(message, v1)) else "}"
-    return line.encode("ascii") + b"\n"
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
-"""Made once: ``json.dumps`` with separators makes one for every call."""
-
-_TYPES: dict[type[Message], str] = {
-    Ready: "READY",
-    Done: "DONE",
-    Failed: "FAILED",
-    Task: "TASK",
-    Wait: "WAIT",
-    Shutdown: "SHUTDOWN",
-    Cancel: "CANCEL",
-    **control_messages.TYPES,
-}
-
-_HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items()}
-
-
-def _fields(message: Message, v1: bool) -> dict[str, Any]:
-    match message:
-        case Ready():
-            return {} if v1 else {"version": VERSION, "features": sorted(message.features)}
-        case Done():
-            core: dict[str, Any] = {
-                "issue_id": message.issue_id,
-                "duration_ms": message.duration_ms or 0,
-            }
-            return core if v1 else core | _done_additions(message)
-        case Failed():
-            core = {
-                "issue_id": message.issue_id,
-                "error": message.error,
-                "duration_ms": message.duration_ms or 0,
-            }
-            return core if v1 else core | _failed_additions(message)
-        case Task():
-            core = {
-                "issue_id": message.issue_id,
-                "priority": message.priority,
-                "title": message.title,
-            }
-            return core if v1 else core | _task_additions(message)
-        case Wait():
-            return {"wait_seconds": message.wait_seconds}
-        case Shutdown():
-            return {"reason": message.reason}
-        case Cancel():
-            return {"issue_id": message.issue_id, "reason": message.reason}
-        case ControlAsked() | ControlReply():
-            return control_messages.fields_of(message)
-        case _:
-            assert_never(message)
-
-
-def _done_additions(message: Done) -> dict[str, Any]:
-    extra: dict[str, Any] = {"is_stopping": True} if message.is_stopping else {}
-    if message.result_file:
-        return {"result_file": message.result_file, **extra}
-    return extra if message.result is None else {"result": message.result, **extra}
-
-
-def _failed_additions(message: Failed) -> dict[str, Any]:
-    extra: dict[str, Any] = {"outcome": message.outcome.value}
-    if message.retry_after_seconds is not None:
-        extra["retry_after_seconds"] = message.retry_after_seconds
-    if message.error_detail:
-        extra["error_detail"] = message.error_detail
-    if message.is_stopping:
-        extra["is_stopping"] = True
-    return extra
-
-
-def _task_additions(message: Task) -> dict[str, Any]:
-    extra: dict[str, Any] = {
-        "description": message.description,
-        "issue_type": message.issue_type,
-        "labels": list(message.labels),
-        "attempt": message.attempt,
-    }
-    if message.request_id:
-        extra["request_id"] = message.request_id
-    if message.timeout_seconds is not None:
-        extra["timeout_seconds"] = message.timeout_seconds
-    if message.payload_file is not None:
-        extra["payload_file"] = message.payload_file
-    elif message.payload:
-        extra["payload"] = dict(message.payload)
-    return extra

@@ -15,7 +15,6 @@ module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import assert_never
 
 from beads_workers.core import events as ev
 from beads_workers.core import floor, leases, limits, replies
@@ -26,14 +25,22 @@ from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, End
 from beads_workers.core.floor import Floor
 from beads_workers.core.intake import PEEK, Intake
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.judging import Judging
 from beads_workers.core.lane import LINGER, TAKE_AGAIN, OwedAgain
 from beads_workers.core.ledger import DueAgain, Standing
 from beads_workers.core.parts import make_parts
 from beads_workers.core.records import Carried, SettledRecord
-from beads_workers.core.replies import Replies
+from beads_workers.core.replies import RECALL, Replies
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
-from beads_workers.core.states import ConnReaction, JobReaction, JobState, RunState, RunStimulus
+from beads_workers.core.states import (
+    ConnReaction,
+    ConnState,
+    JobReaction,
+    JobState,
+    RunState,
+    RunStimulus,
+)
 
 
 class Orchestrator:
@@ -60,9 +67,10 @@ class Orchestrator:
         self._parts = make_parts(settings, run_id, now, literal=literal, pushed=pushed)
         self._desk = self._parts.desk
         self._replies = Replies(self._parts)
-        self._floor = Floor(self._parts, self._replies)
+        self._judging = Judging(self._parts, self._replies)
+        self._floor = Floor(self._parts, self._replies, self._judging)
         self._intake = Intake(self._parts)
-        self._ending = Ending(self._parts, self._replies, self._floor, self._intake)
+        self._ending = Ending(self._parts, self._replies, self._judging, self._intake)
         self._control = Control(self._parts, self._replies, self._intake, self._ending)
         for page in carried:
             self._parts.ledger.carry_over(page, now, epoch)
@@ -157,16 +165,6 @@ class Orchestrator:
                 self._ending.stop(event)
             case ev.FatalError(error):
                 self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
-            case ev.PauseAsked():
-                self._control.pause(event)
-            case ev.ResumeAsked():
-                self._control.resume(event)
-            case ev.ScaleAsked():
-                self._control.scale(event)
-            case ev.RetryAskedFor():
-                self._control.retry(event)
-            case ev.ReleaseAskedFor():
-                self._control.release(event)
             case ev.Warned(text):
                 self._desk.note("warning", text)
             case ev.Hindered():
@@ -174,21 +172,22 @@ class Orchestrator:
             case ev.Eased(what):
                 self._parts.hindrances.eased(what)
                 self._intake.look_again()
-            case ev.WhyAsked():
-                self._control.why(event)
-            case ev.TasksAsked():
-                self._control.tasks(event)
             case _:
-                assert_never(event)
+                self._control.asked(event)
 
     def _received(self, event: ev.Received) -> None:
         reaction = self._floor.received(event)
+        if reaction not in (ConnReaction.JUDGE, ConnReaction.SERVE):
+            return
+        connection = self._parts.roster.get(event.conn_id)
+        assert connection is not None, "it has just spoken"
         if reaction is ConnReaction.JUDGE:
             self._intake.completed(self._parts.tasks.last_seconds)
-        elif reaction is ConnReaction.SERVE:
-            connection = self._parts.roster.get(event.conn_id)
-            assert connection is not None, "it has just spoken"
+        else:
             self._floor.serve(connection, soon=self._coming())
+        if connection.keeps and connection.state is ConnState.BUSY:
+            more = self._intake.more_ahead(connection.keeps, len(connection.ahead))
+            self._floor.send_ahead(connection, more)
 
     def _coming(self) -> bool:
         # Something owed to the tracker may make work ready as soon as it is written.
@@ -281,6 +280,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             TAKE_AGAIN: self._take_again,
             PEEK: self._intake.peek,
+            RECALL: self._replies.recall,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             leases.LOOK: lambda: None,  # ``_conclude`` looks at them.
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),

@@ -12,8 +12,8 @@ from beads_workers.core.commands import HangUp, Send
 from beads_workers.core.desk import jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.held import Held
-from beads_workers.core.jobs import Job
-from beads_workers.core.message_types import Cancel, Shutdown, Task, ToWorker, Wait
+from beads_workers.core.jobs import IssueId, Job
+from beads_workers.core.message_types import RECALLED, Cancel, Shutdown, Task, ToWorker, Wait
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import WorkerStopping
 from beads_workers.core.roster import Connection
@@ -34,6 +34,10 @@ class Overdue:
     """Timer key: a worker should have ended its task by itself long ago."""
 
     conn_id: ConnId
+
+
+RECALL = "recall"
+"""Timer key: look whether TASKs wait behind one that takes long."""
 
 
 class Replies:
@@ -61,10 +65,48 @@ class Replies:
         self._tasks.begin(held, connection.conn_id, connection.worker_id)
         self._roster.move(connection, ConnStimulus.TASK_SENT)
         self.say(connection, self._task(connection, held))
-        timeout = self._timeout(held.job)
-        if timeout is not None:
-            grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
-            self._timers.set(Overdue(connection.conn_id), self._desk.now + timeout + grace)
+        self._watch(connection, held)
+
+    def send_behind(self, connection: Connection, held: Held) -> None:
+        """TASK, for a worker that has one already: it keeps this one for later."""
+        held.behind = True
+        connection.ahead.append(held.job.issue_id)
+        self._tasks.begin(held, connection.conn_id, connection.worker_id)
+        self._roster.move(connection, ConnStimulus.TASK_SENT)
+        self.say(connection, self._task(connection, held))
+        if RECALL not in self._timers:
+            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
+
+    def ended(self, connection: Connection, issue_id: IssueId) -> None:
+        """It does not have this one any more; after its task it begins the next that it kept."""
+        if issue_id != connection.issue_id:
+            connection.ahead.remove(issue_id)
+            return
+        connection.issue_id = None
+        self._timers.cancel(Overdue(connection.conn_id))
+        if connection.ahead:
+            self._begins_next(connection)
+
+    def _begins_next(self, connection: Connection) -> None:
+        connection.issue_id = connection.ahead.pop(0)
+        held = self.held(connection)
+        assert held is not None, "what it keeps is held"
+        held.behind, held.started_at = False, self._desk.now
+        if held.cancelled == RECALLED:
+            held.cancelled = ""  # It came too late, and its worker takes no notice.
+        self._watch(connection, held)
+
+    def recall(self) -> None:
+        """What waits behind a task that takes long comes back: others may be free."""
+        waits = [c for c in self._roster.in_state(ConnState.BUSY) if c.ahead]
+        for connection in waits:
+            held = self.held(connection)
+            assert held is not None, "a busy connection has a job"
+            if self._desk.now - held.started_at >= limits.RECALL_SECONDS:
+                for issue_id in connection.ahead:
+                    self.end_attempt(self._tasks.held[issue_id], RECALLED)
+        if waits:
+            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
 
     def repeat_task(self, connection: Connection) -> None:
         """It asks for work while it has some: the same TASK again, never a second one."""
@@ -108,8 +150,8 @@ class Replies:
             return False
         held.cancelled = reason
         self.say(connection, Cancel(held.job.issue_id, reason))
-        grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
-        self._timers.set_earlier(Overdue(connection.conn_id), self._desk.now + grace)
+        if not held.behind:
+            self._watch(connection, held)
         return True
 
     def end_attempt(self, held: Held, reason: str) -> None:
@@ -137,6 +179,14 @@ class Replies:
         if connection.issue_id is None:
             return None
         return self._tasks.held.get(connection.issue_id)
+
+    def _watch(self, connection: Connection, held: Held) -> None:
+        """It must have ended the task by then, or is stuck."""
+        grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
+        timeout = 0.0 if held.cancelled else self._timeout(held.job)
+        if timeout is not None:
+            key = Overdue(connection.conn_id)
+            self._timers.set_earlier(key, self._desk.now + timeout + grace)
 
     def _task(self, connection: Connection, held: Held) -> Task:
         job, work = held.job, self._parts.settings.work

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from beads_workers.core import messages
 from beads_workers.core.events import ConnId
@@ -18,6 +18,7 @@ class Connection:
     """``worker_id`` is ours to give; ``own``: a process that we started; ``v1``: speaks 1 only.
 
     ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
+    ``ahead``: of those that it was sent beside that one, in their order; ``keeps``: how many.
     ``retiring``: it gets no more work after this (scaled down). ``strays``: valid messages
     that made no sense in its state.
     """
@@ -32,6 +33,8 @@ class Connection:
     grouped: bool = False
     cancellable: bool = False
     issue_id: IssueId | None = None
+    keeps: int = 0
+    ahead: list[IssueId] = field(default_factory=list)
     retiring: bool = False
     bad_lines: int = 0
     strays: int = 0
@@ -41,6 +44,7 @@ class Connection:
         self.v1 = ready.version != messages.VERSION
         self.grouped = not self.v1 and messages.GROUPED in ready.features
         self.cancellable = not self.v1 and messages.CANCEL in ready.features
+        self.keeps = ready.ahead if self.grouped and self.cancellable else 0
 
 
 class Roster:

@@ -106,6 +106,13 @@ class Work:
     hidden_variables: tuple[str, ...] = ()
     dispatcherd_config: str = ""
 
+    @property
+    def tasks_ahead(self) -> int:
+        """How many tasks a worker keeps beside the one that it works on: functions may take less
+        time than their way here."""
+        alone = self.bd_argv or self.worktrees or self.executors or self.verify
+        return limits.TASKS_AHEAD_MAX if self.allow_modules and not alone else 0
+
 
 @value
 class WorkerSettings:

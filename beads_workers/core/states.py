@@ -34,7 +34,8 @@ class ConnStimulus(Key):
     """What a worker says, and what we tell it."""
 
     SAID_READY = "READY arrives"
-    FINISHED = "DONE or FAILED for its own task arrives"
+    FINISHED = "DONE or FAILED for its only task arrives"
+    FINISHED_ONE = "DONE or FAILED for one of several tasks arrives"
     STRAY = "DONE or FAILED for anything else arrives"
     RESERVED = "a job is reserved for it"
     TASK_SENT = "TASK is sent"
@@ -47,7 +48,7 @@ class ConnReaction(Enum):
 
     NONE = "-"
     SERVE = "answer: TASK, WAIT or SHUTDOWN; hold it while the tracker is asked"
-    REPEAT_TASK = "log an error, send the same TASK again"
+    REPEAT_TASK = "log an error, send the same TASK again; nothing where it keeps TASKs for later"
     JUDGE = "the policy decides what becomes of the job"
     RESYNC = "log an error, send a short WAIT"
     NOTE = "log it; a reply is already on its way"
@@ -67,6 +68,8 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
         (st.LEAVING, sti.SAID_READY): Move(st.LEAVING, re.ANSWERED),
         (st.BUSY, sti.FINISHED): Move(st.IDLE, re.JUDGE),
         (st.ENDING, sti.FINISHED): Move(st.LEAVING, re.JUDGE),
+        (st.BUSY, sti.FINISHED_ONE): Move(st.BUSY, re.JUDGE),
+        (st.ENDING, sti.FINISHED_ONE): Move(st.ENDING, re.JUDGE),
         (st.NEW, sti.STRAY): Move(st.IDLE, re.RESYNC),
         (st.IDLE, sti.STRAY): Move(st.IDLE, re.RESYNC),
         (st.READY, sti.STRAY): Move(st.READY, re.RESYNC),
@@ -76,6 +79,7 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
         (st.LEAVING, sti.STRAY): Move(st.LEAVING, re.NOTE),
         (st.READY, sti.RESERVED): Move(st.RESERVED, re.NONE),
         (st.READY, sti.TASK_SENT): Move(st.BUSY, re.NONE),
+        (st.BUSY, sti.TASK_SENT): Move(st.BUSY, re.NONE),
         (st.RESERVED, sti.TASK_SENT): Move(st.BUSY, re.NONE),
         (st.READY, sti.WAIT_SENT): Move(st.IDLE, re.NONE),
         (st.RESERVED, sti.WAIT_SENT): Move(st.IDLE, re.NONE),
@@ -112,6 +116,7 @@ class JobStimulus(Key):
     CLAIMED = "the source claimed it"
     RESERVED = "it is reserved for a worker that claims by itself"
     SENT = "TASK is sent"
+    RECALLED = "its worker gives it back as it went, or died before it began it"
     SUCCEEDED = "the policy says finish"
     REQUEUED = "the policy, or a stop, says give back"
     SPENT = "the policy says set aside"
@@ -152,6 +157,8 @@ def _job_table() -> Table[JobState, JobStimulus, JobReaction]:
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.RUNNING, sti.SPENT): Move(st.SHELVING, re.SETTLE),
+        (st.RUNNING, sti.RECALLED): Move(st.CLAIMED, re.NONE),
+        (st.LOOSE, sti.RECALLED): Move(st.CLAIMED, re.NONE),
         (st.RUNNING, sti.HOLDER_LOST): Move(st.LOOSE, re.WATCH),
         (st.LOOSE, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.LOOSE, sti.SPENT): Move(st.SHELVING, re.SETTLE),

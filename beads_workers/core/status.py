@@ -9,7 +9,8 @@ from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.activity import Asking, Ended
 from beads_workers.core.attention import TROUBLE_FAILURES, needs
-from beads_workers.core.board import Board, WorkerRow, worker_order
+from beads_workers.core.board import Board
+from beads_workers.core.board_workers import WorkerRow, worker_order
 from beads_workers.core.journal_lines import Entry
 
 NOTES_MAX = 10

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-
+from beads_workers.core.backlog import Backlog
 from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.held import CANCELLED, RELEASED, Held
@@ -16,6 +15,7 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import (
     Finish,
     HandBack,
+    History,
     Policy,
     Requeue,
     SetAside,
@@ -67,8 +67,7 @@ class Tasks:
         self._run_id = run_id
         self._traces = traces
         self._requests = 0
-        self._backlog: list[tuple[int, int, IssueId]] = []
-        self._claims = 0
+        self._backlog = Backlog()
         self._in_state = dict.fromkeys(JobState, 0)
         self.held: dict[IssueId, Held] = {}
         self.last_seconds = 0.0
@@ -88,16 +87,17 @@ class Tasks:
         self._ledger.taken(job.issue_id)
         self.held[job.issue_id] = Held(job, self._desk.now)
         self._in_state[JobState.CLAIMED] += 1
-        self._claims += 1
-        heapq.heappush(self._backlog, (job.priority, self._claims, job.issue_id))
+        self._line_up(job)
+
+    def _line_up(self, job: Job) -> None:
+        self._backlog.add(job.issue_id, job.priority)
         named = job.call or job.named
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
         self._desk.write(Claimed(job.issue_id, job.title, job.priority, *described))
 
     def most_urgent(self) -> Held | None:
         """The next one to send, taken off the backlog; priority first, then age of the claim."""
-        while self._backlog:
-            _, _, issue_id = heapq.heappop(self._backlog)
+        while (issue_id := self._backlog.next()) is not None:
             held = self.held.get(issue_id)
             if held and held.state is JobState.CLAIMED:
                 return held
@@ -105,8 +105,8 @@ class Tasks:
 
     def waiting(self) -> list[IssueId]:
         """What is claimed and unsent, the next one first."""
-        in_order = (issue_id for _, _, issue_id in sorted(self._backlog))
-        return [i for i in in_order if i in self.held and self.held[i].state is JobState.CLAIMED]
+        lined_up = self._backlog.in_order()
+        return [i for i in lined_up if i in self.held and self.held[i].state is JobState.CLAIMED]
 
     def reserve(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
         """It goes to a worker that claims by itself: let the tracker know first."""
@@ -177,6 +177,16 @@ class Tasks:
         for held in list(self.held.values()):
             if held.state is JobState.CLAIMED:
                 self._give_back(held)
+
+    def not_begun(self, held: Held, why: str) -> None:
+        """Its worker had it for later and has not begun it: it is claimed and unsent again."""
+        history = self._ledger.history(held.job.issue_id)
+        outcome = Outcome(OutcomeKind.CANCELLED, why)
+        self._record(held, outcome, 0, "requeue", Requeue(0.0, history))
+        self._move(held, JobStimulus.RECALLED)
+        held.conn_id = held.lost_conn_id = None
+        held.cancelled, held.behind = "", False
+        self._line_up(held.job)
 
     def take_away(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
         """A person took it away before it was sent; ``outcome``: for a sender that is told one."""
@@ -280,21 +290,9 @@ class Tasks:
     ) -> None:
         if duration_ms is None:
             duration_ms = int((self._desk.now - held.started_at) * 1000)
-        self._desk.write(
-            Finished(
-                held.job.issue_id,
-                held.worker_id,
-                held.attempt,
-                held.request_id,
-                outcome.kind.value,
-                verdict,
-                outcome.error,
-                duration_ms,
-                after.history.charged if after else 0,
-                after.history.free_in_a_row if after else 0,
-                after.delay_seconds if isinstance(after, Requeue) else 0.0,
-                outcome.note,
-                outcome.result,
-                outcome.result_file,
-            )
-        )
+        history = after.history if after else History()
+        delay = after.delay_seconds if isinstance(after, Requeue) else 0.0
+        ids = held.job.issue_id, held.worker_id, held.attempt, held.request_id
+        end = outcome.kind.value, verdict, outcome.error, duration_ms
+        came = outcome.note, outcome.result, outcome.result_file
+        self._desk.write(Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came))

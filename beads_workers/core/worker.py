@@ -17,6 +17,7 @@ from beads_workers.core.current import Current
 from beads_workers.core.message_types import (
     CANCEL,
     GROUPED,
+    RECALLED,
     VERSION,
     Cancel,
     ControlAsked,
@@ -28,12 +29,20 @@ from beads_workers.core.message_types import (
     Wait,
 )
 from beads_workers.core.moves import step as look_up
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.step_results import detail, failure, passed, reported, timed_out
+from beads_workers.core.step_results import failure, passed
+from beads_workers.core.worker_ahead import Ahead
 from beads_workers.core.worker_events import Command, Event
-from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
+from beads_workers.core.worker_states import (
+    GOES_ON,
+    SETTLES,
+    WORKER,
+    WorkerReaction,
+    WorkerState,
+    WorkerStimulus,
+)
 
 
 @dataclass(slots=True)
@@ -49,9 +58,13 @@ class WorkerHalf:
     _deadline: float | None = None
     _current: Current | None = None
     _planned: Plan | NotRunnable | None = None
+    _ahead: Ahead = field(init=False)
     _taken: str = ""
     """The request that was begun last: its TASK may come once more when it is over."""
     _out: list[Command] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._ahead = Ahead(self.work.tasks_ahead)
 
     def start(self) -> list[Command]:
         """The first commands; call once, before anything else."""
@@ -77,6 +90,10 @@ class WorkerHalf:
             return [ev.Send(ControlAsked(event.command, event.control_data))]
         if isinstance(event, ev.Received) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
+        if isinstance(event, ev.Received) and isinstance(event.message, Cancel):
+            issue_id, why = event.message.issue_id, event.message.reason
+            if back := self._ahead.give_back(self.worker_id, why, issue_id):
+                return [ev.Send(message) for message in back]
         return self._move(self._sort(event), event, now)
 
     # --- events to stimuli --------------------------------------------------------------------
@@ -102,7 +119,9 @@ class WorkerHalf:
     def _sort_message(self, message: Task | Wait | Shutdown | Cancel | object) -> WorkerStimulus:
         ours = self._current.task.issue_id if self._current else None
         match message:
-            case Task() if ours == message.issue_id or self._taken == message.request_id != "":
+            case Task(issue_id) if ours == issue_id or self._ahead.has(issue_id):
+                return WorkerStimulus.REPEATED_TASK
+            case Task() if self._taken == message.request_id != "":
                 return WorkerStimulus.REPEATED_TASK
             case Task():
                 self._taken = self._taken if ours else message.request_id
@@ -113,60 +132,30 @@ class WorkerHalf:
                 return WorkerStimulus.WAIT
             case Shutdown():
                 return WorkerStimulus.SHUTDOWN
-            case Cancel() if message.issue_id == ours:
+            case Cancel() if message.issue_id == ours and message.reason != RECALLED:
                 return WorkerStimulus.CANCEL
             case _:
                 return WorkerStimulus.OTHER_CANCEL
 
     def _sort_end(self, ended: ev.StepOver) -> WorkerStimulus:
         current = self._busy()
-        well = passed(ended)
-        if isinstance(ended, ev.StepAnswered):
-            current.is_stopping = ended.is_stopping
-        if well and isinstance(ended, ev.StepAnswered):
-            current.result = ended.outcome.result
-            current.result_file = ended.outcome.result_file
-        elif well and isinstance(ended, ev.StepEnded) and current.step.speaks:
-            current.result, current.result_file = ended.result, ended.result_file
-        owed: Step | None = None
-        match self.state:
-            case _ if current.step.kind is StepKind.REPORT:
-                current.answer = reported(ended)
-                owed = None if self.state is WorkerState.TIMING_OUT else current.plan.close
-            case WorkerState.WORKING if well and current.position + 1 < len(current.plan.steps):
-                return WorkerStimulus.STEP_PASSED
-            case WorkerState.WORKING if well:
-                current.answer = Outcome(OutcomeKind.SUCCESS)
-                owed = current.plan.close
-            case WorkerState.WORKING:
-                current.answer = failure(current.step, ended)
-                current.error_detail = detail(current.step, current.task, ended)
-            case WorkerState.TIMING_OUT:
-                seconds = (current.times_out_at or current.started) - current.started
-                current.answer = timed_out(current.step, seconds, ended)
-            case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
-                why = "cancelled" if self.state is WorkerState.CANCELLING else "worker shut down"
-                current.answer = Outcome(OutcomeKind.CANCELLED, why)
-                owed = current.plan.give_back
-            case _:
-                self._note_settled(current, ended)
-        if owed is None:
-            return WorkerStimulus.TASK_OVER
-        current.step = owed
-        return WorkerStimulus.SETTLE_DUE
-
-    def _note_settled(self, current: Current, ended: ev.StepOver) -> None:
-        if passed(ended):
-            return
-        # No failure of the task: whoever reads DONE or FAILED looks at the issue, and settles it.
-        why = failure(current.step, ended).error
-        self._log(f"{current.step.kind.value} of {current.task.issue_id} failed: {why}")
+        if self.state in SETTLES and not passed(ended):
+            # No failure of the task: whoever reads DONE or FAILED looks at the issue, settles it.
+            why = failure(current.step, ended).error
+            self._log(f"{current.step.kind.value} of {current.task.issue_id} failed: {why}")
+        stimulus = current.step_ended(self.state, ended)
+        if stimulus is WorkerStimulus.TASK_OVER and self._ahead and not current.is_stopping:
+            return WorkerStimulus.NEXT_DUE
+        return stimulus
 
     # --- stimuli to reactions -----------------------------------------------------------------
 
     def _move(self, stimulus: WorkerStimulus, event: Event | None, now: float) -> list[Command]:
         move = look_up(WORKER, self.state, stimulus)
         before, self.state = self.state, move.to
+        if self._ahead and self.state not in GOES_ON:
+            back = self._ahead.give_back(self.worker_id, "its worker takes no more")
+            self._out += [ev.Send(message) for message in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
         commands, self._out = self._out, []
@@ -193,7 +182,12 @@ class WorkerHalf:
                 assert isinstance(event, ev.Received) and isinstance(event.message, Wait)
                 self._deadline = now + event.message.wait_seconds
             case WorkerReaction.START:
-                self._start(event, now)
+                assert isinstance(self._planned, Plan)
+                self._start(_task(event), self._planned, now)
+            case WorkerReaction.KEEP:
+                assert isinstance(self._planned, Plan)
+                if not self._ahead.keep(_task(event), self._planned):
+                    self._refuse(event, busy=True)
             case WorkerReaction.CONTINUE:
                 current = self._busy()
                 current.position += 1
@@ -202,18 +196,17 @@ class WorkerHalf:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
             case WorkerReaction.END:
                 self._end(now)
-            case WorkerReaction.KILL if self._current is not None and self._current.was_asked:
-                self._current.was_asked = False
-                self._deadline = now + self._grace() / 2
-                self._out.append(ev.EndStep(hard=False))
             case WorkerReaction.KILL:
-                self._out.append(ev.EndStep(hard=True))
+                self._kill(now)
             case WorkerReaction.SETTLE:
                 current = self._busy()
                 self._run(current, current.step, now)
             case WorkerReaction.ANSWER_ASK:
                 self._answer(now)
                 self._ask()
+            case WorkerReaction.ANSWER_NEXT:
+                self._answer(now)
+                self._start(*self._ahead.next(), now)
             case WorkerReaction.ANSWER_LEAVE:
                 self._answer(now)
                 self._exit(0)
@@ -237,11 +230,11 @@ class WorkerHalf:
     def _ask(self) -> None:
         self._deadline = None
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        self._out.append(ev.Send(Ready(self.worker_id, VERSION, frozenset(features))))
+        ready = Ready(self.worker_id, VERSION, frozenset(features), self._ahead.room)
+        self._out.append(ev.Send(ready))
 
-    def _start(self, event: Event | None, now: float) -> None:
-        task, plan = _task(event), self._planned
-        assert isinstance(plan, Plan)
+    def _start(self, task: Task, plan: Plan, now: float) -> None:
+        self._taken = task.request_id
         timeout = task.timeout_seconds or self.work.timeout_seconds
         times_out_at = now + timeout if timeout else None
         self._current = Current(task, plan, now, times_out_at, plan.steps[0])
@@ -264,6 +257,13 @@ class WorkerHalf:
         self._deadline = now + self._grace() / (2 if current.was_asked else 1)
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
 
+    def _kill(self, now: float) -> None:
+        asked = self._current is not None and self._current.was_asked
+        if self._current is not None and asked:
+            self._current.was_asked = False
+            self._deadline = now + self._grace() / 2
+        self._out.append(ev.EndStep(hard=not asked))
+
     def _grace(self) -> float:
         grace = self.work.term_grace_seconds
         if self.state is WorkerState.ABANDONING:
@@ -271,8 +271,9 @@ class WorkerHalf:
         return grace
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
-        why = NotRunnable("busy", OutcomeKind.CANCELLED) if busy else self._planned
-        assert isinstance(why, NotRunnable)
+        why = self._planned
+        if not isinstance(why, NotRunnable) or (busy and not self._ahead.room):
+            why = NotRunnable("busy", OutcomeKind.CANCELLED)
         refusal = Failed(_task(event).issue_id, self.worker_id, why.error, 0, why.outcome)
         self._out.append(ev.Send(refusal))
         if not busy:

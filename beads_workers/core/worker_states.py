@@ -48,6 +48,7 @@ class WorkerStimulus(Key):
     STEP_PASSED = "a step succeeded and another one follows"
     SETTLE_DUE = "the programs have ended, and the tracker is owed a write"
     TASK_OVER = "the programs have ended, and nothing is owed"
+    NEXT_DUE = "the programs have ended, nothing is owed, and a TASK was kept for now"
     TIMER = "its deadline has come"
     LOST = "the connection is lost"
 
@@ -62,6 +63,7 @@ class WorkerReaction(Enum):
     ASK = "send READY"
     REST = "set the time of the next READY"
     START = "make a plan, run its first step"
+    KEEP = "keep it for later, as far as there is room; else REFUSE"
     REFUSE = "send FAILED with outcome `cancelled` and the error `busy`"
     REFUSE_ASK = "send FAILED that says why, send READY"
     CONTINUE = "run the next step"
@@ -69,6 +71,7 @@ class WorkerReaction(Enum):
     KILL = "KILL to the step's process group (TERM, where it was only asked so far)"
     SETTLE = "close the issue, or give it back"
     ANSWER_ASK = "send DONE or FAILED, send READY"
+    ANSWER_NEXT = "send DONE or FAILED, run the first step of the next one"
     ANSWER_LEAVE = "send DONE or FAILED, exit 0"
     LEAVE = "exit 0"
     FAIL = "exit 1"
@@ -86,6 +89,12 @@ _CONNECTED_BUSY = (
     WorkerState.SETTLING,
     WorkerState.SETTLING_TO_STOP,
 )
+
+GOES_ON = (WorkerState.WORKING, WorkerState.TIMING_OUT, WorkerState.CANCELLING)
+"""With a task, and another one may follow it."""
+
+SETTLES = (WorkerState.SETTLING, WorkerState.SETTLING_TO_STOP, WorkerState.SETTLING_ALONE)
+"""The programs of a task have ended."""
 
 
 def _idle() -> Cells:
@@ -140,7 +149,7 @@ def _told_while_busy() -> Cells:
         # After SHUTDOWN the other side may leave first: that is no failure of ours.
         cells[state, sti.LOST] = Move(state, re.NONE)
     for state in _CONNECTED_BUSY:
-        cells[state, sti.TASK] = Move(state, re.REFUSE)
+        cells[state, sti.TASK] = Move(state, re.KEEP if state in GOES_ON else re.REFUSE)
         cells[state, sti.NOT_RUNNABLE] = Move(state, re.REFUSE)
         cells[state, sti.REPEATED_TASK] = Move(state, re.NOTE)
         cells[state, sti.WAIT] = Move(state, re.NOTE)
@@ -165,6 +174,9 @@ def _course_of_a_task() -> Cells:
         (st.CANCELLING, sti.SETTLE_DUE): Move(st.SETTLING, re.SETTLE),
         (st.STOPPING, sti.SETTLE_DUE): Move(st.SETTLING_TO_STOP, re.SETTLE),
         (st.ABANDONING, sti.SETTLE_DUE): Move(st.SETTLING_ALONE, re.SETTLE),
+        (st.WORKING, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
+        (st.TIMING_OUT, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
+        (st.CANCELLING, sti.NEXT_DUE): Move(st.WORKING, re.ANSWER_NEXT),
         (st.WORKING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
         (st.TIMING_OUT, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),
         (st.CANCELLING, sti.TASK_OVER): Move(st.ASKING, re.ANSWER_ASK),

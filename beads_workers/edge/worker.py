@@ -179,6 +179,8 @@ class _Process:
                     if isinstance(self.step, CallStep):
                         self.step.tell(reply)
                 case RunStep(of_plan, step):
+                    # What is to be read first leaves first: what was said of the task before this.
+                    self.events.extend(self.connection.flush())
                     self._start(of_plan, step)
                 case EndStep(hard, ask):
                     if isinstance(self.step, CallStep):

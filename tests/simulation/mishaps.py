@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MEAN_SECONDS = 2.0
 ISSUES_MAX = 60
+BURST = 12
 STRANGER = "somebody/else"
 PERSON = "a person"
 
@@ -54,7 +55,7 @@ class Mishaps:
 
     def begin(self) -> None:
         """Issues to start with, and the first mishap."""
-        for _ in range(8):
+        for _ in range(3 * BURST if self._world.functions else 8):
             self._add_issue()
         self._world.agenda.after(1.0, self._more_issues)
         self._world.agenda.after(1.0, self._next)
@@ -102,8 +103,11 @@ class Mishaps:
 
     def _more_issues(self) -> None:
         if self._on:
-            self._world.agenda.after(self._random.expovariate(0.2), self._more_issues)
-            self._add_issue()
+            # What takes no time comes by the dozen, or nothing would ever wait.
+            burst = BURST if self._world.functions else 1
+            self._world.agenda.after(self._random.expovariate(0.2 / burst), self._more_issues)
+            for _ in range(burst):
+                self._add_issue()
 
     def _add_issue(self) -> None:
         issues = self._world.tracker.issues

@@ -44,7 +44,7 @@ class NoHolderCheck(Orchestrator):
         commands = super().handle(event, now, *args, **named)
         if self._parts.tasks.loose():
             for held in self._parts.tasks.loose():
-                self._floor.conclude_loose(held)
+                self._judging.conclude_loose(held)
             commands += self._conclude()
         return commands
 

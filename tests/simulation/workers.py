@@ -31,7 +31,10 @@ class Worker:
         self.process = self._world.processes.start("worker", node.run_id, holds_alive=True)
         self._literal = node.literal and self._world.own_literal
         work = WorkSettings(
-            command=("x",), bd_argv=BD if self._literal else None, timeout_seconds=None
+            command=("x",),
+            bd_argv=BD if self._literal else None,
+            timeout_seconds=None,
+            allow_modules=("shop",) if self._world.functions else (),
         )
         self._half = WorkerHalf(worker_id, work, self._plan)
         self._link: Link | None = None
@@ -42,7 +45,9 @@ class Worker:
 
     def heard(self, message: ToWorker) -> None:
         """``network.Peer``."""
+        ahead = len(self._half._ahead)
         self._handle(ev.Received(message))
+        self._world.kept_ahead += len(self._half._ahead) > ahead
 
     def hung_up(self) -> None:
         """``network.Peer``."""

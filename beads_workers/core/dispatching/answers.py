@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beads_workers.core.board import Board, WorkerRow, worker_order
+from beads_workers.core.board import Board
+from beads_workers.core.board_workers import WorkerRow, worker_order
 from beads_workers.core.dispatching.found import FoundTask, FoundTasks
 from beads_workers.core.values import value
 from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator

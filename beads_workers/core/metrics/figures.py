@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from beads_workers.core.board import Board, worker_order
+from beads_workers.core.board import Board
+from beads_workers.core.board_workers import worker_order
 from beads_workers.core.metrics.counters import BUCKETS, Durations
 from beads_workers.core.metrics.exposition import Family, Sample, number
 from beads_workers.core.status import SHOWN_STATES

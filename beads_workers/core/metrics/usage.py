@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from beads_workers.core.board import Board, worker_order
+from beads_workers.core.board import Board
+from beads_workers.core.board_workers import worker_order
 from beads_workers.core.metrics.exposition import Family, Sample
 from beads_workers.core.metrics.figures import PREFIX
 from beads_workers.core.values import value

@@ -1,0 +1,331 @@
+"""TASKs that a worker keeps for later: handed out, given back, and never charged unbegun."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core import worker_events as wev
+from beads_workers.core.commands import Command
+from beads_workers.core.events import ConnId
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.message_types import (
+    CANCEL,
+    GROUPED,
+    NOT_BEGUN,
+    RECALLED,
+    Cancel,
+    Done,
+    Failed,
+    Ready,
+    Shutdown,
+    Task,
+)
+from beads_workers.core.messages import encode, parse
+from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.plans import Plan, Step, StepKind
+from beads_workers.core.settings import Work
+from beads_workers.core.source import Action
+from beads_workers.core.worker import WorkerHalf
+from tests.core.playbook import Play, done, lost, notes, records, said
+from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, task
+
+KEEPS = 3
+
+
+def asks(conn: int) -> ev.Received:
+    """READY of a worker that keeps three."""
+    ready = Ready("w", "1.1", frozenset({GROUPED, CANCEL}), ahead=KEEPS)
+    return ev.Received(ConnId(conn), ready)
+
+
+def unbegun(conn: int, issue_id: str, request_id: str = "") -> ev.Received:
+    """FAILED, for what it kept."""
+    message = Failed(
+        IssueId(issue_id),
+        "w",
+        "not wanted",
+        0,
+        OutcomeKind.CANCELLED,
+        error_detail=NOT_BEGUN,
+        request_id=request_id,
+    )
+    return ev.Received(ConnId(conn), message)
+
+
+def tasks(commands: list[Command], conn: int | None = None) -> list[str]:
+    """The issues of all TASKs that are sent."""
+    return [m.issue_id for m in said(commands, conn) if isinstance(m, Task)]
+
+
+def hurried(*more: str, workers: int = 0) -> Play:
+    """Worker 1 has done one task in no time, and has the first of ``more`` and keeps others."""
+    play = Play(workers)
+    play.own(1) if workers else play.connect(1)
+    play.do(asks(1))
+    assert tasks(play.answer("first")) == ["first"]
+    play.do(done(1, "first"), asks(1))
+    commands = play.answer(*more)
+    assert tasks(commands) == [more[0]]
+    play.quiet()
+    return play
+
+
+def full() -> Play:
+    """Worker 1 works on b, and keeps c, d and e; f waits here."""
+    play = hurried("a", "b", "c", "d", "e", "f")
+    assert tasks(play.do(done(1, "a"), asks(1))) == ["b", "c", "d", "e"]
+    play.quiet()
+    return play
+
+
+# --- what is handed out -------------------------------------------------------------------------
+
+
+def test_no_task_goes_ahead_before_it_is_known_how_long_one_takes() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(asks(1))
+    assert tasks(play.answer("a")) == ["a"]
+
+
+def test_short_tasks_go_ahead_as_many_as_are_kept_each_with_its_record_first() -> None:
+    play = full()
+    begun = [e.record.issue_id for e in play.entries if isinstance(e.record, rec.Started)]
+    assert begun == ["first", "a", "b", "c", "d", "e"]
+    assert play.board.workers["W1"].issue_id == "b"
+
+
+def test_a_worker_that_ends_one_gets_one_and_needs_not_ask() -> None:
+    play = full()
+    assert tasks(play.do(done(1, "b"))) == ["f"]
+    row = play.board.workers["W1"]
+    assert (row.state, row.issue_id, [s.issue_id for s, _ in row.ahead]) == (
+        "busy", "c", ["d", "e", "f"],
+    )  # fmt: skip
+
+
+def test_long_tasks_do_not_go_ahead() -> None:
+    play = Play()
+    play.connect(1)
+    play.do(asks(1))
+    play.answer("a")
+    play.now += 0.5
+    play.do(done(1, "a"), asks(1))
+    assert tasks(play.answer("b", "c", "d")) == ["b"]
+    play.now += 0.5
+    assert tasks(play.do(done(1, "b"), asks(1))) == ["c"]
+
+
+def test_who_waits_for_work_comes_before_who_keeps_some_for_later() -> None:
+    play = hurried("a", "b")
+    play.connect(2)
+    play.do(asks(2))
+    assert tasks(play.do(done(1, "a"))) == []
+    assert tasks(play.do(asks(1)), 1) + tasks(play.quiet()) in (["b"], [])
+
+
+def test_ready_that_has_crossed_a_task_for_later_is_no_mistake() -> None:
+    play = full()
+    assert not notes(play.do(asks(1)), "error")
+    assert tasks(play.do(asks(1))) == []
+
+
+def test_a_paused_fleet_hands_nothing_out_ahead() -> None:
+    play = full()
+    play.do(ev.PauseAsked(ev.Ticket(1)))
+    assert tasks(play.do(done(1, "b"))) == []
+
+
+# --- what comes back ----------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_is_charged_for_what_it_had_begun_and_for_nothing_else() -> None:
+    play = full()
+    play.do(lost(1))
+    assert tasks(play.join(2)) == ["f"], "nobody gets what a living process may still have"
+    commands = play.do(ev.HolderGone(901))
+    ended = {r.issue_id: (r.outcome, r.charged) for r in records(commands, rec.Finished)}
+    assert ended == {
+        "b": ("lost", 1), "c": ("cancelled", 0), "d": ("cancelled", 0), "e": ("cancelled", 0),
+    }  # fmt: skip
+    # They stay claimed, and go to who is there; only what was begun goes back to the tracker.
+    assert [r.issue_id for r in records(commands, rec.Claimed)] == ["c", "d", "e"]
+    play.quiet()
+    play.wait(limits.LINGER_SECONDS_MAX)
+    assert [each for each in play.owed() if each[0] is Action.RELEASE] == [(Action.RELEASE, "b")]
+
+
+def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_request() -> None:
+    play = full()
+    play.do(lost(1), ev.HolderGone(901))
+    play.quiet()
+    play.connect(2)
+    commands = play.do(asks(2))
+    told = [m for m in said(commands, 2) if isinstance(m, Task)]
+    requests = {e.record.request_id for e in play.entries if isinstance(e.record, rec.Started)}
+    assert told[0].attempt == 1 and told[0].request_id in requests
+
+
+def test_what_waits_behind_a_task_that_takes_long_is_called_back() -> None:
+    play = full()
+    commands = play.wait(2 * limits.RECALL_SECONDS)
+    assert said(commands, 1) == [Cancel(IssueId(i), RECALLED) for i in ("c", "d", "e")]
+    back = play.do(unbegun(1, "c"), unbegun(1, "d"), unbegun(1, "e"))
+    assert not tasks(back) and not records(back, rec.SettledRecord)
+    assert play.board.workers["W1"].issue_id == "b"
+    assert not said(play.wait(2 * limits.RECALL_SECONDS), 1), "only once"
+    play.connect(2)
+    assert tasks(play.do(asks(2)))[0] in {"c", "f"}
+
+
+def test_a_recall_that_comes_too_late_changes_nothing() -> None:
+    play = full()
+    play.wait(2 * limits.RECALL_SECONDS)
+    play.do(done(1, "b"), unbegun(1, "d"), unbegun(1, "e"))
+    assert play.board.workers["W1"].issue_id == "c"
+    commands = play.do(done(1, "c"))
+    assert [r.verdict for r in records(commands, rec.Finished)] == ["finish"]
+
+
+def test_an_answer_for_an_earlier_time_is_none_for_this_one() -> None:
+    play = full()
+    commands = play.do(unbegun(1, "c", "another"))
+    assert not records(commands, rec.Finished) and notes(commands, "error")
+
+
+def test_a_stop_gives_back_what_was_not_begun() -> None:
+    play = full()
+    assert Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
+    play.do(*(unbegun(1, i) for i in "cde"))
+    play.do(ev.Received(ConnId(1), Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
+    play.do(lost(1))
+    owed = dict.fromkeys("bcdef", Action.RELEASE)
+    while play.turn is not None:
+        for action, issue_id in play.owed():
+            assert owed.pop(issue_id, action) is action
+        play.quiet()
+    assert not owed and play.ended == 0
+
+
+def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
+    play = full()
+    commands = play.do(ev.ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
+    assert said(commands, 1) == [Cancel(IssueId("d"), "released")]
+    commands = play.do(unbegun(1, "d"))
+    assert records(commands, rec.Withheld)
+    play.wait(limits.LINGER_SECONDS_MAX)
+    assert (Action.RELEASE, "d") in play.owed()
+
+
+def test_a_worker_that_stops_by_itself_gives_back_what_it_keeps() -> None:
+    play = full()
+    commands = play.do(*(unbegun(1, i) for i in "cde"), done(1, "b", is_stopping=True), asks(1))
+    assert Shutdown("user_requested") in said(commands, 1)
+    assert [r.issue_id for r in records(commands, rec.Claimed)] == ["c", "d", "e"]
+
+
+# --- the worker's half --------------------------------------------------------------------------
+
+
+class Keeper:
+    """A worker's half that keeps tasks, and its time."""
+
+    def __init__(self) -> None:
+        work = Work(allow_modules=("shop",))
+        self.half = WorkerHalf("W1", work, self._plan)
+        self.now = 100.0
+        self.tell(CONNECTED)
+
+    def _plan(self, wanted: Task) -> Plan:
+        return Plan((Step(StepKind.RUN, (wanted.issue_id,)),), "i", wanted.issue_id, "l", "o")
+
+    def tell(self, *events: wev.Event) -> list[wev.Command]:
+        """All that it answers to these."""
+        commands = [c for event in events for c in self.half.handle(event, self.now)]
+        return [c for c in commands if not isinstance(c, wev.Log)]
+
+    def messages(self, *events: wev.Event) -> list[object]:
+        """What it says to the orchestrator, in short."""
+        told = [c.message for c in self.tell(*events) if isinstance(c, wev.Send)]
+        return [(type(m).__name__, getattr(m, "issue_id", "")) for m in told]
+
+
+def test_tasks_that_came_early_are_run_in_their_order_and_ready_is_said_at_the_end() -> None:
+    keeper = Keeper()
+    keeper.tell(task("a"), task("b"), task("c"))
+    assert keeper.messages(OK) == [("Done", "a")]
+    (answer, run) = keeper.tell(OK)
+    assert isinstance(answer, wev.Send) and isinstance(answer.message, Done)
+    assert isinstance(run, wev.RunStep) and run.step.argv == ("c",), "answered before the next"
+    assert keeper.messages(OK) == [("Done", "c"), ("Ready", "")]
+
+
+def test_one_task_too_many_is_refused() -> None:
+    keeper = Keeper()
+    keeper.tell(*(task(f"t{n}") for n in range(1 + limits.TASKS_AHEAD_MAX)))
+    assert keeper.messages(task("more")) == [("Failed", "more")]
+
+
+def test_a_task_that_comes_twice_is_kept_once() -> None:
+    keeper = Keeper()
+    keeper.tell(task("a", request_id="1"), task("b", request_id="2"), task("b", request_id="2"))
+    assert keeper.messages(OK, OK) == [("Done", "a"), ("Done", "b"), ("Ready", "")]
+
+
+@pytest.mark.parametrize("why", [RECALLED, "released"])
+def test_what_is_kept_and_cancelled_comes_back_as_it_went(why: str) -> None:
+    keeper = Keeper()
+    keeper.tell(task("a"), task("b", request_id="r-2"))
+    (command,) = keeper.tell(wev.Received(Cancel(IssueId("b"), why)))
+    assert isinstance(command, wev.Send)
+    back = command.message
+    assert isinstance(back, Failed) and back.error_detail == NOT_BEGUN and back.error == why
+    assert back.request_id == "r-2" and back == parse(encode(back, "W1", 1.0, v1=False))
+    assert keeper.messages(OK) == [("Done", "a"), ("Ready", "")]
+
+
+def test_what_has_begun_is_not_called_back() -> None:
+    keeper = Keeper()
+    keeper.tell(task("a"))
+    assert keeper.tell(wev.Received(Cancel(IssueId("a"), RECALLED))) == []
+    assert keeper.tell(wev.Received(Cancel(IssueId("a"), "released"))) == [TERM]
+
+
+def test_a_stop_sends_back_what_is_kept_and_ends_what_runs() -> None:
+    keeper = Keeper()
+    keeper.tell(task("a"), task("b"), task("c"))
+    told = keeper.tell(SHUTDOWN)
+    assert told[-1] == TERM and len(told) == 3
+    assert keeper.messages(wev.StepEnded(-15)) == [("Failed", "a")]
+
+
+def test_a_lost_connection_leaves_nothing_to_begin() -> None:
+    keeper = Keeper()
+    keeper.tell(task("a"), task("b"))
+    keeper.tell(LOST)
+    assert not [c for c in keeper.tell(OK) if isinstance(c, wev.RunStep)]
+
+
+def test_a_task_that_wants_its_worker_to_end_sends_the_others_back_first() -> None:
+    keeper = Keeper()
+    keeper.tell(task("a"), task("b"))
+    over = wev.StepAnswered(Outcome(OutcomeKind.SUCCESS), is_stopping=True)
+    assert keeper.messages(over) == [("Failed", "b"), ("Done", "a"), ("Ready", "")]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work(command=("x",)),
+        Work(allow_modules=("m",), verify="true"),
+        Work(allow_modules=("m",), bd_argv=("bd",)),
+    ],
+)
+def test_only_who_calls_functions_and_nothing_else_keeps_any(work: Work) -> None:
+    half = WorkerHalf("W1", work, lambda _: Plan((RUN,), "i", "", "l", "o"))
+    (command,) = half.handle(CONNECTED, 0.0)
+    assert isinstance(command, wev.Send) and isinstance(command.message, Ready)
+    assert command.message.ahead == 0
