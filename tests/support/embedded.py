@@ -1,31 +1,47 @@
-"""A project with the embedded tracker, in the shape of ``tests.support.bd.BdProject``."""
+"""A project with the embedded tracker, in the shape of ``tests.support.bd.BdProject``.
+
+It is filled and read by what ``beads-workers import`` and ``list`` call, without a process for
+each: tests/cli/test_tracker.py holds those commands themselves.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from beads_workers.core.jobs import IssueId
+from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
+from beads_workers.sources.issue import time_text
+from beads_workers.sources.sqlite.exchange import import_lines
+from beads_workers.sources.sqlite.schema import connect
+from beads_workers.sources.sqlite.store import Store
 
+NAME = "project"
+"""Of the folder, whose name begins the ids of issues that are added."""
 DATE = "2026-01-02T03:04:05Z"
 FOREIGN = ("BEADS_", "BD_", "BW_", "ORCHESTRATOR_")
 """Variables of whoever runs the suite that a test must not inherit."""
 
 
 class EmbeddedProject:
-    """Fresh, in ``folder/project``; people talk to it through ``beads-workers`` itself."""
+    """Fresh, in ``folder/project``: a copy of what ``beads-workers init`` makes."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "project"
-        self.folder.mkdir(parents=True)
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-        self.environment = kept | {"NO_COLOR": "1"}
-        self._run("init")
+        self.folder = folder / NAME
+        shutil.copytree(_template(), self.folder)
+        self.environment = _environment()
 
     def create_many(self, issues: Sequence[Mapping[str, Any]]) -> list[IssueId]:
         """Import issues in the shape of ``issues.jsonl``, commands too; ``id`` is given here."""
@@ -35,15 +51,17 @@ class EmbeddedProject:
             row |= {"priority": 2, "status": "open", "issue_type": "task"}
             row |= {"created_at": DATE, "updated_at": DATE}
             rows.append(row | dict(issue))
-        self._run(
-            "import", "--allow-commands", "-", given="".join(json.dumps(row) + "\n" for row in rows)
-        )
+        lines = [json.dumps(row).encode() for row in rows]
+        with self._opened() as connection:
+            import_lines(connection, lines, now=time_text(time.time()), allow_commands=True)
         return [IssueId(row["id"]) for row in rows]
 
     def read_all(self) -> dict[IssueId, tuple[str, str]]:
         """Status and assignee of every issue, closed ones too."""
-        issues = json.loads(self._run("list", "--all", "--json"))
-        return {IssueId(i["id"]): (i["status"], i.get("assignee") or "") for i in issues}
+        with self._opened() as connection:
+            store = Store(connection)
+            issues = list(store.in_batches(store.ids(finished=True)))
+        return {IssueId(issue.id): (issue.status, issue.assignee) for issue in issues}
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         """Status and assignee of one issue."""
@@ -51,18 +69,38 @@ class EmbeddedProject:
 
     def notes(self, issue_id: IssueId) -> str:
         """What a person reads about it."""
-        return self._run("show", issue_id)
+        return _run(self.folder, "show", issue_id)
 
-    def _run(self, *arguments: str, given: str = "") -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "beads_workers", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-        return done.stdout
+    def _opened(self) -> contextlib.closing[sqlite3.Connection]:
+        return contextlib.closing(connect(self.folder / STATE_FOLDER / TRACKER_FILE))
+
+
+def _environment() -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    return kept | {"NO_COLOR": "1"}
+
+
+@functools.cache
+def _template() -> Path:
+    """Made once a session: copying is faster than making."""
+    scratch = Path(tempfile.mkdtemp(prefix="beads-workers-tests-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    folder = scratch / NAME
+    folder.mkdir()
+    _run(folder, "init")
+    return folder
+
+
+def _run(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "beads_workers", *arguments],
+        cwd=folder,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
