@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+
+import pytest
+
+LONG = ("end_to_end", "contracts", "sources", "cli")
+"""Folders in the order of what one file of theirs takes; all others are short."""
 
 pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.postgres"]
 
@@ -13,3 +19,14 @@ def pytest_configure() -> None:
         signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the files: the long ones first, that none is left alone."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return LONG.index(folder) if folder in LONG else len(LONG)
