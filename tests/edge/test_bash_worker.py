@@ -162,7 +162,7 @@ def test_titles_are_data_and_bad_lines_are_survived(bash: Bash) -> None:
 
 
 def test_another_task_while_busy_is_refused_and_the_same_one_ignored(bash: Bash) -> None:
-    bash.start("sh", "-c", "until test -e go; do sleep 0.02; done")
+    bash.start("sh", "-c", "until test -e go; do sleep 0.2; done")
     bash.peer.accept()
     bash.peer.expect("READY")
     bash.peer.task("t-1")

@@ -61,7 +61,7 @@ def test_a_secret_in_the_last_line_is_no_error_text(bench: Bench) -> None:
 
 def test_the_copy_grows_while_the_script_runs(bench: Bench) -> None:
     root = started(bench)
-    script = "echo early; while [ ! -e go ]; do sleep 0.01; done; echo late"
+    script = "echo early; while [ ! -e go ]; do sleep 0.2; done; echo late"
     bench.peer.task(payload=payload(script, "job.log"))
     assert wait_for(root / "job.log") == "early\n"
     bench.file("go").touch()

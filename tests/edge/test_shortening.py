@@ -118,7 +118,7 @@ def test_a_running_task_is_kept_short_while_it_prints(bench: Bench) -> None:
     output = bench.run / "logs" / ".W1.out"
     # It ends when its own log has been cut, so it proves that nobody waits for its end.
     bench.sh(
-        f"seq 1 100000; while [ $(stat -c %s '{output}') -gt {MAX} ]; do sleep 0.05; done",
+        f"seq 1 100000; while [ $(stat -c %s '{output}') -gt {MAX} ]; do sleep 0.2; done",
         log_bytes_max=MAX,
     )
     bench.result("DONE")

@@ -45,7 +45,7 @@ def test_the_log_has_both_what_it_said_and_what_it_complained_about(bench: Bench
 
 def test_what_it_says_is_in_the_log_while_it_runs(bench: Bench) -> None:
     bench.start(contexts=SHELL)
-    script = "echo early; while [ ! -e go ]; do sleep 0.01; done; echo late"
+    script = "echo early; while [ ! -e go ]; do sleep 0.2; done; echo late"
     bench.peer.task(payload={"script": to_payload(Script(script))})
     assert wait_for(bench.run / "logs" / ".W1.out") == "early\n"
     bench.file("go").touch()

@@ -19,7 +19,7 @@ def test_without_descriptors_orphans_are_reaped_and_ended_and_the_worker_lives(
     # Two that leave their session, and have the worker for a parent: one dies, one is ended.
     bench.sh(
         """
-        (setsid sh -c 'echo $$ > dies; while ! [ -e go ]; do sleep 0.02; done' &)
+        (setsid sh -c 'echo $$ > dies; while ! [ -e go ]; do sleep 0.2; done' &)
         (env -i setsid sh -c 'echo $$ > stays; exec sleep 1000' &)
         exec sleep 1000
         """

@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, call, until
 
-GATED = 'while ! [ -e "$RAN.$BW_ISSUE_ID" ] && ! [ -e "$RAN.gate" ]; do sleep 0.02; done'
+GATED = 'while ! [ -e "$RAN.$BW_ISSUE_ID" ] && ! [ -e "$RAN.gate" ]; do sleep 0.2; done'
 
 
 def gated(start: StartFleet, project: Any, ran: Ran, *options: str) -> Fleet:

@@ -124,7 +124,7 @@ def test_junk_is_survived_and_the_others_notice_nothing(
     fleet: Fleet = start(
         embedded,
         *("-n", "3", "--until-empty", "--stop-timeout", "1s", "--"),
-        *ran.command('sleep 0.05; while ! [ -e "$RAN.gate" ]; do sleep 0.05; done'),
+        *ran.command('sleep 0.05; while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'),
         environment=ran.environment,
     )
     silent = [connect(fleet.socket) for _ in range(200)]

@@ -17,7 +17,7 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 from tests.support.screens import TmuxScreen
 
-STEP = 'echo "hello from $BW_ISSUE_ID"; while [ ! -e "$PWD/go" ]; do sleep 0.05; done'
+STEP = 'echo "hello from $BW_ISSUE_ID"; while [ ! -e "$PWD/go" ]; do sleep 0.2; done'
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_a_second_ctrl_c_means_now(embedded: EmbeddedProject, start: StartFleet,
     fleet = start(
         embedded,
         *("-n", "1", "--term-grace", "60s", "--stop-timeout", "90s", "--"),
-        *ran.command("trap '' TERM; while :; do sleep 0.05; done"),
+        *ran.command("trap '' TERM; while :; do sleep 0.2; done"),
         environment=ran.environment,
     )
     until(ran.begun)
@@ -172,7 +172,7 @@ def test_stop_drain_lets_what_runs_finish(
     fleet = start(
         any_project,
         *("-n", "2", "--"),
-        *ran.command(f"while ! [ -e {gate} ]; do sleep 0.02; done"),
+        *ran.command(f"while ! [ -e {gate} ]; do sleep 0.2; done"),
         environment=ran.environment,
     )
     until(lambda: len(ran.begun()) == 2)
@@ -195,7 +195,7 @@ def test_stop_now_kills_what_will_not_go(any_project: Any, start: StartFleet, ra
     fleet = start(
         any_project,
         *("-n", "2", "--term-grace", "60s", "--"),
-        *ran.command("trap '' TERM; while :; do sleep 0.05; done"),
+        *ran.command("trap '' TERM; while :; do sleep 0.2; done"),
         environment=ran.environment,
     )
     until(ran.begun)
@@ -212,7 +212,7 @@ def test_a_detached_fleet_lives_on_and_wait_has_its_exit_code(
     fleet = start(
         any_project,
         *("-n", "2", "-d", "--until-empty", "--max-attempts", "1", "--"),
-        *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.02; done; [ "$BW_ISSUE_ID" = bw-1 ]'),
+        *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.2; done; [ "$BW_ISSUE_ID" = bw-1 ]'),
         environment=ran.environment,
     )
     assert fleet.wait() == 0, fleet.said()

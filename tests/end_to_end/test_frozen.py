@@ -12,7 +12,7 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, until
 
-GATE = 'while ! [ -e "$RAN.gate" ]; do sleep 0.02; done'
+GATE = 'while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'
 
 
 def zygote_of(fleet: Fleet) -> int:

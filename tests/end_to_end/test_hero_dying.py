@@ -99,8 +99,8 @@ def test_what_was_done_is_told_by_the_next_start_when_redis_could_not_be_told(
     place: HeroPlace, durable_redis: Redis, start: StartFleet
 ) -> None:
     client = Literal(durable_redis)
-    client.submit("done", "touch there; while [ ! -e go ]; do sleep 0.02; done; echo 42")
-    client.submit("bad", "touch too; while [ ! -e go ]; do sleep 0.02; done; echo no >&2; exit 1")
+    client.submit("done", "touch there; while [ ! -e go ]; do sleep 0.2; done; echo 42")
+    client.submit("bad", "touch too; while [ ! -e go ]; do sleep 0.2; done; echo no >&2; exit 1")
     fleet = start(place, *place.arguments("-n", "2")).started()
     until(lambda: (place.folder / "there").exists() and (place.folder / "too").exists())
     durable_redis.kill()

@@ -72,7 +72,7 @@ def test_a_stop_reaches_a_job_that_waits_and_one_for_another_is_not_lost(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
     client = Literal(redis)
-    client.submit("first", "touch there; while [ ! -e go ]; do sleep 0.05; done")
+    client.submit("first", "touch there; while [ ! -e go ]; do sleep 0.2; done")
     client.submit("second", "touch second-ran")
     fleet = start(place, *place.arguments("-n", "1")).started()
     until((place.folder / "there").exists)

@@ -22,7 +22,7 @@ from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 
-GATE = 'while ! [ -e "$RAN.gate" ]; do sleep 0.02; done'
+GATE = 'while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'
 """A command runs until the gate is opened."""
 
 

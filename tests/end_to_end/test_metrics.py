@@ -55,7 +55,7 @@ def test_a_fleet_is_scraped_while_it_works_and_says_the_same_when_asked(
 ) -> None:
     embedded.create_many([{"priority": 1}, {"priority": 1}, {"priority": 3}])
     burn = f"python3 -c '{BURN}'"
-    gate = f'{burn}; while ! [ -e "$RAN.gate" ]; do sleep 0.02; done; [ $BW_ISSUE_ID != bw-2 ]'
+    gate = f'{burn}; while ! [ -e "$RAN.gate" ]; do sleep 0.2; done; [ $BW_ISSUE_ID != bw-2 ]'
     fleet = start(
         embedded,
         *("-n", "2", "--metrics", "0", "--max-attempts", "1", "--", *ran.command(gate)),

@@ -20,7 +20,7 @@ from tests.support.fleet import Fleet, call, until
 LEASE_SECONDS = 15.0
 BOTH_ARE_THERE = (
     'touch "$RAN.run.$BW_RUN_ID";'
-    ' until [ "$(ls -d "$RAN".run.* | wc -l)" -ge 2 ]; do sleep 0.05; done'
+    ' until [ "$(ls -d "$RAN".run.* | wc -l)" -ge 2 ]; do sleep 0.2; done'
 )
 """A task that only ends once each of two fleets has one."""
 

@@ -67,7 +67,7 @@ def test_workers_wait_while_bd_fails_and_go_on_when_it_works_again(
     fleet: Fleet = start(
         bd_project,
         *("-n", "2", "--until-empty", "--"),
-        *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.02; done'),
+        *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'),
         environment={**ran.environment, **switchable.environment},
     )
     until(lambda: len(ran.begun()) == 2)
@@ -101,7 +101,7 @@ def test_a_bd_that_hangs_holds_up_nobody_else(
     fleet: Fleet = start(
         bd_project,
         *("-n", "1", "--until-empty", "--"),
-        *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.02; done'),
+        *ran.command('while ! [ -e "$RAN.gate" ]; do sleep 0.2; done'),
         environment={**ran.environment, **switchable.environment},
     )
     until(ran.begun)

@@ -62,7 +62,7 @@ def test_eight_at_once_commit_each_on_a_branch_and_clean_takes_what_was_merged(
     meet = embedded.folder.parent / "meet"
     meet.mkdir()
     together = (
-        f'touch "{meet}/$BW_ISSUE_ID"; until [ $(ls {meet} | wc -l) = 8 ]; do sleep 0.02; done'
+        f'touch "{meet}/$BW_ISSUE_ID"; until [ $(ls {meet} | wc -l) = 8 ]; do sleep 0.2; done'
     )
     fleet = start(embedded, "-n", "8", *START, "--", "sh", "-c", f"{together}; {COMMIT}")
     assert fleet.wait() == 0, fleet.said()
@@ -112,7 +112,7 @@ def test_a_killed_orchestrator_loses_no_work_and_the_next_attempt_has_a_branch_o
     ids = embedded.create_many([{} for _ in range(4)])
     hold = embedded.folder.parent / "hold"
     hold.touch()
-    script = f'{COMMIT}; while [ -e "{hold}" ]; do sleep 0.05; done'
+    script = f'{COMMIT}; while [ -e "{hold}" ]; do sleep 0.2; done'
     fleet = start(embedded, "-n", "4", *START, "--", "sh", "-c", script)
     made = [f"bw/{i}/1" for i in ids]
     until(lambda: all(git(top, "log", "-1", "--format=%s", b, check=False) in ids for b in made))

@@ -185,7 +185,7 @@ def test_what_was_typed_before_the_first_picture_is_no_command(
 ) -> None:
     program = shlex.join(counters(log))
     screen.type(
-        f"clear; touch {log}.typing; until [ -e {log}.typed ]; do sleep 0.02; done; {program}"
+        f"clear; touch {log}.typing; until [ -e {log}.typed ]; do sleep 0.2; done; {program}"
     )
     until(Path(f"{log}.typing").exists)
     screen.keys("q")
