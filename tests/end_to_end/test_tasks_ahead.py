@@ -1,4 +1,4 @@
-"""Short functions are handed out ahead; one that takes long, or kills its worker, harms no other."""
+"""Short functions are handed out ahead; one that lasts, or kills its worker, harms no other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_nothing_waits_for_long_behind_a_function_that_does(
 ) -> None:
     with_one_between(embedded, "shop.held")
     fleet: Fleet = start(embedded, *START)
-    until(lambda: len(marks(embedded.folder)) == MARKS, what="some wait behind the one that is held")
+    until(
+        lambda: len(marks(embedded.folder)) == MARKS, what="some wait behind the one that is held"
+    )
     (embedded.folder / "gate").touch()
     assert fleet.wait() == 0, fleet.said()
     assert set(marks(embedded.folder).values()) == {1}
