@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import POLL_PUSHED_SECONDS, Options
+from beads_workers.cli.options import POLL_PUSHED_SECONDS
+from beads_workers.cli.refusing import of_trackers, refuse
 
 if TYPE_CHECKING:
     from beads_workers.cli.config import Resolved
@@ -34,7 +35,8 @@ def prepare_dispatcherd(
     from beads_workers.edge.project import STATE_FOLDER
 
     options = resolved.options
-    _refuse(options, issues)
+    not_ours = {**of_trackers(options, issues), "--shared": options.shared}
+    refuse(not_ours, "{} does not go with tasks of dispatcherd")
     brokers, workers = find_brokers(str(options.source))
     if resolved.origin["workers"] == "default" and workers is not None:
         resolved = replace(resolved, options=replace(options, workers=workers))
@@ -107,25 +109,3 @@ def _need(module: str) -> None:
     if find_spec(module) is None:
         name = {"yaml": "PyYAML", "psycopg": "psycopg"}[module]
         raise CommandError(f"{name} is not installed here", EXTRA, EXIT_USAGE)
-
-
-def _refuse(options: Options, issues: tuple[str, ...]) -> None:
-    """What only means something to a tracker of issues."""
-    said = {
-        "ISSUE": issues,
-        "--label": options.label,
-        "--label-any": options.label_any,
-        "--exclude-label": options.exclude_label,
-        "--type": options.type,
-        "--priority": options.priority,
-        "--parent": options.parent,
-        "--agent": options.agent,
-        "--worktree": options.worktree,
-        "--shared": options.shared,
-        "--bd-calls worker": options.bd_calls == "worker",
-    }
-    for name, value in said.items():
-        if value:
-            raise CommandError(
-                f"{name} does not go with tasks of dispatcherd", "leave it out", EXIT_USAGE
-            )

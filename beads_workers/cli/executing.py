@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.option_executor import FORM
 from beads_workers.cli.options import Options
+from beads_workers.cli.refusing import of_agents, refuse
 from beads_workers.core.settings import Executor, Work
 from beads_workers.executors.rrq.requesting import find, route
 
@@ -27,7 +27,16 @@ def find_executors(options: Options, runnable: Runnable) -> Work:
             raise CommandError(
                 f"two executors have the name {name}", "write --executor NAME=rrq:CMD", EXIT_USAGE
             )
-    _check_alone(options)
+    others = {
+        "a command": options.command,
+        "--verify": options.verify,
+        "--allow-module": options.allow_module,
+    }
+    refuse(
+        {**others, **of_agents(options)},
+        "--executor and {} do not go together",
+        "executors call functions of their own, and nothing else is run",
+    )
     if options.function is not None and find(route(options.function)[0], executors) is None:
         raise CommandError(
             f"--function {options.function}: no such executor", f"known: {', '.join(names)}",
@@ -57,21 +66,3 @@ def _executor(text: str, runnable: Runnable) -> Executor:
     assert form is not None, "the option's reader has seen to that"
     argv = runnable(tuple(shlex.split(form["command"])))
     return Executor(form["name"] or NAME_DEFAULT, argv, form["protocol"])
-
-
-def _check_alone(options: Options) -> None:
-    others: dict[str, Any] = {
-        "a command": options.command,
-        "--agent": options.agent,
-        "--verify": options.verify,
-        "--allow-module": options.allow_module,
-        "--worktree": options.worktree,
-        "--bd-calls worker": options.bd_calls == "worker",
-    }
-    for name, said in others.items():
-        if said:
-            raise CommandError(
-                f"--executor and {name} do not go together",
-                "executors call functions of their own, and nothing else is run",
-                EXIT_USAGE,
-            )

@@ -60,6 +60,7 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
+    ctx: typer.Context,
     file: ScriptFile = None,
     script: ScriptText = None,
     batch: Annotated[
@@ -91,10 +92,7 @@ def submit(
         if batch:
             jobs = hero_jobs.batch(batch, here.worker)
         else:
-            typed = hero_jobs.Typed(
-                file, script, job_id, caller, context, timeout, retries, concurrent, log_path,
-                env or (), after or (),
-            )  # fmt: skip
+            typed = hero_jobs.Typed.of(ctx.params)
             jobs = [hero_jobs.typed_job(typed, here.named_worker())]
         ids = here.client.submit(jobs)
     if as_json:
@@ -106,6 +104,7 @@ def submit(
 
 
 def run(
+    ctx: typer.Context,
     file: ScriptFile = None,
     script: ScriptText = None,
     wait: Annotated[
@@ -134,12 +133,8 @@ def run(
     from beads_workers.cli import hero_jobs
     from beads_workers.cli.hero_text import print_output
 
-    typed = hero_jobs.Typed(
-        file, script, job_id, caller, context, timeout, retries, concurrent, log_path,
-        env or (), after or (),
-    )  # fmt: skip
     with opened(url, naming, worker, patience) as here:
-        job = hero_jobs.typed_job(typed, here.named_worker())
+        job = hero_jobs.typed_job(hero_jobs.Typed.of(ctx.params), here.named_worker())
         (made,) = here.client.submit([job])
         ended = waited(here.client, made, wait)
     failed = _ended(ended, as_json=as_json)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,12 @@ class Typed:
     log_path: str | None
     env: Sequence[str]
     after: Sequence[str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Typed:
+        """``options``: all of the command's, by name. What may be given often may be absent."""
+        said = {each.name: options[each.name] for each in fields_of(cls)}
+        return cls(**said | {"env": said["env"] or (), "after": said["after"] or ()})
 
 
 def typed_job(typed: Typed, worker: str) -> HeroJob:

@@ -24,6 +24,9 @@ from beads_workers.cli.hero_client import (
 from beads_workers.core.text import as_shown, counted, json_line, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beads_workers.cli.hero_client import Here
     from beads_workers.edge.hero.client import Client
     from beads_workers.edge.hero.logs import JobLog
     from beads_workers.protocols.hero import HeroJob
@@ -128,13 +131,7 @@ def stop(
     from beads_workers.cli.hero_text import as_object
 
     with opened(url, naming, worker, patience) as here:
-        # Each of them first: one that there is not shall not leave half of it done.
-        for job_id in jobs:
-            here.client.get(job_id)
-        try:
-            before = [here.client.stop(job_id, here.worker) for job_id in jobs]
-        except ValueError as error:
-            raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
+        before = _each(here, jobs, here.client.stop)
         after = before if wait is None else [waited(here.client, each, wait) for each in jobs]
     if as_json:
         asked = [job.id for job in before if not job.status.is_final]
@@ -163,18 +160,26 @@ def retry(
     One that has not ended stays as it is.
     """
     with opened(url, naming, worker, patience) as here:
-        for job_id in jobs:
-            here.client.get(job_id)
-        try:
-            before = [here.client.retry(job_id, here.worker) for job_id in jobs]
-        except ValueError as error:
-            raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
+        before = _each(here, jobs, here.client.retry)
     if as_json:
         print(json_line({"queued": [job.id for job in before if job.status.is_final]}))
         return
     for was in before:
         told = "queued again" if was.status.is_final else f"has not ended: {was.status.value}"
         print(f"{printable(was.id)} {told}")
+
+
+def _each(here: Here, jobs: list[str], act: Callable[[str, str], HeroJob]) -> list[HeroJob]:
+    """Do it to all of them; returns what ``act`` gave: each as it was before.
+
+    One that there is not shall not leave half of it done: they are all looked for first.
+    """
+    for job_id in jobs:
+        here.client.get(job_id)
+    try:
+        return [act(job_id, here.worker) for job_id in jobs]
+    except ValueError as error:
+        raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
 
 
 def logs(

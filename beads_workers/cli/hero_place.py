@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.option_hero import HeroTable
+from beads_workers.cli.refusing import of_trackers, refuse
 
 if TYPE_CHECKING:
     from beads_workers.cli.config import Resolved
-    from beads_workers.cli.options import Options
     from beads_workers.core.scripts import Context, LogRoot
     from beads_workers.core.settings import FleetSettings, HeroQueue, Work
 
@@ -40,7 +39,8 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     from beads_workers.sources.hero.addresses import read_url, secret_variables
 
     options = resolved.options
-    _refuse(options, issues)
+    not_ours = {"--executor": options.executor, "--verify": options.verify}
+    refuse({**of_trackers(options, issues), **not_ours}, "{} does not go with Hero jobs")
     queue = find_queue(resolved)
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
@@ -167,24 +167,3 @@ def _need_redis() -> None:
 
     if find_spec("redis") is None:
         raise CommandError("redis-py is not installed here", RedisMissing.hint, EXIT_USAGE)
-
-
-def _refuse(options: Options, issues: tuple[str, ...]) -> None:
-    """What only means something to a tracker of issues."""
-    said: Mapping[str, object] = {
-        "ISSUE": issues,
-        "--label": options.label,
-        "--label-any": options.label_any,
-        "--exclude-label": options.exclude_label,
-        "--type": options.type,
-        "--priority": options.priority,
-        "--parent": options.parent,
-        "--agent": options.agent,
-        "--executor": options.executor,
-        "--verify": options.verify,
-        "--worktree": options.worktree,
-        "--bd-calls worker": options.bd_calls == "worker",
-    }
-    for name, value in said.items():
-        if value:
-            raise CommandError(f"{name} does not go with Hero jobs", "leave it out", EXIT_USAGE)

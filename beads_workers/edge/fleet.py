@@ -51,6 +51,7 @@ from beads_workers.edge.worker_server import WorkerServer
 from beads_workers.edge.zygote import Zygote, start_zygote
 
 if TYPE_CHECKING:
+    from beads_workers.edge.fronts import Front
     from beads_workers.edge.tracing.tracer import Tracer
 
 LANE_STOP_SECONDS = 10.0
@@ -155,8 +156,7 @@ class Fleet:
             if self._scrapes is not None:
                 loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
             loop.control.attach(loop.workers, loop.metrics)
-            made_for = self._settings, self._source, selector
-            loop.front = open_front(*made_for, loop.tell, lambda: loop.control.dispatching)
+            loop.front = self._front(selector, loop)
             # Only now: whoever hears it may talk to us at once.
             where = {"tracker": description, "metrics": url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})
@@ -177,6 +177,11 @@ class Fleet:
             if loop.metrics is not None:
                 loop.metrics.close()
         return self._end(loop, nursery, board, code)
+
+    def _front(self, selector: selectors.BaseSelector, loop: Loop) -> Front | None:
+        return open_front(
+            self._settings, self._source, selector, loop.tell, lambda: loop.control.dispatching
+        )
 
     def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
         began = RunStarted(
