@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from beads_workers.cli.doctor_remedies import edit, mend_file, sentence, settle_on_bd
+from beads_workers.cli.doctor_remedies import edit, mend_apart, mend_file, sentence, settle_on_bd
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.cli.running import StateDir
@@ -30,10 +30,15 @@ def register(app: typer.Typer) -> None:
 def doctor(
     ctx: typer.Context,
     workers: Annotated[int | None, typer.Option("-n", "--workers", help="Default 4.")] = None,
-    source: Annotated[str | None, typer.Option(help="bd, sqlite, hero or a URL.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="bd, sqlite, hero, dispatcherd:CONFIG or a URL.")
+    ] = None,
     agent: Annotated[str | None, typer.Option(help="claude, codex, or one of your own.")] = None,
     verify: Annotated[
         str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
+    ] = None,
+    allow_module: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Where functions are that are called.")
     ] = None,
     worktree: Annotated[
         bool | None,
@@ -59,6 +64,7 @@ def doctor(
         source=source,
         agent=agent,
         verify=verify,
+        allow_module=tuple(allow_module or ()),
         worktree=worktree,
         shared_checkout=shared_checkout or None,
         state_dir=state_dir,
@@ -74,7 +80,9 @@ def doctor(
         print(json_line(as_object(checks)))
     else:
         show.end(checks)
-    broken = any(c.name in ("tracker", "redis") and c.status is Grade.FAIL for c in checks)
+    broken = any(
+        c.name in ("tracker", "redis", "broker") and c.status is Grade.FAIL for c in checks
+    )
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
 
 
@@ -119,6 +127,7 @@ class Situation:
 
     def __init__(self, said: Options) -> None:
         from beads_workers.cli import preparing
+        from beads_workers.cli.dispatcherd_place import is_dispatcherd
         from beads_workers.cli.hero_place import is_hero
         from beads_workers.core.settings import Work
         from beads_workers.edge.project import STATE_FOLDER
@@ -126,12 +135,14 @@ class Situation:
         self.found: list[Any] = []
         self.resolved = resolved = self._resolve(said)
         self.is_hero = is_hero(resolved.options.source)
+        self.is_dispatcherd = is_dispatcherd(resolved.options.source)
         self.options = resolved.options
         self.file = resolved.file
         self.workers: int = resolved.options.workers or 0
         self.verify = resolved.options.verify
         self.command, self.agent = self._choose(resolved)
-        self.tracker = None if self.is_hero else self._find_tracker()
+        pushed = self.is_hero or self.is_dispatcherd
+        self.tracker = None if pushed else self._find_tracker()
         self.folder = self.tracker.folder if self.tracker else Path.cwd()
         self.place = self.tracker.place if self.tracker else None
         self.state = Path(resolved.options.state_dir or self.folder / STATE_FOLDER)
@@ -201,6 +212,10 @@ def _source(here: Situation) -> Any:
         from beads_workers.cli.doctor_hero import queue
 
         return queue(here.resolved)
+    if here.is_dispatcherd:
+        from beads_workers.cli.doctor_dispatcherd import look_at_brokers
+
+        return look_at_brokers(str(here.options.source), here.state)
     from beads_workers.edge.checks.tracker import tracker
 
     return tracker(here.fleet) if here.fleet else None
@@ -215,6 +230,7 @@ def _python() -> Any:
 
 
 def _work(here: Situation, said: Options) -> Any:
+    from beads_workers.cli.doctor_work import functions
     from beads_workers.cli.embedded_work import issues_bring_commands
     from beads_workers.core.checks import ok, warn
     from beads_workers.edge.checks import work
@@ -234,6 +250,8 @@ def _work(here: Situation, said: Options) -> Any:
         return work.command(here.command, here.folder, remedy)
     if here.agent is not None:
         return work.agent(here.agent, here.folder)
+    if here.options.allow_module:
+        return functions(here.options, here.folder)
     try:
         own = here.tracker is not None and issues_bring_commands(here.tracker)
     except CommandError:
@@ -257,23 +275,13 @@ def _apart(here: Situation) -> Any:
     try:
         work = apart(here.fleet, here.options).work
     except CommandError as error:
-        return fail("worktree", sentence(error), _mend_apart(here))
+        return fail("worktree", sentence(error), mend_apart(here.options, here.folder))
     if work.worktrees is None:
         return ok("worktree", "none: what runs, runs in the project's own folder")
     base, folder = work.worktrees.base_name, work.worktrees.folder
     if (short := below_floor(Path(folder), work.worktrees.disk_floor_bytes)) is not None:
         return short
     return ok("worktree", f"each attempt gets one of its own, from {base}, in {folder}")
-
-
-def _mend_apart(here: Situation) -> str:
-    if not here.options.worktree:
-        name = shlex.quote(here.options.agent or "")
-        return f"beads-workers doctor --worktree -n {here.workers} --agent {name}"
-    commit = "git add --all && git commit --message 'before the fleet'"
-    if not (here.folder / ".git").exists():
-        return f"git init && {commit}"
-    return f"git log --oneline -n 1 || ( {commit} ); git branch --list bw"
 
 
 def _fleet(here: Situation) -> Any:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.cli.options import Options
 
 
 def sentence(error: CommandError) -> str:
@@ -31,3 +35,14 @@ def settle_on_bd(file: Path | None, folder: Path) -> str:
         return f"echo 'source = \"bd\"' >{path}"
     # At the top: below a table it would belong to that.
     return f"sed -i '1i source = \"bd\"' {shlex.quote(str(file))}"
+
+
+def mend_apart(options: Options, folder: Path) -> str:
+    """Leads to worktrees, so that attempts do not get into each other's way."""
+    if not options.worktree:
+        name = shlex.quote(options.agent or "")
+        return f"beads-workers doctor --worktree -n {options.workers or 0} --agent {name}"
+    commit = "git add --all && git commit --message 'before the fleet'"
+    if not (folder / ".git").exists():
+        return f"git init && {commit}"
+    return f"git log --oneline -n 1 || ( {commit} ); git branch --list bw"

@@ -40,7 +40,7 @@ def state(root: Path) -> Check:
     if there == root and (owner := there.stat().st_uid) != os.geteuid():
         chown = f'sudo chown -R "$(id -un)" {quoted}'
         return fail("state", f"{root} belongs to another user (uid {owner})", chown)
-    if (trouble := _trouble(there)) is not None:
+    if (trouble := trouble_in(there)) is not None:
         can_help = trouble.errno in (errno.EACCES, errno.EPERM)
         remedy = f"chmod u+rwx {quoted}" if can_help and _is_ours(there) else elsewhere
         return fail("state", f"{there}: {_said(trouble)}", remedy)
@@ -51,7 +51,7 @@ def state(root: Path) -> Check:
 
 def sockets() -> Check:
     """/tmp: worker sockets are bound there, and programs write there."""
-    if not TMP.is_dir() or (trouble := _trouble(TMP)) is not None:
+    if not TMP.is_dir() or (trouble := trouble_in(TMP)) is not None:
         what = _said(trouble) if TMP.is_dir() and trouble else "is not there"
         return fail("sockets", f"{TMP}: {what}", f"sudo mkdir -p {TMP} && sudo chmod 1777 {TMP}")
     try:
@@ -76,7 +76,7 @@ def elsewhere(tracker_folder: Path) -> Check | None:
     """An orchestrator with another run directory that works on this tracker; None without one."""
     # It holds the folder open for its lock. Trying the lock could turn away one that just starts.
     pids = [process.pid for process in sessions.holders(tracker_folder)]
-    pids = [pid for pid in pids if _is_orchestrator(pid)]
+    pids = [pid for pid in pids if is_orchestrator(pid)]
     if not pids:
         return None
     text = f"an orchestrator with another run directory (pid {pids[0]}) works on this tracker"
@@ -168,7 +168,7 @@ def _processes(directory: RunDirectory, run_id: str) -> Check | None:
     return warn("leftovers", text, f"kill {named}")
 
 
-def _trouble(folder: Path) -> OSError | None:
+def trouble_in(folder: Path) -> OSError | None:
     """Why files cannot be made and locked, or sockets bound, in a folder."""
     try:
         _try_file(folder)
@@ -220,7 +220,8 @@ def _control_socket(root: Path) -> Check | None:
     return ok("state", f"{root} (a long path: the control socket is in {folder})")
 
 
-def _is_orchestrator(pid: int) -> bool:
+def is_orchestrator(pid: int) -> bool:
+    """Whether that process is one of ours, of any project."""
     try:
         return b"beads_workers.edge.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

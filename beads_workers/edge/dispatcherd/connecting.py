@@ -75,13 +75,14 @@ class Connector:
             self._made(self._results.popleft())
 
 
-def connect(settings: Postgres) -> Connection:
-    """A connection that listens on its channels, and is never waited for from now on. Blocks."""
+def connect(settings: Postgres, seconds: float = CONNECT_SECONDS) -> Connection:
+    """A connection that listens on its channels, and is never waited for from now on. Blocks, at
+    most for so many ``seconds`` unless the settings say another time. Raises ``psycopg.Error``."""
     import psycopg
     from psycopg import sql
 
     said = f"{settings.config.get('conninfo', '')} {' '.join(settings.config)}"
-    timeout = {} if "connect_timeout" in said else {"connect_timeout": int(CONNECT_SECONDS)}
+    timeout = {} if "connect_timeout" in said else {"connect_timeout": int(seconds)}
     connection = psycopg.connect(**{**timeout, **settings.config, "autocommit": True})
     with contextlib.ExitStack() as closing:
         closing.callback(connection.close)

@@ -1,0 +1,29 @@
+"""What ``doctor`` says where tasks come from publishers of dispatcherd: of its brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beads_workers.cli.doctor_remedies import edit, sentence
+from beads_workers.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.core.checks import Check
+
+
+def look_at_brokers(source: str, root: Path) -> list[Check]:
+    """The configuration, and each broker that it names. ``root``: the run directory."""
+    from beads_workers.cli.dispatcherd_place import CONFIG, EXTRA, find_brokers
+    from beads_workers.core.checks import fail
+    from beads_workers.edge.checks.brokers import NAME, brokers
+
+    file = Path(source.removeprefix(CONFIG)).expanduser() if source.startswith(CONFIG) else None
+    fix = edit(file) if file else ""
+    try:
+        found, _ = find_brokers(source)
+    except CommandError as error:
+        if error.hint == EXTRA:
+            return [fail(NAME, error.message, EXTRA)]
+        return [fail(NAME, sentence(error), fix)]
+    return brokers(found, root, fix)

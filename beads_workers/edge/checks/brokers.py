@@ -1,0 +1,122 @@
+"""Brokers of dispatcherd: whether they can be listened on, before a fleet does. Nothing is taken.
+
+What is published meanwhile reaches whoever listens: a notification goes to each listener.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beads_workers.core.brokers import Brokers, Postgres
+from beads_workers.core.checks import Check, fail, ok, warn
+from beads_workers.core.text import printable
+from beads_workers.edge.checks.place import is_orchestrator, trouble_in
+from beads_workers.edge.streams import peer_of
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+NAME = "broker"
+CONNECT_SECONDS = 5
+"""Half of what a fleet waits: the other checks, and a person, wait for this one."""
+ECHO_SECONDS = 2.0
+SLOW_SECONDS = 0.05
+"""A task that is on its way for longer than this, to be claimed by nobody, has a reason."""
+
+
+def brokers(found: Brokers, root: Path, fix: str) -> list[Check]:
+    """What can be said of each. ``root``: the run directory; ``fix`` opens what names them."""
+    checks = [unix_socket(Path(path), root, fix) for path in found.sockets]
+    for settings in found.postgres:
+        checks += postgres(settings, fix)
+    return checks
+
+
+def unix_socket(path: Path, root: Path, fix: str) -> Check:
+    """Whether a fleet could listen there, or does."""
+    folder = next(each for each in path.parents if each.exists())
+    quoted = shlex.quote(str(path))
+    if not folder.is_dir():
+        return fail(NAME, f"{path}: {folder} is no folder", fix)
+    if (why := trouble_in(folder)) is not None:
+        text = f"{path}: no socket can be made in {folder} ({why.strerror})"
+        return fail(NAME, printable(text), fix)
+    if not os.path.lexists(path):
+        return ok(NAME, printable(f"{path} is free; publishers of this user are let in"))
+    if not path.is_socket():
+        return fail(NAME, printable(f"{path} is there, and is no socket"), f"ls -l {quoted}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            return _dead(path)
+        except OSError as error:
+            return fail(NAME, printable(f"{path}: {error.strerror}"), f"ls -l {quoted}")
+        pid, _ = peer_of(probe)
+    return _taken(path, pid, root)
+
+
+def _dead(path: Path) -> Check:
+    if path.lstat().st_uid != os.getuid():
+        owner = f"sudo rm {shlex.quote(str(path))}"
+        return fail(NAME, printable(f"{path} is a dead socket of another user"), owner)
+    return ok(NAME, printable(f"{path} is free; a dead socket there is removed"))
+
+
+def _taken(path: Path, pid: int, root: Path) -> Check:
+    from beads_workers.edge.run_directory import RunDirectory
+
+    info = RunDirectory(root).read_info()
+    if info is not None and info.pid == pid:
+        return ok(NAME, printable(f"{path} is served by the fleet that runs here (pid {pid})"))
+    who = "another fleet" if is_orchestrator(pid) else "somebody"
+    text = f"{path}: {who} listens there already (pid {pid}), and a start would be refused"
+    return fail(NAME, printable(text), f"ps -o pid,user,args -p {pid}")
+
+
+def postgres(settings: Postgres, fix: str) -> list[Check]:
+    """Whether it lets us in, takes the channels, and brings what is sent to them."""
+    import psycopg
+
+    from beads_workers.edge.dispatcherd.connecting import connect
+
+    name = f"PostgreSQL ({', '.join(settings.channels)})"
+    try:
+        connection = connect(settings, CONNECT_SECONDS)
+    except psycopg.Error as error:
+        return [fail(NAME, printable(f"{name}: {' '.join(str(error).split())}", 400), fix)]
+    try:
+        return [_heard(connection, name, fix)]
+    except psycopg.Error as error:
+        return [fail(NAME, printable(f"{name}: {' '.join(str(error).split())}", 400), fix)]
+    finally:
+        connection.close()
+
+
+def _heard(connection: Connection, name: str, fix: str) -> Check:
+    """Whether a notification comes back, on a channel that is nobody else's."""
+    from psycopg import sql
+
+    channel = f"beads_workers_doctor_{os.getpid()}_{time.monotonic_ns()}"
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    began = time.monotonic()
+    connection.execute("SELECT pg_notify(%s, '')", (channel,))
+    took = None
+    for notification in connection.notifies(timeout=ECHO_SECONDS):
+        # On the fleet's own channels there may be tasks: they are not for us.
+        if notification.channel == channel:
+            took = time.monotonic() - began
+            break
+    info = connection.info
+    where = f"{info.host}:{info.port}/{info.dbname} as {info.user}"
+    if took is None:
+        text = f"{name} at {where} brings no notifications: is it a pooler of transactions?"
+        return fail(NAME, printable(text), fix)
+    version = ".".join(map(str, divmod(info.server_version, 10_000)))
+    text = f"{name} at {where}, version {version}, brings a notification in {took * 1000:.1f} ms"
+    return (warn if took > SLOW_SECONDS else ok)(NAME, printable(text))
