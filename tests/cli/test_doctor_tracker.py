@@ -64,7 +64,8 @@ def test_a_bd_that_is_not_on_path_is_found_where_installers_put_it(
     found = here.doctor("--", "true")
     assert found.status == 6
     remedy = found.one("tracker")["remedy"]
-    assert here.doctor("--", "true", before=remedy).one("tracker")["status"] == "ok"
+    # On a machine with too much to do a call of bd may take longer than doctor waits for it.
+    until(lambda: here.doctor("--", "true", before=remedy).one("tracker")["status"] == "ok")
     shutil.rmtree(home / "go")
     assert here.doctor("--", "true").one("tracker")["remedy"].startswith("npm install -g ")
 
