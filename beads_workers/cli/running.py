@@ -195,14 +195,15 @@ def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | Non
     import time
 
     deadline = None if seconds is None else time.monotonic() + seconds
+    still_runs = CommandError("the fleet still runs", "wait longer, or not at all", EXIT_TIMED_OUT)
     while True:
-        left = None if deadline is None else max(0.001, deadline - time.monotonic())
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0.0 and client.drained:
+            raise still_runs  # An older fleet may never fall silent.
         try:
-            message = client.read(left)
+            message = client.read(None if left is None else max(0.001, left))
         except NoAnswer:
-            raise CommandError(
-                "the fleet still runs", "wait longer, or not at all", EXIT_TIMED_OUT
-            ) from None
+            raise still_runs from None
         if message is None:
             return None
         if "ended" in message:
