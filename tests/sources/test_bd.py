@@ -44,6 +44,31 @@ def test_it_says_version_mode_place_and_prefix(project: BdProject) -> None:
     assert said == f"bd {project.version}, {mode}, {project.folder}/.beads (prefix bw)"
 
 
+def test_one_call_tells_the_same_abilities_as_many(project: BdProject, tmp_path: Path) -> None:
+    without = tmp_path / "bd"
+    without.write_text(f'#!/bin/sh\n[ "$2" = --all ] && exit 1\nexec {project.directory}/bd "$@"\n')
+    without.chmod(0o755)
+    many = project.source(US, program=str(without))
+    few = project.source(US, program=str(project.directory / "bd"))
+    assert few.abilities == many.abilities
+    assert many.calls.count == 6
+    assert few.calls.count == (6 if project.version == OLD else 2)
+
+
+@pytest.mark.parametrize("reference", ["", "# bd\n### bd update\n  --claim\n", "## x\n## x\n"])
+def test_a_reference_of_another_form_is_not_believed(
+    project_new: BdProject, tmp_path: Path, reference: str
+) -> None:
+    (tmp_path / "reference").write_text(reference)
+    strange = tmp_path / "bd"
+    strange.write_text(
+        f'#!/bin/sh\n[ "$2" = --all ] && exec cat {tmp_path}/reference\n'
+        f'exec {project_new.directory}/bd "$@"\n'
+    )
+    strange.chmod(0o755)
+    assert project_new.source(US, program=str(strange)).abilities.leases
+
+
 def test_open_bd_finds_bd_on_the_path(project: BdProject, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)

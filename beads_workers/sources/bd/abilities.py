@@ -12,6 +12,11 @@ from beads_workers.sources.bd.calls import Answer, BdCalls, plain
 VERSION_BYTES_MAX = 1000
 """A program that says more to ``--version`` is none that we know."""
 
+WHOLE = ("help", "--all")
+"""Prints every help text at once, where this ``bd`` has it: four calls less in every start."""
+
+_HEADING = re.compile(r"(?m)^#{2,3} (?:bd )?(.+)$")
+_COMMAND = re.compile(r"(?m)^  ([a-z][a-z-]*)\s")
 _VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.ASCII)
 
 
@@ -38,32 +43,65 @@ class Abilities:
     """Options of ``list`` without which some kinds of issues are left out."""
 
 
+@value
+class _Helps:
+    """Options of all commands and of three of them, and the names of all."""
+
+    everywhere: str
+    update: str
+    ready: str
+    listing: str
+    commands: frozenset[str]
+
+
 def detect(calls: BdCalls) -> Abilities:
     """Ask; raises ``SourceError`` when there is no ``bd``, or one that cannot claim."""
     version = version_in(calls.run(["--version"]))
-    update = _help(calls, "update")
-    if not _has(update, "--claim") or not _has(update, "--json"):
+    helps = _whole(calls) or _one_by_one(calls)
+    if not _has(helps.update, "--claim") or not _has(helps.update, "--json"):
         raise SourceError(
             f"bd {version} is too old: it cannot claim an issue",
             "install beads 0.44.0 or later",
         )
-    overview = _help(calls)
-    ready = _help(calls, "ready")
-    listing = _help(calls, "list")
     hidden = ("--include-gates", "--include-templates", "--include-infra")
     return Abilities(
         version=version,
-        compare_and_swap=_has(update, "--if-assignee") and _has(update, "--if-status"),
-        batch=_has_command(overview, "batch"),
-        leases=_has_command(overview, "heartbeat"),
-        daemon=_has(update, "--no-daemon"),
-        append_notes=_has(update, "--append-notes"),
-        brief=_has(ready, "--brief"),
-        brief_list=_has(listing, "--brief"),
-        exclude_type=_has(ready, "--exclude-type"),
-        exclude_label=_has(ready, "--exclude-label"),
-        readonly=_has(overview, "--readonly"),
-        hidden=tuple(option for option in hidden if _has(listing, option)),
+        compare_and_swap=_has(helps.update, "--if-assignee") and _has(helps.update, "--if-status"),
+        batch="batch" in helps.commands,
+        leases="heartbeat" in helps.commands,
+        daemon=_has(helps.everywhere, "--no-daemon"),
+        append_notes=_has(helps.update, "--append-notes"),
+        brief=_has(helps.ready, "--brief"),
+        brief_list=_has(helps.listing, "--brief"),
+        exclude_type=_has(helps.ready, "--exclude-type"),
+        exclude_label=_has(helps.ready, "--exclude-label"),
+        readonly=_has(helps.everywhere, "--readonly"),
+        hidden=tuple(option for option in hidden if _has(helps.listing, option)),
+    )
+
+
+def _whole(calls: BdCalls) -> _Helps | None:
+    """From one call; None where this ``bd`` has no such reference, or one of another form."""
+    answer = calls.run(WHOLE)
+    if answer.status != 0:
+        return None
+    _, *parts = _HEADING.split(answer.stdout.decode("utf-8", "replace"))
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    found = [sections.get(name) for name in ("Global Flags", "update", "ready", "list")]
+    if not all(found):
+        return None
+    everywhere, update, ready, listing = (text or "" for text in found)
+    return _Helps(everywhere, update + everywhere, ready, listing, frozenset(sections))
+
+
+def _one_by_one(calls: BdCalls) -> _Helps:
+    overview = _help(calls)
+    return _Helps(
+        everywhere=overview,
+        update=_help(calls, "update"),
+        ready=_help(calls, "ready"),
+        listing=_help(calls, "list"),
+        commands=frozenset(_COMMAND.findall(overview)),
     )
 
 
@@ -89,7 +127,3 @@ def _help(calls: BdCalls, *command: str) -> str:
 
 def _has(text: str, option: str) -> bool:
     return re.search(rf"(?m)^ .*{re.escape(option)}(?![\w-])", text) is not None
-
-
-def _has_command(overview: str, command: str) -> bool:
-    return re.search(rf"(?m)^  {command}\s", overview) is not None
