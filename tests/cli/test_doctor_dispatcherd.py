@@ -78,7 +78,11 @@ def test_a_postgres_that_is_away_is_the_tracker_in_trouble(
 
 def test_a_database_that_there_is_not_is_named(here: Patient, postgres: Postgres) -> None:
     url = f"{postgres.url}_missing?channel=tasks"
-    assert '_missing" does not exist' in here.doctor("--source", url).one("broker")["text"]
+    broker = here.doctor("--source", url).one("broker")
+    assert '_missing" does not exist' in broker["text"]
+    postgres.sql(f'create database "{postgres.name}_missing"')
+    assert broker["remedy"].startswith("psql ")
+    assert here.type(broker["remedy"]).returncode == 0
 
 
 def test_a_socket_on_which_somebody_listens_names_whom(here: Patient, listening: Path) -> None:

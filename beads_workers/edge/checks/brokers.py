@@ -30,7 +30,8 @@ SLOW_SECONDS = 0.05
 
 
 def brokers(found: Brokers, root: Path, fix: str) -> list[Check]:
-    """What can be said of each. ``root``: the run directory; ``fix`` opens what names them."""
+    """What can be said of each. ``root``: the run directory. ``fix`` opens the file that names
+    them; empty where they were typed."""
     checks = [unix_socket(Path(path), root, fix) for path in found.sockets]
     for settings in found.postgres:
         checks += postgres(settings, fix)
@@ -86,6 +87,8 @@ def postgres(settings: Postgres, fix: str) -> list[Check]:
     from beads_workers.edge.dispatcherd.connecting import connect
 
     name = f"PostgreSQL ({', '.join(settings.channels)})"
+    # Typed as a URL, in which there is no password: the same is tried by hand.
+    fix = fix or f"psql {shlex.quote(str(settings.config.get('conninfo', '')))} -c 'SELECT 1'"
     try:
         connection = connect(settings, CONNECT_SECONDS)
     except psycopg.Error as error:
