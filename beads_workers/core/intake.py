@@ -176,7 +176,9 @@ class Intake:
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
-        most = max(limits.CLAIM_AHEAD_MAX, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
+        quick = self._lane.turn_seconds < limits.QUICK_TURN_SECONDS
+        most = limits.CLAIM_AHEAD_QUICK_MAX if quick else limits.CLAIM_AHEAD_MAX
+        most = max(most, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
         if self._parts.pushed and not self._awaited:
             return most  # They are nobody else's, and fewer turns are cheaper.
         # How many attempts end within a time, if they go on like this.
