@@ -101,7 +101,7 @@ def plan(said: Options) -> list[Any]:
     places = [(root, "the run directory"), (here.place or folder, "the tracker")]
     places.append((place.TMP, str(place.TMP)))
     looks: list[tuple[str, Callable[[], Any]]] = [
-        ("python", _python),
+        ("python", machine.python),
         ("kernel", machine.kernel),
         ("settings", lambda: here.found),
         ("tracker", lambda: _source(here)),
@@ -139,6 +139,10 @@ class Situation:
         self.options = resolved.options
         self.file = resolved.file
         self.workers: int = resolved.options.workers or 0
+        if self.is_dispatcherd:
+            from beads_workers.cli.doctor_dispatcherd import workers_of
+
+            self.workers = workers_of(resolved)
         self.verify = resolved.options.verify
         self.command, self.agent = self._choose(resolved)
         pushed = self.is_hero or self.is_dispatcherd
@@ -219,14 +223,6 @@ def _source(here: Situation) -> Any:
     from beads_workers.edge.checks.tracker import tracker
 
     return tracker(here.fleet) if here.fleet else None
-
-
-def _python() -> Any:
-    from beads_workers import __version__
-    from beads_workers.core.checks import ok
-
-    version = sys.version.split()[0]
-    return ok("python", f"{version}, beads-workers {__version__} ({Path(__file__).parents[1]})")
 
 
 def _work(here: Situation, said: Options) -> Any:

@@ -9,6 +9,7 @@ from beads_workers.cli.doctor_remedies import edit, sentence
 from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
+    from beads_workers.cli.config import Resolved
     from beads_workers.core.checks import Check
 
 
@@ -27,3 +28,16 @@ def look_at_brokers(source: str, root: Path) -> list[Check]:
             return [fail(NAME, error.message, EXTRA)]
         return [fail(NAME, sentence(error), fix)]
     return brokers(found, root, fix)
+
+
+def workers_of(resolved: Resolved) -> int:
+    """How many there would be: the configuration says so where nobody else has."""
+    from beads_workers.cli.dispatcherd_place import find_brokers
+
+    said = resolved.options.workers or 0
+    if resolved.origin["workers"] != "default":
+        return said
+    try:
+        return find_brokers(str(resolved.options.source))[1] or said
+    except CommandError:
+        return said  # It is told of together with the brokers.

@@ -55,6 +55,12 @@ def test_sound_brokers_are_described_and_nothing_is_made(here: Patient, postgres
     assert sorted(here.folder.iterdir()) == before
 
 
+def test_as_many_workers_are_reckoned_with_as_the_configuration_asks_for(here: Patient) -> None:
+    write(configuration(socket=place(here), workers=23), here.folder)
+    assert "; 23 workers need " in looked(here).one("files")["text"]
+    assert "; 2 workers need " in looked(here, "-n", "2").one("files")["text"]
+
+
 def test_short_urls_are_looked_at_like_files(here: Patient, postgres: Postgres) -> None:
     url = f"{postgres.url}?channel=tasks"
     assert "PostgreSQL (tasks)" in here.doctor("--source", url).one("broker")["text"]

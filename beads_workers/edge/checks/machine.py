@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import beads_workers
 from beads_workers.core import checks
 from beads_workers.core.checks import Check, Room, fail, ok
 
@@ -25,6 +27,13 @@ CGROUP = Path("/sys/fs/cgroup")
 def quick(workers: int, places: Iterable[tuple[Path, str]]) -> list[Check]:
     """Limits, disk and clock; ``places`` are paths with what is kept there."""
     return [file_limit(workers), *disk(places), clock(None)]
+
+
+def python() -> Check:
+    """Which Python this is, and which version of ours, from where."""
+    version = sys.version.split()[0]
+    place = Path(beads_workers.__file__).parent
+    return ok("python", f"{version}, beads-workers {beads_workers.__version__} ({place})")
 
 
 def kernel() -> Check:
