@@ -15,6 +15,8 @@ from tests.support.fleet import until
 from tests.support.screens import TmuxScreen, counters
 
 MODES = re.compile(r"^([0-9a-f]+:[0-9a-f:\n]+)\n\$$", re.MULTILINE)
+TAKEN, FREE = [True, False, False], [False, True, True]
+"""A program's screen and a shell's: see ``facts``."""
 
 
 @pytest.fixture
@@ -48,9 +50,14 @@ def begin(screen: TmuxScreen, log: Path, end: str = "; echo status $?") -> None:
 
 def is_taken(screen: TmuxScreen) -> bool:
     """Whether the screen is a program's; False where it is a shell's in every respect."""
-    facts = [screen.has(f) for f in ("alternate_on", "cursor_flag", "wrap_flag")]
-    assert facts in ([True, False, False], [False, True, True]), facts
-    return facts[0]
+    found = facts(screen)
+    assert found in (TAKEN, FREE), found
+    return found == TAKEN
+
+
+def facts(screen: TmuxScreen) -> list[bool]:
+    """One after the other: while a program leaves they may belong to neither of the two."""
+    return [screen.has(fact) for fact in ("alternate_on", "cursor_flag", "wrap_flag")]
 
 
 def pid_of(screen: TmuxScreen) -> int:
@@ -130,7 +137,7 @@ def test_stopped_without_warning_it_draws_everything_anew_when_it_goes_on(
     os.kill(pid, signal.SIGSTOP)
     screen.wait_for("Stopped")
     os.kill(pid, signal.SIGCONT)  # From outside, and the shell stays in front.
-    screen.wait_for(lambda text: not is_taken(screen))
+    screen.wait_for(lambda text: facts(screen) == FREE)
     assert modes(screen) == before
     screen.type("fg")
     screen.wait_for("turn 0")
