@@ -68,6 +68,10 @@ class Board:
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
+    def ahead(self) -> int:
+        """How many were sent, and wait for their worker to end others."""
+        return sum(len(row.ahead) for row in self.workers.values())
+
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
         self.elapsed = entry.elapsed

@@ -42,8 +42,9 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     """The JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
     rate = _rate_per_minute(board, elapsed)
-    ready = sum(board.listed.by_priority) + len(board.unsent)
-    left = ready + len(board.running) + len(board.retrying) + board.listed.blocked
+    ahead = board.ahead()
+    ready = sum(board.listed.by_priority) + len(board.unsent) + ahead
+    left = ready + len(board.running) - ahead + len(board.retrying) + board.listed.blocked
     return {
         "running": board.ended is None,
         "pid": run.pid if run else None,
@@ -61,7 +62,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "ready": ready,
             "ready_more": board.listed.more,
             "by_priority": list(board.listed.by_priority),
-            "running": len(board.running),
+            "running": len(board.running) - ahead,
             "retrying": len(board.retrying),
             "next_retry_seconds": _next_retry(board, elapsed),
             "blocked": board.listed.blocked,

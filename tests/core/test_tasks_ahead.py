@@ -28,6 +28,7 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action
+from beads_workers.core.status import status
 from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, done, lost, notes, records, said
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, task
@@ -96,6 +97,8 @@ def test_short_tasks_go_ahead_as_many_as_are_kept_each_with_its_record_first() -
     begun = [e.record.issue_id for e in play.entries if isinstance(e.record, rec.Started)]
     assert begun == ["first", "a", "b", "c", "d", "e"]
     assert play.board.workers["W1"].issue_id == "b"
+    queue = status(play.board, 0.0)["queue"]
+    assert (queue["running"], queue["ready"]) == (1, 4), "only one of them runs"
 
 
 def test_a_worker_that_ends_one_gets_one_and_needs_not_ask() -> None:

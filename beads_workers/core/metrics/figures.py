@@ -52,8 +52,8 @@ def _queue(board: Board) -> list[Family]:
     depths = {str(priority): n for priority, n in enumerate(board.listed.by_priority)}
     jobs = {
         "ready": sum(board.listed.by_priority),
-        "claimed": len(board.unsent),
-        "running": len(board.running),
+        "claimed": len(board.unsent) + board.ahead(),
+        "running": len(board.running) - board.ahead(),
         "retrying": len(board.retrying),
         "blocked": board.listed.blocked,
         "set_aside": len(board.set_aside),
