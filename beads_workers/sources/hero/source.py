@@ -99,7 +99,15 @@ class HeroSource:
         if not jobs and not rows:
             # --until-empty must not end while there is something in the queue.
             rows = self._queued()
-        return Taken(tuple(jobs), tuple(rows), blocked=blocked)
+        on_the_way = 0 if jobs or rows else self._on_the_way()
+        return Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
+
+    def _on_the_way(self) -> int:
+        """What is in our list in Redis, and not here yet: the other thread has it."""
+        ids = self._store.held()
+        with self.holding.lock:
+            here = [self.holding.stock.get(job_id) for job_id in ids]
+        return sum(kept is None or kept.standing is not Standing.PARKED for kept in here)
 
     def _queued(self) -> list[Listed]:
         ids = self._store.queued(LISTED_MAX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -243,3 +244,27 @@ def test_what_somebody_else_has_taken_over_is_not_told(redis: Redis, client: Lit
     dead = DeadRun("beads-workers/h/r1", outcomes=((IssueId("a"), DONE),))
     assert recovered(redis, dead)["a"] == ("close", "not_ours")
     assert (client.field("a", "status"), client.replies("a")) == ("dispatched", 0)
+
+
+def test_what_has_left_the_queue_and_is_not_here_yet_is_not_nothing(redis: Redis) -> None:
+    served, client = Served(redis), Literal(redis)
+    client.submit("a", "true")
+    served.source.take(0, ())
+    served.tending._join()
+    between: list[int] = []
+    fetched = served.source._store.fetch
+
+    def fetch(*arguments: Any) -> Any:
+        found = fetched(*arguments)
+        taken = served.source.take(1, ())
+        between.append(taken.waiting)
+        assert not (taken.jobs or taken.listed)
+        return found
+
+    served.source._store.fetch = fetch  # type: ignore[method-assign]
+    served.tending.round()
+    assert between == [1]
+    assert [job.issue_id for job in served.source.take(1, ()).jobs] == ["a"]
+    served.settle("a", DONE)
+    assert served.source.take(1, ()).waiting == 0
+    served.source.close()
