@@ -56,6 +56,8 @@ class RrqFront:
         """Those whose mask may be another one now."""
         self._full: set[ConnId] = set()
         """Those that are not read from, for they are owed too much."""
+        self._arrived = False
+        """Whether the core was told since the last ``flush``: once is enough."""
         self._last = 0
         self._unread = 0
         self._look_at = float("inf")
@@ -86,11 +88,8 @@ class RrqFront:
 
     def flush(self) -> None:
         """Carry out what is asked, and send what is owed, once in each turn of the loop."""
-        commands = self._serving.collect()
-        if any(isinstance(command, owed.Offer) for command in commands):
-            self._tell(Arrived())
-        for command in commands:
-            self._carry_out(command)
+        self._arrived = False
+        self._gather()
         for conn_id in list(self._full):
             if not self._serving.is_full(conn_id):
                 self._full.discard(conn_id)
@@ -119,6 +118,10 @@ class RrqFront:
 
     # --- inside -------------------------------------------------------------------------------
 
+    def _gather(self) -> None:
+        for command in self._serving.collect():
+            self._carry_out(command)
+
     def _carry_out(self, command: owed.Command) -> None:
         match command:
             case owed.Reply(conn_id, data):
@@ -127,8 +130,9 @@ class RrqFront:
                     self._touched.add(conn_id)
             case owed.HangUp(conn_id):
                 self._drop(conn_id)
-            case owed.Offer():
-                pass  # Told once for all.
+            case owed.Offer() if not self._arrived:
+                self._arrived = True
+                self._tell(Arrived())
             case owed.Withdraw(issue_id, why):
                 self._tell(Withdrawn((issue_id,), why))
 
@@ -146,12 +150,16 @@ class RrqFront:
         self._masks[conn_id] = selectors.EVENT_READ
         self._selector.register(sock, selectors.EVENT_READ, partial(self._ready, conn_id))
         self._serving.connected(conn_id)
+        # Whoever connects has something to say, and most have said it by now.
+        self._ready(conn_id, selectors.EVENT_READ)
 
     def _ready(self, conn_id: ConnId, mask: int) -> None:
         stream = self._streams[conn_id]
         if mask & selectors.EVENT_READ:
             self._read(conn_id, stream)
         self._touched.add(conn_id)
+        # Told now, it is taken in the turn that begins, together with what else has come.
+        self._gather()
 
     def _read(self, conn_id: ConnId, stream: FrameStream) -> None:
         now, epoch = time.monotonic(), time.time()

@@ -87,6 +87,18 @@ def test_a_request_arrives_and_its_answer_goes_out(bench: Bench) -> None:
     assert answer is not None and (answer.request_id, answer.result) == (asked.request_id, 1)
 
 
+def test_what_has_come_is_told_as_soon_as_it_is_read(bench: Bench) -> None:
+    with Client(bench.path) as client:
+        client.send(request("f"))
+        while not bench.events:
+            for key, mask in bench.selector.select(PATIENCE_SECONDS):
+                key.data(mask)
+        assert bench.events == [Arrived()], "before anything is sent"
+        assert len(bench.serving.take(9)) == 1
+        bench.server.flush()
+        assert bench.events == [Arrived()], "and only once"
+
+
 def test_who_leaves_takes_its_requests_along(bench: Bench) -> None:
     with Client(bench.path) as client:
         client.send(request("f", job_id="j"))

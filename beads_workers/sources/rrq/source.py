@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 from beads_workers.core.jobs import Call, IssueId, Job
@@ -110,7 +109,10 @@ class RrqSource:
         if owed.deadline is not None:
             left = max(SECONDS_MIN, owed.deadline - now)
             seconds = left if seconds is None else min(left, seconds)
-        job = Job(
+        calls = self._calls_functions
+        before = self._prefix if calls else f"{EXECUTOR}#"
+        call = Call(before + request.function_name, request.args, request.kwargs)
+        return Job(
             self.name,
             owed.issue_id,
             request.function_name,
@@ -119,12 +121,10 @@ class RrqSource:
             attempt=request.context.attempt,
             enqueued_at=request.context.enqueue_time,
             trace_context=request.context.trace_context,
+            call=call if calls else None,
+            named=None if calls else call,
+            original={} if calls else _shown(owed.issue_id, request),
         )
-        if not self._calls_functions:
-            named = Call(f"{EXECUTOR}#{request.function_name}", request.args, request.kwargs)
-            return replace(job, original=_shown(owed.issue_id, request), named=named)
-        path = self._prefix + request.function_name
-        return replace(job, call=Call(path, request.args, request.kwargs))
 
 
 def _shown(issue_id: IssueId, request: Request) -> dict[str, Any]:
