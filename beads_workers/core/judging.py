@@ -30,16 +30,18 @@ class Judging:
         if message.is_stopping:
             self._replies.will_leave(connection)
         self._replies.ended(connection, held.job.issue_id)
-        unbegun = connection.keeps and self._goes_on(held)
-        if unbegun and isinstance(message, Failed) and message.error_detail == NOT_BEGUN:
-            self._tasks.not_begun(held, message.error)
+        failed = message if isinstance(message, Failed) else None
+        unbegun = bool(failed and failed.error_detail == NOT_BEGUN and connection.keeps)
+        if failed and unbegun and self._goes_on(held):
+            self._tasks.not_begun(held, failed.error)
             return False
         for warning in message.warnings:
             self._desk.note("warning", f"{connection.worker_id}: {warning}")
-        if connection.own and isinstance(message, Failed) and message.error_detail == CANNOT_START:
-            self.command_unusable = message.error
+        if connection.own and failed and failed.error_detail == CANNOT_START:
+            self.command_unusable = failed.error
         outcome = _outcome(message, bool(held.job.call or self._parts.settings.work.function))
-        if outcome.kind is OutcomeKind.CANCELLED and not self._asked_to_end(connection, held):
+        asked = unbegun or self._asked_to_end(connection, held)
+        if outcome.kind is OutcomeKind.CANCELLED and not asked:
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
         self._tasks.conclude(held, outcome, message.duration_ms)
@@ -53,7 +55,7 @@ class Judging:
         return runs and held.cancelled in ("", RECALLED)
 
     def _asked_to_end(self, connection: Connection, held: Held) -> bool:
-        told_to_leave = connection.state is ConnState.LEAVING
+        told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
         return bool(told_to_leave or held.cancelled or self.command_unusable)
 
     def conclude_loose(self, held: Held) -> None:
@@ -61,7 +63,8 @@ class Judging:
         if held.behind and self._goes_on(held):
             self._tasks.not_begun(held, f"its worker (pid {held.holder_pid}) died before")
             return
-        if held.cancelled or self._parts.state in (RunState.STOPPING, RunState.SETTLING):
+        ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
+        if held.cancelled or held.behind or ends:
             outcome = Outcome(OutcomeKind.CANCELLED, held.cancelled or "stopped")
         else:
             outcome = lost(held.holder_pid)

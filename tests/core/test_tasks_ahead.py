@@ -82,6 +82,12 @@ def full() -> Play:
     return play
 
 
+def free(commands: list[Command]) -> dict[str, tuple[str, int, int, float]]:
+    """How attempts ended, and what that costs."""
+    ends = records(commands, rec.Finished)
+    return {r.issue_id: (r.outcome, r.charged, r.free_in_a_row, r.delay_seconds) for r in ends}
+
+
 # --- what is handed out -------------------------------------------------------------------------
 
 
@@ -202,7 +208,8 @@ def test_an_answer_for_an_earlier_time_is_none_for_this_one() -> None:
 def test_a_stop_gives_back_what_was_not_begun() -> None:
     play = full()
     assert Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
-    play.do(*(unbegun(1, i) for i in "cde"))
+    commands = play.do(*(unbegun(1, i) for i in "cde"))
+    assert free(commands) == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
     play.do(ev.Received(ConnId(1), Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
     play.do(lost(1))
     owed = dict.fromkeys("bcdef", Action.RELEASE)
@@ -211,6 +218,18 @@ def test_a_stop_gives_back_what_was_not_begun() -> None:
             assert owed.pop(issue_id, action) is action
         play.quiet()
     assert not owed and play.ended == 0
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_what_was_not_begun_costs_nothing_in_a_fleet_that_drains_either(dies: bool) -> None:
+    play = full()
+    play.do(ev.StopAsked(drain=True))
+    if dies:
+        commands = play.do(lost(1), ev.HolderGone(901))
+    else:
+        commands = play.do(*(unbegun(1, i) for i in "cde"), done(1, "b", is_stopping=True))
+    ended = {i: end for i, end in free(commands).items() if i != "b"}
+    assert ended == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
 
 
 def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
