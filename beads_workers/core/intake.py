@@ -155,11 +155,11 @@ class Intake:
             return 0
         if self._parts.hindrances.stop:
             return 0
-        unsent = self._tasks.count(JobState.CLAIMED)
+        unsent, slots = self._tasks.count(JobState.CLAIMED), self._slots()
         # A loose job keeps no slot: its worker is gone from us, dead or not.
         busy = self._tasks.count(JobState.RUNNING, JobState.HANDING)
-        free = max(0, self._slots() - busy)
-        ahead = self._ahead()
+        free = max(0, slots - busy)
+        ahead = self._ahead(slots)
         want = free + ahead - unsent
         if (left := self._issues_left()) is not None:
             want = min(want, left)
@@ -171,18 +171,18 @@ class Intake:
         # Workers that are still starting will want work as well.
         return max(self._parts.roster.slots(), self._parts.crew.wanted())
 
-    def _ahead(self) -> int:
+    def _ahead(self, slots: int) -> int:
         """How many are to lie ready so that a worker which finishes finds its next one here."""
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
         quick = self._lane.turn_seconds < limits.QUICK_TURN_SECONDS
         most = limits.CLAIM_AHEAD_QUICK_MAX if quick else limits.CLAIM_AHEAD_MAX
-        most = max(most, limits.CLAIM_AHEAD_PER_SLOT * self._slots())
+        most = max(most, limits.CLAIM_AHEAD_PER_SLOT * slots)
         if self._parts.pushed and not self._awaited:
             return most  # They are nobody else's, and fewer turns are cheaper.
         # How many attempts end within a time, if they go on like this.
-        a_second = self._slots() / max(seconds, 0.0001)
+        a_second = slots / max(seconds, 0.0001)
         if seconds >= limits.LONG_ATTEMPT_SECONDS:
             return min(most, int(a_second * self._lane.turn_seconds))
         # Half of it must last for two turns: the one under way, and the one that refills. And a
@@ -190,7 +190,7 @@ class Intake:
         expected = a_second * max(4 * self._lane.turn_seconds, limits.CLAIM_AHEAD_SECONDS) + 0.9
         if seconds < limits.SHORT_ATTEMPT_SECONDS:
             # All may end together, and once more before the answer is here.
-            expected = max(expected, 2 * self._slots())
+            expected = max(expected, 2 * slots)
         return min(most, int(expected))
 
     def _issues_left(self) -> int | None:

@@ -94,14 +94,12 @@ def encode(entry: Entry) -> bytes:
     for name, key, default in _FIELDS[kind]:
         value = getattr(record, name)
         if default is MISSING or value != default:
-            line += key + _json(value)
+            line += key + (quoted(value) if type(value) is str else _json(value))
     return line.encode("ascii") + b"}\n"
 
 
 def _json(value: Any) -> str:
     kind = type(value)
-    if kind is str:
-        return quoted(value)
     return repr(value) if kind is int or kind is float else _ENCODER.encode(value)
 
 

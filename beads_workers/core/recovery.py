@@ -244,16 +244,21 @@ def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
         left.pages[issue_id] = replace(page, charged=charged, set_aside=False, not_before=0.0)
 
 
+# Four records of each job come through here: the value of a member takes longer than a comparison.
+_HAND_OVER, _CLOSE, _APPLIED = Action.HAND_OVER.value, Action.CLOSE.value, Result.APPLIED.value
+_NO_MORE = (Result.FOUND_CLOSED.value, Result.NOT_OURS.value)
+
+
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
     left.untold.pop(issue_id, None)
     left.begun.discard(issue_id)
-    if settled.action != Action.HAND_OVER.value:
+    if settled.action != _HAND_OVER:
         left._claims.pop(issue_id, None)
     if not left._has_taken:
         left.heard.add(issue_id)
-    closed = settled.action == Action.CLOSE.value and settled.result == Result.APPLIED.value
-    if settled.result in (Result.FOUND_CLOSED.value, Result.NOT_OURS.value) or closed:
+    closed = settled.action == _CLOSE and settled.result == _APPLIED
+    if settled.result in _NO_MORE or closed:
         page = left.pages.get(issue_id)
         kept = settled.action == Action.RELEASE.value and settled.result == Result.NOT_OURS.value
         if not (kept and page is not None and page.set_aside):

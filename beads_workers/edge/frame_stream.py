@@ -17,7 +17,8 @@ OUTBOX_BYTES_CALM = 1 << 20
 class FrameStream:
     """``closed`` is set when the other end is gone; ``broken`` says what came that is no frame.
 
-    ``began``: when the frame was begun that is not complete yet (monotonic seconds).
+    ``began``: when the frame was begun that is not complete yet (monotonic seconds). ``unread``:
+    how many bytes of it are held.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -25,6 +26,7 @@ class FrameStream:
         self.socket = sock
         self.closed = False
         self.began = 0.0
+        self.unread = 0
         self._reader = FrameReader()
         self._outbox = bytearray()
 
@@ -32,11 +34,6 @@ class FrameStream:
     def broken(self) -> str:
         """Why nothing more can be read."""
         return self._reader.broken
-
-    @property
-    def unread(self) -> int:
-        """How many bytes of an incomplete frame are held."""
-        return self._reader.unread
 
     @property
     def unsent(self) -> int:
@@ -60,10 +57,10 @@ class FrameStream:
         if not data:
             self.closed = True
             return []
-        before = self._reader.unread
         payloads = self._reader.feed(data)
-        if payloads or not before:
+        if payloads or not self.unread:
             self.began = now
+        self.unread = self._reader.unread
         return payloads
 
     def queue(self, data: bytes) -> None:

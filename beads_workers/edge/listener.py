@@ -32,6 +32,7 @@ class Listener:
         self.socket.listen(limits.LISTEN_BACKLOG)
         self.socket.setblocking(False)
         self._inode = path.lstat().st_ino
+        self._uid = os.getuid()
 
     def fileno(self) -> int:
         """For the selector."""
@@ -52,7 +53,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return None
             pid, uid = peer_of(sock)
-            if uid == os.getuid():
+            if uid == self._uid:
                 return sock, pid
             sock.close()
 

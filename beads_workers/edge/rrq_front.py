@@ -157,17 +157,19 @@ class RrqFront:
         stream = self._streams[conn_id]
         if mask & selectors.EVENT_READ:
             self._read(conn_id, stream)
-        self._touched.add(conn_id)
+        if stream.closed or mask & selectors.EVENT_WRITE or conn_id in self._full:
+            self._touched.add(conn_id)
         # Told now, it is taken in the turn that begins, together with what else has come.
         self._gather()
 
     def _read(self, conn_id: ConnId, stream: FrameStream) -> None:
-        now, epoch = time.monotonic(), time.time()
-        self._unread -= stream.unread
+        now, before = time.monotonic(), stream.unread
         payloads = stream.read(now)
-        self._unread += stream.unread
-        for payload in payloads:
-            self._serving.received(conn_id, payload, now, epoch)
+        self._unread += stream.unread - before
+        if payloads:
+            epoch = time.time()
+            for payload in payloads:
+                self._serving.received(conn_id, payload, now, epoch)
         if stream.unread:
             self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
         if stream.broken:

@@ -31,6 +31,8 @@ class FrameReader:
         """Add bytes; returns the payloads that are complete. Look at ``broken`` afterwards."""
         if self.broken:
             return []
+        if not self._buffer and self._is_one_frame(data):
+            return [data[_LENGTH.size :]]  # Mostly it is that, and nothing need be gathered.
         self._buffer += data
         found: list[bytes] = []
         start = 0
@@ -46,6 +48,11 @@ class FrameReader:
         """The stream is over; ``broken`` says if that was inside a frame."""
         if self._buffer and not self.broken:
             self.broken = f"the stream ended {len(self._buffer)} bytes into a frame"
+
+    def _is_one_frame(self, data: bytes) -> bool:
+        length = len(data) - _LENGTH.size
+        whole = 0 < length <= self._frame_bytes_max
+        return whole and _LENGTH.unpack_from(data)[0] == length
 
     def _end(self, start: int) -> int | None:
         """Where the frame that begins at ``start`` ends; None while, or if never, that is known."""
