@@ -131,7 +131,8 @@ def abilities_hold(version_of: Any, data: bytes) -> None:
         require(version.isprintable() and 5 <= len(version) <= 100, "no version for a screen")
     for option in ("--claim", "--brief"):
         require(not abilities._has(text, option) or option in text, "an option that is not there")
-    abilities._has_command(text, "batch")
+    sections = abilities._sections(text)
+    require(all(name in text and said in text for name, said in sections.items()), "made up")
 
 
 def _any_version(answer: Answer) -> str:

@@ -85,13 +85,17 @@ def _whole(calls: BdCalls) -> _Helps | None:
     answer = calls.run(WHOLE)
     if answer.status != 0:
         return None
-    _, *parts = _HEADING.split(answer.stdout.decode("utf-8", "replace"))
-    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    sections = _sections(answer.stdout.decode("utf-8", "replace"))
     found = [sections.get(name) for name in ("Global Flags", "update", "ready", "list")]
     if not all(found):
         return None
     everywhere, update, ready, listing = (text or "" for text in found)
     return _Helps(everywhere, update + everywhere, ready, listing, frozenset(sections))
+
+
+def _sections(text: str) -> dict[str, str]:
+    _, *parts = _HEADING.split(text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _one_by_one(calls: BdCalls) -> _Helps:
