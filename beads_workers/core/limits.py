@@ -120,8 +120,9 @@ POLL_SECONDS = 5.0
 PEEK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
-TASKS_AHEAD_MAX = 8
-"""So many TASKs a worker is sent, at most, beside the one that it works on."""
+TASKS_AHEAD_MAX = 2
+"""So many TASKs a worker is sent, at most, beside the one that it works on: enough that it never
+waits for one. What it does of them in the moment in which its orchestrator is killed runs again."""
 
 TASKS_AHEAD_SECONDS = 0.01
 """Only what it will have begun within this: nobody else could have begun it much sooner."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
@@ -42,8 +42,8 @@ class Remains:
     """
     whole: bool = False
     ended: rec.RunEnded | None = None
-    begun: set[str] = field(default_factory=set)
-    """With a worker, and not at their end."""
+    begun: dict[str, str] = field(default_factory=dict)
+    """With a worker, and not at their end: issue id -> request id."""
     untold: dict[str, rec.Finished] = field(default_factory=dict)
     """The ends of the last attempts of which the source was not told."""
     _has_taken: bool = False
@@ -75,6 +75,12 @@ class Remains:
         handed_back = tuple(IssueId(i) for i in sorted(back))
         return [*debts, replace(last, begun=begun, handed_back=handed_back)]
 
+    def never_began(self, request_ids: Collection[str]) -> None:
+        """Workers have left word: of these attempts they had not begun any."""
+        for issue_id, request_id in list(self.begun.items()):
+            if request_id in request_ids:
+                del self.begun[issue_id]
+
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.
 
@@ -85,7 +91,7 @@ class Remains:
             self.set_aside.pop(issue_id, None)
             self.handed_over.discard(issue_id)
             self.reopened.discard(issue_id)
-            self.begun.discard(issue_id)
+            self.begun.pop(issue_id, None)
             self.untold.pop(issue_id, None)
 
     def own_debts(self) -> set[str]:
@@ -133,7 +139,7 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.Claimed(issue_id=issue_id) as claimed:
             left._has_taken = True
             left._claims[issue_id] = claimed
-            left.begun.discard(issue_id)
+            left.begun.pop(issue_id, None)
             left.reopened.discard(issue_id)
             known = left.pages.get(issue_id)
             if known is not None and known.set_aside:
@@ -143,7 +149,7 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
             left._foreign[worker_id] = (pid, start_time)
         case rec.Started(issue_id=issue_id, worker_id=worker_id) as started:
-            left.begun.add(issue_id)
+            left.begun[issue_id] = started.request_id
             if worker_id in left._foreign:
                 left.holders[issue_id] = left._foreign[worker_id]
             if started.traceparent and not started.trace_parent:
@@ -176,7 +182,7 @@ def _apply(left: Remains, entry: Entry) -> None:
 def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     issue_id = finished.issue_id
     left.holders.pop(issue_id, None)
-    left.begun.discard(issue_id)
+    left.begun.pop(issue_id, None)
     left.untold[issue_id] = finished
     before = left.pages.get(issue_id)
     described = left._claims.pop(issue_id, None) or before
@@ -252,7 +258,7 @@ _NO_MORE = (Result.FOUND_CLOSED.value, Result.NOT_OURS.value)
 def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
     left.untold.pop(issue_id, None)
-    left.begun.discard(issue_id)
+    left.begun.pop(issue_id, None)
     if settled.action != _HAND_OVER:
         left._claims.pop(issue_id, None)
     if not left._has_taken:

@@ -20,6 +20,7 @@ from beads_workers.edge import sessions
 from beads_workers.edge.listener import clear_dead
 from beads_workers.edge.retention import Keep, rotate
 from beads_workers.edge.run_directory import RunDirectory
+from beads_workers.edge.unbegun import unbegun_of
 
 GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
 """Workers leave within their grace; what is there after this is stuck, and carries our token."""
@@ -57,6 +58,7 @@ class Recovery:
         settled: list[Settled] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
+            left.never_began(unbegun_of(self._directory.run(left.run_id)))
             settled += self._settle(left)
         # Only now: until it was settled, a run's journal was all that knew of its debts.
         rotate(self._directory, self._keep)

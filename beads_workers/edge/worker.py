@@ -17,6 +17,7 @@ from functools import partial
 from typing import assert_never
 
 from beads_workers.core import limits
+from beads_workers.core.message_types import NOT_BEGUN, Failed
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker import WorkerHalf
@@ -40,6 +41,7 @@ from beads_workers.edge.git_places import GIT_PLACES
 from beads_workers.edge.own_process import ASK_TO_END, Spares, heard, keep_from_tasks, say, wake_on
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
+from beads_workers.edge.unbegun import leave_unbegun
 from beads_workers.edge.worker_connection import Dial, WorkerConnection, dial_path
 from beads_workers.executors.plans import plan
 
@@ -154,6 +156,11 @@ class _Process:
             self.step.output.look()
             self.look_at = time.monotonic() + self.step.output.look_seconds
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is anybody to be told."""
+        return self.connection.fileno() >= 0
+
     # --- events and commands ------------------------------------------------------------------
 
     def _tell(self, event: Event) -> None:
@@ -173,6 +180,10 @@ class _Process:
             match command:
                 case Connect():
                     self.events.append(self.connection.connect())
+                case Send(Failed() as kept) if (
+                    kept.error_detail == NOT_BEGUN and not self.connected
+                ):
+                    leave_unbegun(self.settings.run_directory, kept.request_id)
                 case Send(message):
                     self.connection.send(message)
                 case TellStep(reply):

@@ -349,3 +349,13 @@ def test_what_is_shown_of_a_carried_retry_does_not_grow_with_a_clock_that_was_se
     page = rec.Carried("bw-1", not_before=2 * day, delay_seconds=10.0)
     board.apply(Entry(page, at=day, elapsed=1.0))
     assert board.retrying == {"bw-1": 11.0}
+
+
+def test_what_a_worker_had_for_later_was_never_begun() -> None:
+    records: list[rec.Record] = []
+    for name in ("a", "b"):
+        records += [rec.Claimed(name), rec.Started(name, "W1", 1, f"run.{name}")]
+    left = remains(Entry(record, 1.0, 1.0) for record in records)
+    left.never_began({"run.b", "another.a"})
+    (debt,) = left.debts()
+    assert (debt.begun, debt.unbegun) == (("a",), ("b",))

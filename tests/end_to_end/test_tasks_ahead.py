@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
 from collections import Counter
 from pathlib import Path
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
-from tests.support.fleet import Fleet, until
+from tests.support.fleet import PATIENCE_SECONDS, Fleet, until
 
 SHOP = """
 import os, signal, time
@@ -16,6 +20,10 @@ from pathlib import Path
 def mark(number):
     with open("marks", "a") as marks:
         marks.write(f"{number}\\n")
+
+def mark_late(number):
+    time.sleep(0.002)
+    mark(number)
 
 def held():
     while not Path("gate").exists():
@@ -79,3 +87,29 @@ def test_only_what_a_dead_worker_had_begun_is_charged(
     assert charged == {"bw-odd"}
     assert {value for value, _ in embedded.read_all().values()} == {"closed"}
     fleet.leaves_nothing()
+
+
+def test_of_tasks_that_may_run_once_only_those_are_lost_that_were_begun(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    """A fleet is killed amid thousands of dispatcherd's tasks, which nobody sends a second time."""
+    (embedded.folder / "shop.py").write_text(SHOP)
+    where = embedded.folder / "socket"
+    source = ("-n", "2", "--source", f"dispatcherd+unix://{where}", "--allow-module", "shop")
+    first: Fleet = start(embedded, *source)
+    until(where.exists)
+    tasks = [{"task": "shop.mark_late", "args": [n], "uuid": f"u{n}"} for n in range(1000)]
+    with socket.socket(socket.AF_UNIX) as publisher:
+        publisher.settimeout(PATIENCE_SECONDS)
+        publisher.connect(str(where))
+        publisher.sendall(b"".join(json.dumps(task).encode() + b"\n" for task in tasks))
+        publisher.sendall(b'{"control": "alive", "reply_to": "r"}\n')
+        assert publisher.recv(4096), "all of it was read"
+    until(lambda: len(marks(embedded.folder)) > 300)
+    os.kill(first.pid, signal.SIGKILL)
+    second: Fleet = start(embedded, *source, "--until-empty")
+    assert second.wait() == 0, second.said()
+    found = marks(embedded.folder)
+    assert max(found.values()) == 1, "nothing runs twice"
+    assert len(tasks) - len(found) <= 2, "what two workers were doing"
+    second.leaves_nothing()
