@@ -7,9 +7,12 @@ none, and then an attempt that was sent may have begun.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
+
+if TYPE_CHECKING:
+    from pathlib import Path  # Every worker has this module, and none has use for that one.
 
 FILE = "not_begun"
 
