@@ -192,8 +192,12 @@ def _rate_per_minute(board: Board, elapsed: float) -> float:
     recent = board.recent_done
     if not recent:
         return 0.0
-    # Over the last 200 completions, but at least ten seconds: the first one is not a rate.
-    return round(len(recent) * 60.0 / max(elapsed - recent[0], 10.0), 1)
+    # Over the last 200 completions, or as many as there are, within ten seconds at least: the first
+    # one is not a rate.
+    seconds = (
+        elapsed - recent[0] if len(recent) == recent.maxlen else max(elapsed - recent[0], 10.0)
+    )
+    return round(len(recent) * 60.0 / max(seconds, 0.001), 1)
 
 
 def _ratio(part: float, whole: int) -> float | None:

@@ -214,3 +214,20 @@ def test_a_worker_that_died_is_about_to_start_again_and_one_that_ends_with_the_r
     play.do(ev.WorkerSpawned("W1", 902), ev.StopAsked())
     play.do(ev.WorkerReaped("W1", 902, 0))
     assert [row["state"] for row in shown(play)["workers"]] in ([], ["stopping"])
+
+
+def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> None:
+    board = Play().board
+    assert status(board, 1.0)["rate_per_minute"] == 0.0
+
+    def done_at(elapsed: float, number: int) -> None:
+        record = Finished(f"i{number}", "W1", 1, f"r{number}", "success", "finish")
+        board.apply(Entry(record, EPOCH + elapsed, elapsed))
+
+    for number in range(5):
+        done_at(1.0 + 0.001 * number, number)
+    assert status(board, 2.0)["rate_per_minute"] == 30.0, "five within ten seconds"
+    for number in range(1000):
+        done_at(10.0 + 0.001 * number, number)
+    assert 50_000 < status(board, 11.0)["rate_per_minute"] < 61_000, "a thousand a second"
+    assert status(board, 70.0)["rate_per_minute"] < 250, "which is over"
