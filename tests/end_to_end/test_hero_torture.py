@@ -22,7 +22,9 @@ def harm(what: str, fleet: Fleet, redis: Redis, rng: Random) -> None:
     """One of the things that may happen to anybody."""
     match what:
         case "worker":
-            pids = [record["pid"] for record in fleet.journal("worker_started")]
+            # A fleet that has just begun anew has none for a moment.
+            begun = until(lambda: fleet.journal("worker_started"))
+            pids = [record["pid"] for record in begun]
             try:
                 os.kill(rng.choice(pids[-2:]), signal.SIGKILL)
             except ProcessLookupError:
