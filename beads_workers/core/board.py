@@ -200,10 +200,9 @@ class Board:
         self.lost.pop(issue_id, None)
         self.activity.last.append(Ended(finished, self.titles.get(issue_id, ""), entry.at))
         row = self.workers.get(finished.worker_id)
-        if row is not None:
-            row.has_not(issue_id)
         success = finished.verdict == "finish"
         if row is not None:
+            row.has_not(issue_id)
             row.finished += 1
             row.done += success
             row.failed += not success and finished.outcome not in ("cancelled", "retry")

@@ -156,8 +156,7 @@ class Floor:
         if connection.retiring or self._parts.state is not RunState.RUNNING:
             return
         for _ in range(tasks):
-            nobody = not self._roster.count(ConnState.READY)
-            if not nobody or (held := self._tasks.most_urgent()) is None:
+            if self._roster.count(ConnState.READY) or not (held := self._tasks.most_urgent()):
                 return
             self._replies.send_behind(connection, held)
 
@@ -238,16 +237,13 @@ class Floor:
     def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
         if isinstance(message, Ready):
             return ConnStimulus.SAID_READY
-        issue_id, held = message.issue_id, self._tasks.held.get(message.issue_id)
-        if connection.state not in (ConnState.BUSY, ConnState.ENDING) or held is None:
+        has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
+        if not has_task or message.issue_id not in (connection.issue_id, *connection.ahead):
             return ConnStimulus.STRAY
+        held = self._tasks.held[message.issue_id]
         if isinstance(message, Failed) and message.request_id not in ("", held.request_id):
             return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
-        if not connection.ahead:
-            own = issue_id == connection.issue_id
-            return ConnStimulus.FINISHED if own else ConnStimulus.STRAY
-        own = issue_id == connection.issue_id or issue_id in connection.ahead
-        return ConnStimulus.FINISHED_ONE if own else ConnStimulus.STRAY
+        return ConnStimulus.FINISHED_ONE if connection.ahead else ConnStimulus.FINISHED
 
     def _lose(self, connection: Connection, held: Held) -> None:
         if connection.state is ConnState.ENDING:

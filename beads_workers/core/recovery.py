@@ -77,9 +77,7 @@ class Remains:
 
     def never_began(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
-        for issue_id, request_id in list(self.begun.items()):
-            if request_id in request_ids:
-                del self.begun[issue_id]
+        self.begun = {i: sent for i, sent in self.begun.items() if sent not in request_ids}
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.

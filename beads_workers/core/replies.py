@@ -62,20 +62,21 @@ class Replies:
 
     def start(self, connection: Connection, held: Held) -> None:
         """TASK: a new attempt begins."""
-        self._tasks.begin(held, connection.conn_id, connection.worker_id)
-        self._roster.move(connection, ConnStimulus.TASK_SENT)
-        self.say(connection, self._task(connection, held))
+        self._send_task(connection, held)
         self._watch(connection, held)
 
     def send_behind(self, connection: Connection, held: Held) -> None:
         """TASK, for a worker that has one already: it keeps this one for later."""
         held.behind = True
         connection.ahead.append(held.job.issue_id)
+        self._send_task(connection, held)
+        if RECALL not in self._timers:
+            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
+
+    def _send_task(self, connection: Connection, held: Held) -> None:
         self._tasks.begin(held, connection.conn_id, connection.worker_id)
         self._roster.move(connection, ConnStimulus.TASK_SENT)
         self.say(connection, self._task(connection, held))
-        if RECALL not in self._timers:
-            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
 
     def ended(self, connection: Connection, issue_id: IssueId) -> None:
         """It does not have this one any more; after its task it begins the next that it kept."""
