@@ -108,10 +108,11 @@ class Work:
 
     @property
     def tasks_ahead(self) -> int:
-        """How many tasks a worker keeps beside the one that it works on: functions may take less
-        time than their way here."""
-        alone = self.bd_argv or self.worktrees or self.executors or self.verify
-        return limits.TASKS_AHEAD_MAX if self.allow_modules and not alone else 0
+        """How many tasks a worker, or a slot of a driver, keeps beside the one that it works on:
+        functions may take less time than their way here."""
+        alone = self.bd_argv or self.worktrees or self.verify
+        calls = self.allow_modules or self.executors
+        return limits.TASKS_AHEAD_MAX if calls and not alone else 0
 
 
 @value

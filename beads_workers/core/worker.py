@@ -54,9 +54,9 @@ class WorkerHalf:
     make_plan: Callable[[Task], Plan | NotRunnable]
     connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
     state: WorkerState = WorkerState.CONNECTING
+    current: Current | None = None
     _tries: int = 0
     _deadline: float | None = None
-    _current: Current | None = None
     _planned: Plan | NotRunnable | None = None
     _ahead: Ahead = field(init=False)
     _taken: str = ""
@@ -117,7 +117,7 @@ class WorkerHalf:
                 assert_never(event)
 
     def _sort_message(self, message: Task | Wait | Shutdown | Cancel | object) -> WorkerStimulus:
-        ours = self._current.task.issue_id if self._current else None
+        ours = self.current.task.issue_id if self.current else None
         match message:
             case Task(issue_id) if ours == issue_id or self._ahead.has(issue_id):
                 return WorkerStimulus.REPEATED_TASK
@@ -237,8 +237,8 @@ class WorkerHalf:
         self._taken = task.request_id
         timeout = task.timeout_seconds or self.work.timeout_seconds
         times_out_at = now + timeout if timeout else None
-        self._current = Current(task, plan, now, times_out_at, plan.steps[0])
-        self._run(self._current, plan.steps[0], now)
+        self.current = Current(task, plan, now, times_out_at, plan.steps[0])
+        self._run(self.current, plan.steps[0], now)
 
     def _run(self, current: Current, step: Step, now: float) -> None:
         current.step = step
@@ -258,9 +258,9 @@ class WorkerHalf:
         self._out.append(ev.EndStep(hard=False, ask=current.was_asked))
 
     def _kill(self, now: float) -> None:
-        asked = self._current is not None and self._current.was_asked
-        if self._current is not None and asked:
-            self._current.was_asked = False
+        asked = self.current is not None and self.current.was_asked
+        if self.current is not None and asked:
+            self.current.was_asked = False
             self._deadline = now + self._grace() / 2
         self._out.append(ev.EndStep(hard=not asked))
 
@@ -280,7 +280,7 @@ class WorkerHalf:
             self._ask()
 
     def _answer(self, now: float) -> None:
-        current, self._current = self._busy(), None
+        current, self.current = self._busy(), None
         self._out.append(ev.Send(current.report(self.worker_id, now)))
 
     def _exit(self, status: int) -> None:
@@ -291,8 +291,8 @@ class WorkerHalf:
         self._out.append(ev.Log(text))
 
     def _busy(self) -> Current:
-        assert self._current is not None, f"no task in {self.state}"
-        return self._current
+        assert self.current is not None, f"no task in {self.state}"
+        return self.current
 
 
 def _task(event: Event | None) -> Task:

@@ -156,11 +156,6 @@ class _Process:
             self.step.output.look()
             self.look_at = time.monotonic() + self.step.output.look_seconds
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is anybody to be told."""
-        return self.connection.fileno() >= 0
-
     # --- events and commands ------------------------------------------------------------------
 
     def _tell(self, event: Event) -> None:
@@ -181,7 +176,7 @@ class _Process:
                 case Connect():
                     self.events.append(self.connection.connect())
                 case Send(Failed() as kept) if (
-                    kept.error_detail == NOT_BEGUN and not self.connected
+                    kept.error_detail == NOT_BEGUN and not self.connection.is_open
                 ):
                     leave_unbegun(self.settings.run_directory, kept.request_id)
                 case Send(message):

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.message_types import Task
+from beads_workers.core.message_types import NOT_BEGUN, Failed, Task
 from beads_workers.core.outcomes import Outcome, kept
-from beads_workers.core.plans import NotRunnable, Plan, Step
+from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker import WorkerHalf
 from beads_workers.core.worker_events import (
@@ -31,6 +31,7 @@ from beads_workers.core.worker_events import (
 )
 from beads_workers.edge.own_process import say
 from beads_workers.edge.spoken import keep_result
+from beads_workers.edge.unbegun import leave_unbegun
 from beads_workers.edge.worker_connection import WorkerConnection, dial_path
 from beads_workers.executors.files import log_file, result_file
 from beads_workers.executors.plans import plan
@@ -65,11 +66,12 @@ class Slot:
         self.status: int | None = None
         self.task: Task | None = None
         """The one that it has, or had last."""
-        self._planned: Task | None = None
         self._draining = False
         self._settings = settings
         self._steps = steps
-        self._half = WorkerHalf(settings.worker_id, settings.work, self._plan, connect_delays)
+        self._half = WorkerHalf(
+            settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
+        )
         self._connection = WorkerConnection(
             partial(dial_path, settings.socket_path), settings.worker_id, selector, self._ready
         )
@@ -122,10 +124,6 @@ class Slot:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _plan(self, task: Task) -> Plan | NotRunnable:
-        self._planned = task
-        return plan(task, self._settings)
-
     def _ready(self, mask: int) -> None:
         self._steps.touch(self)
         if mask & selectors.EVENT_READ and self.status is None:
@@ -154,10 +152,17 @@ class Slot:
             match command:
                 case Connect():
                     self._events.append(self._connection.connect())
+                case Send(Failed() as kept) if (
+                    kept.error_detail == NOT_BEGUN and not self._connection.is_open
+                ):
+                    leave_unbegun(self._settings.run_directory, kept.request_id)
                 case Send(message):
                     self._connection.send(message)
                 case RunStep(of_plan, step):
-                    self.task = self._planned
+                    assert self._half.current is not None
+                    self.task = self._half.current.task
+                    # What is to be read first leaves first: what was said of the task before this.
+                    self._events.extend(self._connection.flush())
                     self._steps.run_step(self, of_plan, step)
                 case EndStep(hard):
                     self._steps.end_step(self, hard=hard)

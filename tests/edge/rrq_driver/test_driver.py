@@ -17,6 +17,7 @@ import pytest
 from beads_workers.core.settings import Executor, Work, WorkerSettings
 from beads_workers.edge import sessions
 from beads_workers.edge.rrq_driver.driver import run_driver
+from beads_workers.edge.unbegun import unbegun_of
 from tests.support.peer import Peer, fork_worker, gone
 from tests.support.peers import HANDLERS_FOLDER
 
@@ -174,6 +175,30 @@ def test_a_driver_that_loses_the_orchestrator_ends_with_its_executors(bench: Ben
     assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 1
     bench.pid = 0
     assert gone(executor)
+
+
+def test_each_task_that_a_slot_keeps_for_later_is_sent_as_itself(bench: Bench) -> None:
+    bench.start()
+    ids = ["t-1", "t-2", "t-3"]
+    for issue_id in ids:
+        bench.ask("mirror", issue_id=issue_id, request_id=f"r.{issue_id}")
+    done = [bench.peer.expect("DONE") for _ in ids]
+    assert [(each["issue_id"], each["result"]) for each in done] == [(i, i) for i in ids]
+    bench.peer.expect("READY")
+
+
+def test_a_slot_that_loses_the_orchestrator_leaves_word_of_what_it_had_not_begun(
+    bench: Bench,
+) -> None:
+    bench.start()
+    for number, function in enumerate(("never", "mirror", "mirror")):
+        bench.ask(function, issue_id=f"t-{number}", request_id=f"r.{number}")
+    while not bench.executors():
+        assert bench.peer.hears_nothing(0.02)
+    bench.peer.hang_up()
+    assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 1
+    bench.pid = 0
+    assert unbegun_of(bench.run) == {"r.1", "r.2"}
 
 
 def test_a_program_that_is_missing_makes_the_fleet_unusable(bench: Bench) -> None:

@@ -58,6 +58,7 @@ def wrong(name: str, request: dict[str, Any]) -> bytes:
         "torn": frame_of(good)[:-3],
         "hang_up": b"",
         "fine": frame_of(good),
+        "mirror": frame_of(response(request, result=request["job_id"])),
         "byte_by_byte": frame_of(good),
         "twice": frame_of(good) * 2,
     }
