@@ -91,7 +91,7 @@ class Job:
     where that is not known. ``attempt``: which one this is, where the source counts them.
     ``named``: what its sender calls it, where no worker is to call that. ``script``: one that
     a context of the fleet runs (``core.scripts``). ``trace_context``: the W3C headers of whoever
-    sent it, by name; where there are none, ``original`` may have some.
+    sent it, by name, and untrusted (``core.traces.read_headers``).
     """
 
     source: str

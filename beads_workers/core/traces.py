@@ -60,8 +60,7 @@ _HEADER = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 
 def headers_of(job: Job) -> dict[str, str]:
     """What whoever made this job wants passed on, by name in lower case; empty where nothing."""
-    found = job.trace_context or job.original.get(KEY)
-    return read_headers(found)
+    return read_headers(job.trace_context)
 
 
 def read_headers(found: Any) -> dict[str, str]:

@@ -16,8 +16,6 @@ from beads_workers.core.jobs import (
     PRIORITY_LEAST_URGENT,
     PRIORITY_MOST_URGENT,
     IssueId,
-    Job,
-    call_of,
     path_of,
 )
 from beads_workers.core.source import Seen
@@ -140,25 +138,6 @@ def from_object(fields: Mapping[str, Any]) -> Issue:
         command=_texts(fields, "command") or None,
         extra={name: value for name, value in fields.items() if name not in _KNOWN},
         **{**texts, "issue_type": texts["issue_type"] or "task"},
-    )
-
-
-def to_job(issue: Issue, source: str) -> Job:
-    """What a worker is given to do."""
-    original = to_object(issue)
-    return Job(
-        source=source,
-        issue_id=IssueId(issue.id),
-        title=issue.title,
-        priority=issue.priority,
-        issue_type=issue.issue_type,
-        labels=issue.labels,
-        description=issue.description,
-        command=issue.command,
-        call=call_of(original, issue.labels),
-        timeout_seconds=issue.timeout_seconds,
-        original=original,
-        enqueued_at=enqueued_at(issue.created_at),
     )
 
 

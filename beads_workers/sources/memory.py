@@ -25,7 +25,8 @@ from beads_workers.core.source import (
     Taken,
     brought,
 )
-from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, to_job, to_seen
+from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, to_seen
+from beads_workers.sources.issue_job import to_job
 from beads_workers.sources.settling import (
     CLOSED,
     CONTAINERS,

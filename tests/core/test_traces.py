@@ -68,11 +68,6 @@ def test_an_attempt_is_a_child_of_the_context_that_its_job_came_with() -> None:
     assert traced.headers == {"traceparent": traced.own, "tracestate": "a=b", "x-other": "kept"}
 
 
-def test_an_issue_may_have_a_context_in_its_own_fields() -> None:
-    original = {"trace_context": {"traceparent": PARENT}}
-    assert Traces(TRACING, keeps=True).begin(job("a", original=original), "r").parent == PARENT
-
-
 def test_attempts_of_one_issue_share_a_trace_and_those_of_two_do_not() -> None:
     traces = Traces(TRACING, keeps=True)
     first, again = traces.begin(job("a"), "r.1"), traces.begin(job("a"), "r.2")

@@ -9,7 +9,8 @@ import pytest
 
 from beads_workers.protocols.envelope import Envelope, State
 from beads_workers.sources.envelopes import NEVER_SAID, to_envelope, to_issue
-from beads_workers.sources.issue import BadIssue, Issue, to_job
+from beads_workers.sources.issue import BadIssue, Issue
+from beads_workers.sources.issue_job import to_job
 
 JOB = Envelope("job-1", "jobs.mail.hello", State.ENQUEUED, 1672531200, ("you",), {"loud": True})
 RUNNING = replace(JOB, state=State.RUNNING, ts_started=1672531300, attempt=2)

@@ -22,6 +22,7 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
+from beads_workers.core.traces import KEY
 from beads_workers.sources.bd import looking
 from beads_workers.sources.bd.abilities import Abilities
 from beads_workers.sources.bd.answers import (
@@ -288,4 +289,5 @@ def _job(row: Row) -> Job:
         call=call_of(row.original, row.labels),
         original=row.original,
         enqueued_at=enqueued_at(row.original.get("created_at")),
+        trace_context=row.original.get(KEY),
     )

@@ -20,6 +20,7 @@ from beads_workers.core.source import (
     Settlement,
     Taken,
 )
+from beads_workers.core.traces import KEY
 from beads_workers.protocols.dispatcherd.messages import to_fields
 from beads_workers.sources.dispatcherd.entries import Entry, Place
 from beads_workers.sources.dispatcherd.looking import seen_of
@@ -221,6 +222,7 @@ class DispatcherdSource:
             timeout_seconds=task.timeout or None,
             original=message,
             enqueued_at=entry.received_at,
+            trace_context=message.get(KEY),
         )
 
 

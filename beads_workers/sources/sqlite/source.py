@@ -24,7 +24,8 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.core.values import value
-from beads_workers.sources.issue import time_text, to_job, to_seen
+from beads_workers.sources.issue import time_text, to_seen
+from beads_workers.sources.issue_job import to_job
 from beads_workers.sources.settling import FINISHED, owed, rule
 from beads_workers.sources.sqlite.changing import Change, change, holdings
 from beads_workers.sources.sqlite.ready import SELECTABLE, conditions
