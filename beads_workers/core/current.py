@@ -41,6 +41,11 @@ class Current:
         author expects that."""
         return self.step.call is not None and self.step.call.message is not None
 
+    def next_step(self) -> Step:
+        """Go on to it."""
+        self.position += 1
+        return self.plan.steps[self.position]
+
     def step_ended(self, state: WorkerState, ended: StepOver) -> WorkerStimulus:
         """Take in how its step ended, while its worker was in ``state``: what comes of it."""
         well = passed(ended)
@@ -67,6 +72,11 @@ class Current:
             case WorkerState.TIMING_OUT:
                 seconds = (self.times_out_at or self.started) - self.started
                 self.answer = timed_out(self.step, seconds, ended)
+            case WorkerState.ABANDONING if well and self._has_returned(ended):
+                # It was done before it was told to end: that there is nobody to hear it changes
+                # nothing. An exit status says less: many programs exit with 0 on TERM.
+                self.answer = Outcome(OutcomeKind.SUCCESS)
+                owed = self.plan.close
             case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
                 why = "cancelled" if state is WorkerState.CANCELLING else "worker shut down"
                 self.answer = Outcome(OutcomeKind.CANCELLED, why)
@@ -77,6 +87,10 @@ class Current:
             return WorkerStimulus.TASK_OVER
         self.step = owed
         return WorkerStimulus.SETTLE_DUE
+
+    def _has_returned(self, ended: StepOver) -> bool:
+        """Whether its last step is a function that came to its end, whoever wanted what of it."""
+        return isinstance(ended, StepAnswered) and self.position + 1 == len(self.plan.steps)
 
     def report(self, worker_id: str, now: float) -> Done | Failed:
         """What the orchestrator is told of it."""

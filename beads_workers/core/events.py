@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NewType
 
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.messages import FromWorker
+from beads_workers.core.records import Carried
 from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.values import value
 
@@ -109,9 +110,13 @@ class Unreachable:
 
 @value
 class RecoveryEnded:
-    """Earlier runs are settled: what was closed late, given back, and what could not be."""
+    """Earlier runs are settled: what was closed late, given back, and what could not be.
+
+    ``heard``: pages that their journals lacked, of what their workers had done at the end.
+    """
 
     settled: tuple[Settled, ...] = ()
+    heard: tuple[Carried, ...] = ()
     error: str = ""
 
 

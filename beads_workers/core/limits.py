@@ -122,7 +122,12 @@ PEEK_SECONDS = 0.5
 
 TASKS_AHEAD_MAX = 2
 """So many TASKs a worker is sent, at most, beside the one that it works on: enough that it never
-waits for one. What it does of them in the moment in which its orchestrator is killed runs again."""
+waits for one."""
+
+WORD_BYTES_MAX = 2 * RESULT_CHARS_MAX
+"""Of a line that a worker leaves for the next start; a longer one goes without its result."""
+WORDS_BYTES_MAX = 16 << 20
+"""Of all such lines of a run: what stands behind that is not read, and runs again."""
 
 TASKS_AHEAD_SECONDS = 0.01
 """Only what it will have begun within this: nobody else could have begun it much sooner."""

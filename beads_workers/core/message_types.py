@@ -54,6 +54,7 @@ class Done:
 
     ``result_file``: the path of a file (0600) with the JSON of a result that is too long.
     ``is_stopping``: 1.1; the worker takes no more tasks, and its READY is answered with SHUTDOWN.
+    ``request_id``: of the TASK, where this is left as a word and not sent.
     """
 
     issue_id: IssueId
@@ -62,6 +63,7 @@ class Done:
     result: Any = None
     result_file: str = ""
     is_stopping: bool = False
+    request_id: str = ""
     warnings: tuple[str, ...] = ()
 
 

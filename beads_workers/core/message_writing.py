@@ -94,6 +94,8 @@ def _ready_additions(message: Ready) -> dict[str, Any]:
 
 def _done_additions(message: Done) -> dict[str, Any]:
     extra: dict[str, Any] = {"is_stopping": True} if message.is_stopping else {}
+    if message.request_id:
+        extra["request_id"] = message.request_id
     if message.result_file:
         return {"result_file": message.result_file, **extra}
     return extra if message.result is None else {"result": message.result, **extra}

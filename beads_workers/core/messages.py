@@ -76,6 +76,7 @@ def _done(fields: dict[str, Any]) -> Done:
         result=fields.get("result"),
         result_file=text(fields, "result_file", "")[: limits.ERROR_CHARS_MAX],
         is_stopping=fields.get("is_stopping") is True,
+        request_id=text(fields, "request_id", ""),
         warnings=tuple(warnings),
     )
 

@@ -236,6 +236,9 @@ class Orchestrator:
             self._desk.note("warning", f"{text}: {settled.error}" if settled.error else text)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
+        for done in event.heard:
+            self._parts.ledger.carry_over(done, self._desk.now, 0.0)
+            self._desk.write(done)
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action
             if settled.result is Result.FAILED:

@@ -42,14 +42,14 @@ class Remains:
     """
     whole: bool = False
     ended: rec.RunEnded | None = None
-    begun: dict[str, str] = field(default_factory=dict)
-    """With a worker, and not at their end: issue id -> request id."""
+    begun: dict[str, rec.Started] = field(default_factory=dict)
+    """With a worker, and not at their end, by issue id."""
     untold: dict[str, rec.Finished] = field(default_factory=dict)
     """The ends of the last attempts of which the source was not told."""
+    claims: dict[str, rec.Claimed] = field(default_factory=dict)
+    """What is in the run's hands, and not at its end."""
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _claims: dict[str, rec.Claimed] = field(default_factory=dict)
-    """What is in the run's hands, and not at its end."""
     _traces: dict[str, str] = field(default_factory=dict)
     """Issue id -> the context of an attempt that runs, and began a trace."""
 
@@ -68,7 +68,7 @@ class Remains:
         set_aside = tuple((IssueId(i), note) for i, note in self.set_aside.items())
         reopened = tuple(IssueId(i) for i in sorted(self.reopened))
         outcomes = tuple((IssueId(i), outcome_of(end)) for i, end in self.untold.items())
-        unbegun = tuple(IssueId(i) for i in self._claims if i not in self.begun)
+        unbegun = tuple(IssueId(i) for i in self.claims if i not in self.begun)
         last = DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened, outcomes, unbegun)
         begun = tuple(IssueId(i) for i in sorted(self.begun))
         back = (i for i, end in self.untold.items() if end.verdict == "hand_back")
@@ -77,7 +77,12 @@ class Remains:
 
     def never_began(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
-        self.begun = {i: sent for i, sent in self.begun.items() if sent not in request_ids}
+        sent = self.begun.items()
+        self.begun = {i: each for i, each in sent if each.request_id not in request_ids}
+
+    def end(self, finished: rec.Finished) -> None:
+        """An attempt had succeeded, and its journal does not know."""
+        _finished(self, finished, 0.0)
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.
@@ -136,7 +141,7 @@ def _apply(left: Remains, entry: Entry) -> None:
             left.whole = True
         case rec.Claimed(issue_id=issue_id) as claimed:
             left._has_taken = True
-            left._claims[issue_id] = claimed
+            left.claims[issue_id] = claimed
             left.begun.pop(issue_id, None)
             left.reopened.discard(issue_id)
             known = left.pages.get(issue_id)
@@ -147,7 +152,7 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
             left._foreign[worker_id] = (pid, start_time)
         case rec.Started(issue_id=issue_id, worker_id=worker_id) as started:
-            left.begun[issue_id] = started.request_id
+            left.begun[issue_id] = started
             if worker_id in left._foreign:
                 left.holders[issue_id] = left._foreign[worker_id]
             if started.traceparent and not started.trace_parent:
@@ -183,7 +188,7 @@ def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
     left.begun.pop(issue_id, None)
     left.untold[issue_id] = finished
     before = left.pages.get(issue_id)
-    described = left._claims.pop(issue_id, None) or before
+    described = left.claims.pop(issue_id, None) or before
     trace = left._traces.pop(issue_id, before.traceparent if before else "")
     if finished.verdict == "finish":
         left.pages.pop(issue_id, None)
@@ -258,7 +263,7 @@ def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     left.untold.pop(issue_id, None)
     left.begun.pop(issue_id, None)
     if settled.action != _HAND_OVER:
-        left._claims.pop(issue_id, None)
+        left.claims.pop(issue_id, None)
     if not left._has_taken:
         left.heard.add(issue_id)
     closed = settled.action == _CLOSE and settled.result == _APPLIED

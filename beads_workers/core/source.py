@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from beads_workers.core.jobs import COMMAND, FUNCTION, PRIORITY_DEFAULT, IssueId, Job, Listed
-from beads_workers.core.outcomes import Outcome
+from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.values import value
 
 
@@ -139,6 +139,9 @@ class Taken:
     later: int = 0
 
 
+_UNKNOWN = Outcome(OutcomeKind.SUCCESS)
+
+
 @value
 class DeadRun:
     """What the journal of an earlier, dead run says is still owed to the tracker.
@@ -159,6 +162,14 @@ class DeadRun:
     unbegun: tuple[IssueId, ...] = ()
     begun: tuple[IssueId, ...] = ()
     handed_back: tuple[IssueId, ...] = ()
+
+    def close(self, issue_id: IssueId) -> Settlement:
+        """What is owed for an issue that is done: with what came of it, where that is known."""
+        came = dict(self.outcomes).get(issue_id, _UNKNOWN)
+        handed_over = issue_id in self.handed_over
+        return Settlement(
+            Action.CLOSE, issue_id, came.note, True, handed_over, came.result, came.result_file
+        )
 
     def back(self, issue_id: IssueId) -> Settlement:
         """What is owed for an issue that it still holds, and that is not done."""

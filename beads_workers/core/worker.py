@@ -14,6 +14,7 @@ from typing import assert_never
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
 from beads_workers.core.current import Current
+from beads_workers.core.last_words import LastWords
 from beads_workers.core.message_types import (
     CANCEL,
     GROUPED,
@@ -61,6 +62,7 @@ class WorkerHalf:
     _ahead: Ahead = field(init=False)
     _taken: str = ""
     """The request that was begun last: its TASK may come once more when it is over."""
+    _words: LastWords = field(default_factory=LastWords)
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,7 +95,7 @@ class WorkerHalf:
         if isinstance(event, ev.Received) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
             if back := self._ahead.give_back(self.worker_id, why, issue_id):
-                return [ev.Send(message) for message in back]
+                return [self._words.say(each, each.request_id) for each in back]
         return self._move(self._sort(event), event, now)
 
     # --- events to stimuli --------------------------------------------------------------------
@@ -108,6 +110,7 @@ class WorkerHalf:
             case ev.Received(message):
                 return self._sort_message(message)
             case ev.ConnectionLost():
+                self._out += self._words.leave()
                 return WorkerStimulus.LOST
             case ev.Interrupted():
                 return WorkerStimulus.SHUTDOWN
@@ -155,7 +158,7 @@ class WorkerHalf:
         before, self.state = self.state, move.to
         if self._ahead and self.state not in GOES_ON:
             back = self._ahead.give_back(self.worker_id, "its worker takes no more")
-            self._out += [ev.Send(message) for message in back]
+            self._out += [self._words.say(each, each.request_id) for each in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
         commands, self._out = self._out, []
@@ -189,9 +192,7 @@ class WorkerHalf:
                 if not self._ahead.keep(_task(event), self._planned):
                     self._refuse(event, busy=True)
             case WorkerReaction.CONTINUE:
-                current = self._busy()
-                current.position += 1
-                self._run(current, current.plan.steps[current.position], now)
+                self._run(self._busy(), self._busy().next_step(), now)
             case WorkerReaction.REFUSE | WorkerReaction.REFUSE_ASK:
                 self._refuse(event, busy=reaction is WorkerReaction.REFUSE)
             case WorkerReaction.END:
@@ -199,8 +200,7 @@ class WorkerHalf:
             case WorkerReaction.KILL:
                 self._kill(now)
             case WorkerReaction.SETTLE:
-                current = self._busy()
-                self._run(current, current.step, now)
+                self._run(self._busy(), self._busy().step, now)
             case WorkerReaction.ANSWER_ASK:
                 self._answer(now)
                 self._ask()
@@ -213,6 +213,8 @@ class WorkerHalf:
             case WorkerReaction.LEAVE:
                 self._exit(0)
             case WorkerReaction.FAIL:
+                if self.current is not None:
+                    self._answer(now)
                 self._log("the orchestrator is gone")
                 self._exit(1)
             case WorkerReaction.BUG:
@@ -265,10 +267,8 @@ class WorkerHalf:
         self._out.append(ev.EndStep(hard=not asked))
 
     def _grace(self) -> float:
-        grace = self.work.term_grace_seconds
-        if self.state is WorkerState.ABANDONING:
-            return min(grace, limits.ABANDON_GRACE_SECONDS)
-        return grace
+        grace, alone = self.work.term_grace_seconds, self.state is WorkerState.ABANDONING
+        return min(grace, limits.ABANDON_GRACE_SECONDS) if alone else grace
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
         why = self._planned
@@ -280,8 +280,8 @@ class WorkerHalf:
             self._ask()
 
     def _answer(self, now: float) -> None:
-        current, self.current = self._busy(), None
-        self._out.append(ev.Send(current.report(self.worker_id, now)))
+        answer, self.current = self._busy().report(self.worker_id, now), None
+        self._out.append(self._words.say(answer, self._taken))
 
     def _exit(self, status: int) -> None:
         self._deadline = None

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.message_types import ControlAsked, ControlReply, FromWorker, ToWorker
+from beads_workers.core.message_types import (
+    ControlAsked,
+    ControlReply,
+    Done,
+    Failed,
+    FromWorker,
+    ToWorker,
+)
 from beads_workers.core.outcomes import Outcome
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.values import value
@@ -119,6 +126,16 @@ class Send:
 
 
 @value
+class LeaveWord:
+    """Nobody is there to be told this: put it where the next start finds it, if that can be done.
+
+    Its ``request_id`` says which TASK it answers.
+    """
+
+    message: Done | Failed
+
+
+@value
 class RunStep:
     """Start a step of ``plan``; answer with what is ``StepOver``."""
 
@@ -158,4 +175,4 @@ class Log:
     text: str
 
 
-Command = Connect | Send | RunStep | EndStep | TellStep | Exit | Log
+Command = Connect | Send | LeaveWord | RunStep | EndStep | TellStep | Exit | Log

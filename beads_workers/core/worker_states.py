@@ -74,7 +74,7 @@ class WorkerReaction(Enum):
     ANSWER_NEXT = "send DONE or FAILED, run the first step of the next one"
     ANSWER_LEAVE = "send DONE or FAILED, exit 0"
     LEAVE = "exit 0"
-    FAIL = "exit 1"
+    FAIL = "leave word of what has succeeded, exit 1"
     NOTE = "log it and ignore it"
     BUG = "cannot happen: a bug of ours"
 

@@ -7,9 +7,8 @@ import time
 from collections.abc import Iterable
 
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.journal_lines import Entry, encode
 from beads_workers.core.records import RetryAsked
-from beads_workers.edge.journal_files import read_end, segments
+from beads_workers.edge.journal_files import add_to
 from beads_workers.edge.run_directory import AlreadyRunning, RunDirectory
 
 
@@ -29,25 +28,8 @@ def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
         asked = [issue_id for issue_id in issue_ids if issue_id in remembered]
         # Every run that still tells of it: which one the next start reads depends on what is whole.
         for run_id in directory.run_ids() if asked else ():
-            _append(directory, run_id, asked)
+            journal = directory.run(run_id) / "journal.jsonl"
+            # A person's wish: at the time at which it was uttered.
+            add_to(journal, [RetryAsked(each) for each in asked], time.time())
     finally:
         os.close(lock)
-
-
-def _append(directory: RunDirectory, run_id: str, issue_ids: list[IssueId]) -> None:
-    path = directory.run(run_id) / "journal.jsonl"
-    last = None
-    for last in read_end(path):  # noqa: B007 - the last one is wanted
-        pass
-    if last is None:
-        return
-    # At the run's last moment: a person's wish long after it does not make the run longer.
-    lines = [encode(Entry(RetryAsked(each), time.time(), last.elapsed)) for each in issue_ids]
-    # The last one is read by whoever recovers.
-    with segments(path)[-1].open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        if file.read() != b"\n":
-            file.write(b"\n")  # A torn last line must not swallow the first of these.
-        file.write(b"".join(lines))
-        file.flush()
-        os.fsync(file.fileno())

@@ -7,13 +7,14 @@ a recovery needs, and whoever has read the one before passes over what is repeat
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from beads_workers.core.journal_lines import LINE_START, Entry, decode, is_repeated
-from beads_workers.core.records import CheckpointEnded
+from beads_workers.core.journal_lines import LINE_START, Entry, decode, encode, is_repeated
+from beads_workers.core.records import CheckpointEnded, Record
 
 
 def segment_path(journal: Path, number: int) -> Path:
@@ -88,6 +89,29 @@ def entry_of(line: bytes, *, repeated: bool) -> Entry | None:
 
 def _is_whole(path: Path) -> bool:
     return any(isinstance(entry.record, CheckpointEnded) for entry in _read([path]))
+
+
+def add_to(journal: Path, records: Sequence[Record], at: float | None = None) -> None:
+    """Add to the journal of a run that is dead; on disk when this returns. Raises ``OSError``.
+
+    It is told at the run's last moment, which is made no longer by that. ``at``: the epoch seconds
+    of the records; None: that moment.
+    """
+    last = None
+    for last in read_end(journal) if records else ():  # noqa: B007 - the last one is wanted
+        pass
+    if last is None:
+        return
+    at = last.at if at is None else at
+    lines = [encode(Entry(record, at, last.elapsed)) for record in records]
+    # The last segment is read by whoever recovers.
+    with segments(journal)[-1].open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b"\n":
+            file.write(b"\n")  # A torn last line must not swallow the first of these.
+        file.write(b"".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def remove_oldest(path: Path, bytes_max: int, *, keep: Path) -> None:

@@ -14,13 +14,16 @@ from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed
+from beads_workers.core.late_ends import take_in
+from beads_workers.core.records import Carried, Finished
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Result, Settled, Source, SourceError
 from beads_workers.edge import sessions
+from beads_workers.edge.journal_files import add_to
+from beads_workers.edge.last_words import words_of
 from beads_workers.edge.listener import clear_dead
 from beads_workers.edge.retention import Keep, rotate
 from beads_workers.edge.run_directory import RunDirectory
-from beads_workers.edge.unbegun import unbegun_of
 
 GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
 """Workers leave within their grace; what is there after this is stuck, and carries our token."""
@@ -56,15 +59,24 @@ class Recovery:
     def run(self) -> RecoveryEnded:
         """Settle run after run; a tracker in trouble is asked again until it answers."""
         settled: list[Settled] = []
+        heard: list[Carried] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
-            left.never_began(unbegun_of(self._directory.run(left.run_id)))
-            settled += self._settle(left)
+            ends = self._hear(left)
+            heard += [page for page in left.checkpoint() if page.issue_id in ends]
+            settled += self._settle(left, list(ends.values()))
         # Only now: until it was settled, a run's journal was all that knew of its debts.
         rotate(self._directory, self._keep)
-        return RecoveryEnded(tuple(settled))
+        return RecoveryEnded(tuple(settled), tuple(heard))
 
-    def _settle(self, left: Remains) -> list[Settled]:
+    def _hear(self, left: Remains) -> dict[str, Finished]:
+        """What its workers had done at the end, by issue; ``left`` knows it from now on."""
+        if self._abandoned.is_set() or not left.begun:
+            return {}  # They may not have left yet, or have nothing to say.
+        wanted = {started.request_id for started in left.begun.values()}
+        return take_in(left, words_of(self._directory.run(left.run_id), wanted))
+
+    def _settle(self, left: Remains, ends: Sequence[Finished]) -> list[Settled]:
         failures = 0
         while not self._abandoned.is_set():
             try:
@@ -78,9 +90,17 @@ class Recovery:
                 self._abandoned.wait(delay)
                 continue
             if all(s.result is not Result.FAILED for s in settled):
+                self._tell_its_journal(left.run_id, ends)
                 self._directory.mark_settled(left.run_id)
             return settled
         return []
+
+    def _tell_its_journal(self, run_id: str, ends: Sequence[Finished]) -> None:
+        # For people who read it. Until nothing is owed, their words are read at each start.
+        try:
+            add_to(self._directory.run(run_id) / "journal.jsonl", ends)
+        except OSError:
+            pass  # A full disk: this run's journal has that they are closed.
 
     def _wait_until_gone(self, left: Remains) -> None:
         lock = self._directory.run(left.run_id) / "alive"

@@ -17,7 +17,6 @@ from functools import partial
 from typing import assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.message_types import NOT_BEGUN, Failed
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker import WorkerHalf
@@ -28,6 +27,7 @@ from beads_workers.core.worker_events import (
     Event,
     Exit,
     Interrupted,
+    LeaveWord,
     Log,
     RunStep,
     Send,
@@ -38,10 +38,10 @@ from beads_workers.core.worker_events import (
 from beads_workers.edge import orphans
 from beads_workers.edge.functions.step import CallStep, Functions
 from beads_workers.edge.git_places import GIT_PLACES
+from beads_workers.edge.last_words import leave_word
 from beads_workers.edge.own_process import ASK_TO_END, Spares, heard, keep_from_tasks, say, wake_on
 from beads_workers.edge.sessions import sweep
 from beads_workers.edge.steps import CannotStart, RunningStep, start_step
-from beads_workers.edge.unbegun import leave_unbegun
 from beads_workers.edge.worker_connection import Dial, WorkerConnection, dial_path
 from beads_workers.executors.plans import plan
 
@@ -175,12 +175,10 @@ class _Process:
             match command:
                 case Connect():
                     self.events.append(self.connection.connect())
-                case Send(Failed() as kept) if (
-                    kept.error_detail == NOT_BEGUN and not self.connection.is_open
-                ):
-                    leave_unbegun(self.settings.run_directory, kept.request_id)
                 case Send(message):
                     self.connection.send(message)
+                case LeaveWord(message):
+                    leave_word(self.settings.run_directory, message)
                 case TellStep(reply):
                     if isinstance(self.step, CallStep):
                         self.step.tell(reply)

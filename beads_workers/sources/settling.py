@@ -77,11 +77,7 @@ def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
     """
     done = dict.fromkeys(dead.done_not_closed)
     back = dict.fromkeys([*held, *dead.handed_over])
-    handed_over = frozenset(dead.handed_over)
-    closes = [
-        Settlement(Action.CLOSE, key, read_first=True, handed_over=key in handed_over)
-        for key in done
-    ]
+    closes = [dead.close(key) for key in done]
     reopened = [key for key in dead.reopened if key not in done and key not in back]
     return [
         *closes,

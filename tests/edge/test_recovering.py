@@ -10,9 +10,14 @@ import pytest
 
 from beads_workers.core.events import RecoveryFailed
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import Entry, encode
+from beads_workers.core.message_types import Done
+from beads_workers.core.records import Carried, Finished, Started
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Action, Result
 from beads_workers.edge import sessions
+from beads_workers.edge.journal_files import read_journal
+from beads_workers.edge.last_words import leave_word
 from beads_workers.edge.recovering import Recovery
 from beads_workers.edge.run_directory import RunDirectory
 from beads_workers.sources.issue import Issue
@@ -58,6 +63,35 @@ def test_what_it_had_done_is_closed(scene: Scene) -> None:
     scene.dead.done_not_closed[IssueId("a")] = "actor/dead"
     scene.recovery.run()
     assert scene.source.tracker.issues["a"].status == "closed"
+
+
+def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene: Scene) -> None:
+    os.close(scene.alive)
+    folder = scene.directory.run(scene.run_id)
+    started = Started("a", "W1", 1, "r.1")
+    (folder / "journal.jsonl").write_bytes(encode(Entry(started, 5.0, 2.0)) + b'{"v":1,"e":"to')
+    scene.dead.apply(Entry(started, 5.0, 2.0))
+    leave_word(str(folder), Done(IssueId("a"), "W1", 7, {"note": "fine"}, request_id="r.1"))
+    ended = scene.recovery.run()
+    (settled,) = ended.settled
+    assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
+    assert settled.settlement.note == "fine"
+    assert ended.heard == (Carried("a", held_by="actor/dead"),)
+    assert scene.source.tracker.issues["a"].status == "closed"
+    _, added = read_journal(folder / "journal.jsonl")
+    assert isinstance(added.record, Finished) and added.record.verdict == "finish"
+    assert (added.at, added.elapsed) == (5.0, 2.0), "at the last moment that is known of the run"
+
+
+def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, Fault(FaultKind.NOT_APPLIED, "recover"))
+    os.close(scene.alive)
+    folder = scene.directory.run(scene.run_id)
+    scene.dead.apply(Entry(Started("a", "W1", 1, "r.1"), 5.0, 2.0))
+    leave_word(str(folder), Done(IssueId("a"), "W1", 7, request_id="r.1"))
+    ended = scene.recovery.run()
+    assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.heard) == 1
+    assert not (folder / "journal.jsonl").exists() and not scene.directory.is_settled(scene.run_id)
 
 
 def test_nothing_is_touched_while_any_process_of_that_run_lives(scene: Scene) -> None:

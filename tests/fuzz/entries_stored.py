@@ -7,13 +7,15 @@ from dataclasses import asdict, fields
 from random import Random
 from typing import Any
 
-from beads_workers.core import journal_lines
+from beads_workers.core import journal_lines, messages
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.envelopes import Envelopes
 from beads_workers.core.history_fold import fold
 from beads_workers.core.journal_lines import KINDS, Entry
-from beads_workers.core.recovery import remains
+from beads_workers.core.late_ends import read_words, take_in
+from beads_workers.core.message_types import Done, Failed
+from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.status import status
 from beads_workers.edge.run_directory import RunInfo, read_info
 from beads_workers.edge.worktrees.looking import parse_status
@@ -144,6 +146,56 @@ def _out_of_order(line: bytes) -> Entry | None:
     return entry
 
 
+# --- what workers leave word of -----------------------------------------------------------------
+
+DONE: dict[str, Any] = {
+    "type": "DONE", "worker_id": "W1", "timestamp": 1.5, "issue_id": "bw-1", "duration_ms": 7,
+    "request_id": "r.1", "result": {"note": "x"}, "result_file": "/r",
+}  # fmt: skip
+WORD_LINES = [DONE, DONE | {"type": "FAILED", "error": "x", "error_detail": "not_begun"}]
+WANTED = frozenset(("r.1", "bw-1"))
+
+
+def _words(rng: Random) -> bytes:
+    said = [as_json(rng, hostile_object(rng, any_of(rng, WORD_LINES), tuple(DONE)))]
+    return b"\n".join([*said, as_json(rng, any_of(rng, WORD_LINES)), b""])
+
+
+def words_hold(read: Any, data: bytes) -> None:
+    found = read([data], WANTED)
+    require(found.keys() <= WANTED, "a word on an attempt that is none of this run's")
+    for request_id, said in found.items():
+        well_typed(said)
+        require(said.request_id == request_id, "a word on another attempt")
+        line = messages.encode(said, "W1", 1.0, v1=False)
+        again = read([line], WANTED)
+        require(again.keys() == {request_id}, f"{line!r} is not read as it is written")
+    ends = take_in(Remains(begun={"bw-1": rec.Started("bw-1", "W1", 1, "r.1")}), found)
+    for end in ends.values():
+        well_typed(end)
+        on_file = journal_lines.decode(journal_lines.encode(Entry(end, 1.0, 1.0)))
+        require(on_file is not None and on_file.record == end, f"{end} is lost on its way")
+
+
+def _whoever(chunks: Any, wanted: Any) -> Any:
+    """Planted bug: does not ask whose attempt it is."""
+    return {said.request_id: said for said in _said(chunks) if isinstance(said, Done | Failed)}
+
+
+def _said(chunks: Any) -> Any:
+    for line in b"".join(chunks).split(b"\n"):
+        try:
+            yield messages.parse(line)
+        except messages.ProtocolError:
+            continue
+
+
+def _uncaught(chunks: Any, wanted: Any) -> Any:
+    """Planted bug: expects messages only."""
+    said = [messages.parse(line) for line in b"".join(chunks).split(b"\n") if line]
+    return {w.request_id: w for w in said if isinstance(w, Done) and w.request_id in wanted}
+
+
 # --- other files of ours, and what git says -----------------------------------------------------
 
 RECORD = {f.name: EXAMPLES[str(f.type)] for f in fields(Record)}
@@ -225,6 +277,14 @@ PARSERS = [
         _journal,
         folds_hold,
         {"refuses what is odd": _out_of_order},
+    ),
+    Parser(
+        "last-words",
+        ("core/late_ends.py",),
+        read_words,
+        hostile(_words),
+        words_hold,
+        {"whoever says it": _whoever, "messages only": _uncaught},
     ),
     Parser(
         "worktree-records",

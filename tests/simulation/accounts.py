@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core import records as rec
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.message_types import Done, Failed
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -33,11 +34,25 @@ class Accounts:
     told: dict[str, list[tuple[int, Entry]]] = field(default_factory=dict)
     issues: dict[str, Account] = field(default_factory=dict)
     carried: dict[str, Account] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+    """Issues that are done by what a worker left word of, and not yet by any journal."""
+    _begins: bool = False
+    """A checkpoint is being written."""
 
     def written(self, run_id: str, entry: Entry, offset: int) -> None:
         """A record is in the file."""
         self.told.setdefault(run_id, []).append((offset, entry))
         self._apply(entry.record, check=True)
+
+    def word_left(self, run_id: str, message: Done | Failed) -> None:
+        """A worker has lost its orchestrator, and left word of an attempt."""
+        records = [entry.record for _, entry in self.told.get(run_id, ())]
+        ended = {r.request_id for r in records if isinstance(r, rec.Finished)}
+        wanted = {r.request_id for r in records if isinstance(r, rec.Started)} - ended
+        # A full disk may not have taken it.
+        left = self.world.disk.words_of(run_id, wanted)
+        if isinstance(message, Done) and message.request_id in left:
+            self.words.add(str(message.issue_id))
 
     def count(self, run_id: str) -> int:
         """How many records of a run are in its files."""
@@ -45,8 +60,8 @@ class Accounts:
         return sum(folder.holds(offset) for offset, _ in self.told.get(run_id, ()))
 
     def is_owed_a_close(self, issue_id: str) -> bool:
-        """Whether its success is journalled, and nothing that came of it."""
-        return self._of(issue_id).done
+        """Whether its success is journalled, or left word of, and nothing that came of it."""
+        return self._of(issue_id).done or issue_id in self.words
 
     def is_set_aside(self, issue_id: str) -> bool:
         """Whether it is out of attempts, by the last word on it."""
@@ -60,6 +75,7 @@ class Accounts:
             known = folder.end()[0].base
             entries[:] = [e for e in entries if e[0] <= known or folder.holds(e[0])]
         self.issues.clear()
+        self.words.clear()
         self.carried = {}
         for entries in self.told.values():
             for _, entry in entries:
@@ -73,17 +89,20 @@ class Accounts:
                     self.world.breach(
                         5, f"{issue_id}: attempt {record.attempt} after {account.charged} charged"
                     )
+                if check and issue_id in self.words:
+                    self.world.breach(1, f"{issue_id} is begun again after word of its success")
                 if check and account.done:
                     self.world.breach(1, f"{issue_id} is begun again after its success")
             case rec.RunStarted():
                 # A power cut may leave more in half a checkpoint than in the journal it is from.
                 self.issues |= self.carried
                 self.carried = {}
+                self._begins = True
             case rec.Carried(issue_id=issue_id):
-                self.carried[issue_id] = Account(
-                    record.charged, record.set_aside, bool(record.held_by)
-                )
+                carried = self.carried if self._begins else self.issues
+                carried[issue_id] = Account(record.charged, record.set_aside, bool(record.held_by))
             case rec.CheckpointEnded():
+                self._begins = False
                 self._carry_over(check=check)
             case rec.Claimed(issue_id=issue_id) if self._of(issue_id).set_aside:
                 self.issues[issue_id] = Account()
@@ -100,6 +119,7 @@ class Accounts:
                     pass
                 elif result in ("found_closed", "not_ours") or action == "close":
                     self.issues[issue_id] = Account()
+                    self.words.discard(issue_id)
             case _:
                 pass
 
@@ -113,6 +133,7 @@ class Accounts:
 
     def _finished(self, finished: rec.Finished, *, check: bool) -> None:
         account = self._of(finished.issue_id)
+        self.words.discard(finished.issue_id)  # By an orchestrator that lives, and never heard it.
         if finished.verdict == "finish":
             self.issues[finished.issue_id] = Account(done=True)
             return

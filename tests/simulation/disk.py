@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from beads_workers.core.earlier_runs import left_over
 from beads_workers.core.journal_lines import Entry, decode, is_repeated
+from beads_workers.core.late_ends import Words, read_words
+from beads_workers.core.message_types import Done, Failed
+from beads_workers.core.messages import encode
 from beads_workers.core.records import CheckpointEnded
 from beads_workers.core.recovery import Remains, remains
 
@@ -31,6 +34,8 @@ class Folder:
     run_id: str
     segments: list[File] = field(default_factory=lambda: [File()])
     settled: bool = False
+    words: File = field(default_factory=File)
+    """``edge/last_words``."""
 
     @property
     def journal(self) -> File:
@@ -84,7 +89,8 @@ class Disk:
     def cut_power(self) -> int:
         """Keep what was synced and a part of the rest; returns how many files were torn."""
         torn = 0
-        for file in (file for folder in self.folders.values() for file in folder.segments):
+        folders = self.folders.values()
+        for file in (file for folder in folders for file in (*folder.segments, folder.words)):
             lost = len(file.content) - file.synced
             if lost:
                 kept = file.synced + self._random.randint(0, lost)
@@ -92,6 +98,20 @@ class Disk:
                 del file.content[kept:]
                 file.synced = kept
         return torn
+
+    # --- edge/last_words.py -------------------------------------------------------------------
+
+    def leave_word(self, run_id: str, message: Done | Failed) -> None:
+        """A full disk takes no word, or the beginning of it."""
+        line = b"\n" + encode(message, message.worker_id, 0.0, v1=False)
+        try:
+            self.write(self.folders[run_id].words, line)
+        except OSError:
+            pass
+
+    def words_of(self, run_id: str, wanted: Collection[str]) -> Words:
+        """What was left of these attempts."""
+        return read_words([bytes(self.folders[run_id].words.content)], wanted)
 
     # --- edge/run_directory.py ----------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from beads_workers.core import limits
 from beads_workers.core.commands import Turn
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, TurnEnded
+from beads_workers.core.late_ends import take_in
+from beads_workers.core.records import Carried
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Result, Settled, SourceError
 from tests.simulation.agenda import Promise, Thread
@@ -90,10 +92,20 @@ class Lane:
 
     def _recover(self) -> Thread:
         settled: list[Settled] = []
+        heard: list[Carried] = []
         for left in self._unsettled:
             yield from self._wait_until_gone(left)
+            heard += self._hear(left)
             settled += yield from self._settle_run(left)
-        return RecoveryEnded(tuple(settled))
+        return RecoveryEnded(tuple(settled), tuple(heard))
+
+    def _hear(self, left: Remains) -> list[Carried]:
+        if self.abandoned or self._world.mutant.is_deaf:
+            return []
+        wanted = {started.request_id for started in left.begun.values()}
+        ends = take_in(left, self._world.disk.words_of(left.run_id, wanted))
+        self._world.heard_late += len(ends)
+        return [page for page in left.checkpoint() if page.issue_id in ends]
 
     def _settle_run(self, left: Remains) -> Thread:
         failures = 0

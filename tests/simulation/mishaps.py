@@ -9,7 +9,7 @@ from beads_workers.core import events as ev
 from beads_workers.core.events import Ticket
 from beads_workers.core.jobs import IssueId
 from beads_workers.sources.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
-from tests.simulation.agenda import Process
+from tests.simulation.agenda import Died, Process
 from tests.simulation.tracker import FREE
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Mishaps:
             (6, "worker: stopped", lambda: self._freeze("worker", "foreign")),
             (3, "task: stopped", lambda: self._freeze("task")),
             (2, "orchestrator: stopped", lambda: self._freeze("orchestrator")),
+            (2, "orchestrator: stopped, and killed", self._freeze_and_kill),
             (8, "", lambda: self._arm(False)),
             (3, "", lambda: self._arm(True)),
             (3, "clock: jumps", self._jump),
@@ -135,6 +136,20 @@ class Mishaps:
             return False
         process.stop()
         self._world.agenda.after(self._random.expovariate(1 / 20.0), process.resume)
+        return True
+
+    def _freeze_and_kill(self) -> bool:
+        """What workers say meanwhile is never read."""
+        node = self._world.node
+        if node is None or not node.process.alive or node.process.stopped:
+            return False
+        node.process.stop()
+
+        def kill() -> None:
+            if node.process.alive and node.process.stopped:
+                self._world.crashed(node, Died(power=False))
+
+        self._world.agenda.after(self._random.uniform(1.0, 20.0), kill)
         return True
 
     def _arm(self, power: bool) -> bool:

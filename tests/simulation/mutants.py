@@ -23,6 +23,7 @@ class Mutant:
     never_syncs: bool = False
     drops_early: bool = False
     forgets_attempts: bool = False
+    is_deaf: bool = False
     leaves_tasks: bool = False
     settles_unasked: bool = False
     ignores_lock: bool = False
@@ -75,6 +76,7 @@ MUTANTS = {
     "call-before-journal": Mutant((3,), calls_first=True),
     "error-is-empty": Mutant((4,), error_is_empty=True),
     "attempts-forgotten": Mutant((5,), forgets_attempts=True),
+    "last-words-unheard": Mutant((1,), is_deaf=True),
     "leaked-task": Mutant((1, 6), leaves_tasks=True),
     "settled-unasked": Mutant((2,), settles_unasked=True),
     "falls-over-junk": Mutant((8,), orchestrator=FallsOverJunk),

@@ -72,6 +72,9 @@ class Worker:
                 case ev.Send(message):
                     if self._link is not None:
                         self._link.say(message)
+                case ev.LeaveWord(message):
+                    self._world.disk.leave_word(self._node.run_id, message)
+                    self._world.check.accounts.word_left(self._node.run_id, message)
                 case ev.RunStep(plan, step):
                     self._run_step(plan.issue_text, step)
                 case ev.EndStep(hard):

@@ -82,6 +82,7 @@ class World:
         self.until_empty = False
         self.wall_offset = 0.0
         self.kept_ahead = 0
+        self.heard_late = 0
         self.broken_until = 0.0
         """Until then every task fails at its start, as where nobody is logged in."""
         self.peace = False

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.message_types import NOT_BEGUN, Failed, Task
+from beads_workers.core.message_types import Task
 from beads_workers.core.outcomes import Outcome, kept
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
@@ -24,14 +24,15 @@ from beads_workers.core.worker_events import (
     EndStep,
     Event,
     Exit,
+    LeaveWord,
     Log,
     RunStep,
     Send,
     TellStep,
 )
+from beads_workers.edge.last_words import leave_word
 from beads_workers.edge.own_process import say
 from beads_workers.edge.spoken import keep_result
-from beads_workers.edge.unbegun import leave_unbegun
 from beads_workers.edge.worker_connection import WorkerConnection, dial_path
 from beads_workers.executors.files import log_file, result_file
 from beads_workers.executors.plans import plan
@@ -152,12 +153,10 @@ class Slot:
             match command:
                 case Connect():
                     self._events.append(self._connection.connect())
-                case Send(Failed() as kept) if (
-                    kept.error_detail == NOT_BEGUN and not self._connection.is_open
-                ):
-                    leave_unbegun(self._settings.run_directory, kept.request_id)
                 case Send(message):
                     self._connection.send(message)
+                case LeaveWord(message):
+                    leave_word(self._settings.run_directory, message)
                 case RunStep(of_plan, step):
                     assert self._half.current is not None
                     self.task = self._half.current.task

@@ -16,8 +16,8 @@ import pytest
 
 from beads_workers.core.settings import Executor, Work, WorkerSettings
 from beads_workers.edge import sessions
+from beads_workers.edge.last_words import words_of
 from beads_workers.edge.rrq_driver.driver import run_driver
-from beads_workers.edge.unbegun import unbegun_of
 from tests.support.peer import Peer, fork_worker, gone
 from tests.support.peers import HANDLERS_FOLDER
 
@@ -198,7 +198,7 @@ def test_a_slot_that_loses_the_orchestrator_leaves_word_of_what_it_had_not_begun
     bench.peer.hang_up()
     assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 1
     bench.pid = 0
-    assert unbegun_of(bench.run) == {"r.1", "r.2"}
+    assert words_of(bench.run, ("r.0", "r.1", "r.2")).keys() == {"r.1", "r.2"}
 
 
 def test_a_program_that_is_missing_makes_the_fleet_unusable(bench: Bench) -> None:

@@ -1,0 +1,79 @@
+"""What the workers of a dead run have left word of, made into what its journal lacks.
+
+Source: docs/PROTOCOL.md, "Last words". Whoever can write into the run's directory can have written
+them: they change nothing but what became of an attempt that its run had begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from beads_workers.core import limits
+from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
+from beads_workers.core.messages import ProtocolError, parse
+from beads_workers.core.outcomes import OutcomeKind, kept, note_of
+from beads_workers.core.records import Finished, Started
+from beads_workers.core.recovery import Remains
+
+Words = Mapping[str, Done | Failed]
+"""By request id: what was said last of that attempt."""
+
+
+def read_words(chunks: Iterable[bytes], wanted: Collection[str]) -> Words:
+    """The first word on each attempt that is ``wanted``, in whatever pieces the file is read."""
+    found: dict[str, Done | Failed] = {}
+    reader = LineReader(limits.WORD_BYTES_MAX)
+    for chunk in chunks:
+        for framed in reader.feed(chunk):
+            said = _word(framed.text) if isinstance(framed, Line) else None
+            if said is not None and said.request_id in wanted:
+                found.setdefault(said.request_id, said)
+    return found
+
+
+def take_in(left: Remains, words: Words) -> dict[str, Finished]:
+    """Let ``left`` know what these words say; returns what its journal lacks, by issue.
+
+    A success is as good as one that was read in time. Of what a worker had not begun its run
+    has nothing to give up; a failure that nobody heard is not here, and its task runs again.
+    """
+    ends: dict[str, Finished] = {}
+    unbegun: set[str] = set()
+    for started in list(left.begun.values()):
+        said = words.get(started.request_id)
+        if said is None or said.issue_id != started.issue_id:
+            continue
+        if isinstance(said, Done):
+            ends[started.issue_id] = _end(left, started, said)
+            left.end(ends[started.issue_id])
+        else:
+            unbegun.add(said.request_id)
+    left.never_began(unbegun)
+    return ends
+
+
+def _word(line: bytes) -> Done | Failed | None:
+    try:
+        said = parse(line)
+    except ProtocolError:
+        return None
+    if isinstance(said, Done):
+        return said
+    return said if isinstance(said, Failed) and said.error_detail == NOT_BEGUN else None
+
+
+def _end(left: Remains, started: Started, done: Done) -> Finished:
+    claimed = left.claims.get(started.issue_id)
+    return Finished(
+        started.issue_id,
+        started.worker_id,
+        started.attempt,
+        started.request_id,
+        OutcomeKind.SUCCESS.value,
+        "finish",
+        duration_ms=done.duration_ms or 0,
+        note=note_of(done.result),
+        result=kept(done.result, of_function=bool(claimed and claimed.path)),
+        result_file=done.result_file,
+    )

@@ -1,0 +1,115 @@
+"""What a start makes of the words that a dead run's workers have left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.jobs import IssueId
+from beads_workers.core.late_ends import read_words, take_in
+from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
+from beads_workers.core.messages import encode
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.source import Action, Result, Settled, Settlement
+from tests.core.playbook import Play
+from tests.core.test_recovery import STARTED, entries, reread
+
+A, B = IssueId("a"), IssueId("b")
+DONE = Done(A, "W1", 12, {"note": "all well", "sum": 3}, request_id="r.a")
+UNBEGUN = Failed(B, "W1", "why", 0, error_detail=NOT_BEGUN, request_id="r.b")
+WORDS = {"r.a": DONE, "r.b": UNBEGUN}
+
+
+def dead(path: str = "") -> Remains:
+    """A run that has sent a and b, and heard of neither."""
+    claimed = [rec.Claimed(name, name, 2, path) for name in "ab"]
+    began = [rec.Started(name, "W1", 2, f"r.{name}") for name in "ab"]
+    return remains(entries(STARTED, *claimed, *began))
+
+
+def lines(*messages: Done | Failed) -> bytes:
+    return b"".join(encode(m, "W1", 1.0, v1=False) for m in messages)
+
+
+def test_a_success_that_nobody_heard_is_owed_a_close_with_all_that_came_of_it() -> None:
+    left = dead()
+    ends = take_in(left, WORDS)
+    assert ends == {
+        "a": rec.Finished(
+            "a", "W1", 2, "r.a", "success", "finish", duration_ms=12, note="all well",
+            result='{"note":"all well","sum":3}',
+        )
+    }  # fmt: skip
+    (debt,) = left.debts()
+    assert (debt.done_not_closed, debt.begun, debt.unbegun) == ((A,), (), (B,))
+    assert debt.close(A) == Settlement(
+        Action.CLOSE, A, "all well", read_first=True, result='{"note":"all well","sum":3}'
+    )
+    assert dict(debt.outcomes)[A].kind is OutcomeKind.SUCCESS
+
+
+def test_it_is_the_same_as_if_it_had_been_read_in_time() -> None:
+    late = dead()
+    ends = take_in(late, WORDS)
+    read = dead()
+    for entry in entries(*ends.values()):
+        read.apply(entry)
+    read.never_began({"r.b"})
+    assert late == read
+    assert take_in(late, WORDS) == {}, "once"
+
+
+def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
+    left, before = dead(), dead()
+    for strange in (replace(DONE, issue_id=B), replace(DONE, request_id="r.z")):
+        assert take_in(left, {strange.request_id: strange}) == {}
+    assert left == before
+    over = remains(entries(STARTED, rec.Started("a", "W1", 1, "r.a")))
+    over.is_paid("a")
+    assert take_in(over, WORDS) == {}
+
+
+def test_only_what_a_function_returned_is_kept_where_it_is_a_note_alone() -> None:
+    said = {"r.a": replace(DONE, result={"note": "x"})}
+    assert [take_in(dead(path), said)["a"].result for path in ("", "m.f")] == ["", '{"note":"x"}']
+
+
+def test_words_are_read_in_whatever_pieces_they_come_and_only_those_that_are_wanted() -> None:
+    whole = lines(DONE, UNBEGUN)
+    assert read_words([whole], WORDS) == WORDS
+    pieces = (whole[n : n + 7] for n in range(0, len(whole), 7))
+    assert read_words(pieces, WORDS) == WORDS
+    assert read_words([whole], ()) == {}
+
+
+def test_the_first_word_on_an_attempt_counts() -> None:
+    later = replace(DONE, result="another")
+    assert read_words([lines(DONE, later)], WORDS) == {"r.a": DONE}
+
+
+def test_a_failure_and_whatever_is_no_word_is_passed_over() -> None:
+    failed = Failed(A, "W1", "boom", request_id="r.a")
+    ready = b'{"type":"READY","worker_id":"W1","timestamp":1,"request_id":"r.a"}\n'
+    junk = b"\xff\n[]\n{}\n" + b"x" * (limits.WORD_BYTES_MAX + 1) + b"\n" + ready
+    assert read_words([junk, lines(failed, UNBEGUN), b'{"type":"DO'], WORDS) == {"r.b": UNBEGUN}
+
+
+def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> None:
+    play = Play(recovering=True)
+    settled = Settled(Settlement(Action.CLOSE, A), Result.FAILED, "why")
+    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", held_by="actor/run-0"),)))
+    assert play.core._parts.ledger.not_to_take() == {"a"}
+    assert remains(reread(play.entries)).done_not_closed == {"a": "actor/run-0"}
+    play.do(ev.StopAsked())
+    assert play.ended == 7
+
+
+def test_one_that_was_closed_is_forgotten() -> None:
+    play = Play(recovering=True)
+    settled = Settled(Settlement(Action.CLOSE, A), Result.APPLIED)
+    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", held_by="actor/run-0"),)))
+    assert not play.core._parts.ledger.pages and not play.board.not_closed
+    assert remains(reread(play.entries)).done_not_closed == {}
