@@ -57,7 +57,9 @@ class Intake:
         # Its share of what is there: at the end of a backlog nobody is to be without.
         share = -(-self._tasks.count(JobState.CLAIMED) // max(1, self._parts.roster.slots()))
         begun_soon = int(limits.TASKS_AHEAD_SECONDS / max(seconds, 0.001))
-        return min(share, min(keeps, begun_soon) - kept)
+        room = min(keeps, begun_soon) - kept
+        # Several at once: each time a worker is sent something it wakes up.
+        return min(share, room) if room >= kept else 0
 
     def look_again(self) -> None:
         """Something changed that may have made work ready.

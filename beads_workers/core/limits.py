@@ -40,9 +40,9 @@ BAD_LINES_SHOWN = 20
 INTEGER_MAX = (1 << 63) - 1
 """No count, time or pid goes further, and neither does what reads the journal back."""
 
-LINES_AT_ONCE = 8
-"""So many lines of one connection are read before others have their turn; a worker that keeps to
-the protocol never sends more than two at once."""
+LINES_AT_ONCE = 12
+"""So many lines of one connection are read before others have their turn. A worker that keeps to
+the protocol never sends more at once: a READY, and the answers to all that it was sent."""
 
 STRANGERS_AT_ONCE = 4
 """So many connections that have said nothing valid lately are heard in one turn of the loop: a
@@ -120,7 +120,7 @@ POLL_SECONDS = 5.0
 PEEK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
-TASKS_AHEAD_MAX = 2
+TASKS_AHEAD_MAX = 8
 """So many TASKs a worker is sent, at most, beside the one that it works on: enough that it never
 waits for one."""
 

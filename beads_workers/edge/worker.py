@@ -200,8 +200,9 @@ class _Process:
 
     def _start(self, of_plan: Plan, step: Step) -> None:
         try:
-            # Each time anew: it may have been put in the place of one that was deleted.
-            os.chdir(self.settings.project)
+            if step.call is None or self.functions.fd < 0:
+                # Each time anew: it may have been put in the place of one that was deleted.
+                os.chdir(self.settings.project)
         except OSError as error:
             text = f"cannot use {error.filename}: {error.strerror}"
             self.events.append(StepNotStarted(text, hindered=True))

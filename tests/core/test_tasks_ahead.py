@@ -107,12 +107,13 @@ def test_short_tasks_go_ahead_as_many_as_are_kept_each_with_its_record_first() -
     assert (queue["running"], queue["ready"]) == (1, 4), "only one of them runs"
 
 
-def test_a_worker_that_ends_one_gets_one_and_needs_not_ask() -> None:
+def test_a_worker_that_has_used_up_half_gets_more_and_needs_not_ask() -> None:
     play = full()
-    assert tasks(play.do(done(1, "b"))) == ["f"]
+    assert tasks(play.do(done(1, "b"))) == [], "for one alone it is not woken up"
+    assert tasks(play.do(done(1, "c"))) == ["f"]
     row = play.board.workers["W1"]
     assert (row.state, row.issue_id, [s.issue_id for s, _ in row.ahead]) == (
-        "busy", "c", ["d", "e", "f"],
+        "busy", "d", ["e", "f"],
     )  # fmt: skip
 
 
