@@ -252,8 +252,10 @@ class _Account:
         until = self.elapsed
         if state == "running" and now is not None:
             until = max(until, now - self.began_at)
+        end = RUNNING if state == "running" else CUT_OFF
+        workers = [*self.workers, *self.living.values()]
+        workers.sort(key=lambda span: (*worker_order(span.worker_id), span.began))
         for started, began in self.started.values():
-            end = RUNNING if state == "running" else CUT_OFF
             self.attempts.append(self._attempt(started, began, until, end))
         return History(
             run_id=run.run_id,
@@ -269,8 +271,8 @@ class _Account:
             reason=self.ended.reason if self.ended else "",
             settled=settled,
             attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
-            workers=tuple(sorted([*self.workers, *self.living.values()], key=_worker_order)),
-            issues=tuple(_told(issue_id, issue) for issue_id, issue in self.issues.items()),
+            workers=tuple(workers),
+            issues=tuple(_told(i, issue, state, settled) for i, issue in self.issues.items()),
             troubles=(*self.troubles, *([self.trouble] if self.trouble else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
             notes=tuple(self.notes),
@@ -281,16 +283,14 @@ class _Account:
         )
 
 
-def _worker_order(span: WorkerSpan) -> tuple[int, int, str, float]:
-    return (*worker_order(span.worker_id), span.began)
-
-
-def _told(issue_id: str, issue: _Issue) -> IssueHistory:
+def _told(issue_id: str, issue: _Issue, state: str, settled: bool) -> IssueHistory:
+    # The tracker is owed nothing any more: a later start has closed what this run could not.
+    late = state == "killed" and settled and issue.fate is Fate.NOT_CLOSED
     return IssueHistory(
         issue_id,
         issue.title,
         issue.priority,
-        issue.fate,
+        Fate.CLOSED if late else issue.fate,
         issue.attempts,
         issue.charged,
         issue.seconds,

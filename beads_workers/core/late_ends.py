@@ -10,11 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.journal_lines import Entry
 from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
 from beads_workers.core.messages import ProtocolError, parse
 from beads_workers.core.outcomes import OutcomeKind, kept, note_of
-from beads_workers.core.records import Finished, Started
-from beads_workers.core.recovery import Remains
+from beads_workers.core.records import Finished
+from beads_workers.core.recovery import Begun, Remains
+
+MEASURED_SECONDS_MAX = 86_400.0
+"""No longer than this a dead run is taken to have lived on."""
 
 Words = Mapping[str, Done | Failed]
 """By request id: what was said last of that attempt."""
@@ -32,21 +36,21 @@ def read_words(chunks: Iterable[bytes], wanted: Collection[str]) -> Words:
     return found
 
 
-def take_in(left: Remains, words: Words) -> dict[str, Finished]:
+def take_in(left: Remains, words: Words) -> dict[str, Entry]:
     """Let ``left`` know what these words say; returns what its journal lacks, by issue.
 
     A success is as good as one that was read in time. Of what a worker had not begun its run
     has nothing to give up; a failure that nobody heard is not here, and its task runs again.
     """
-    ends: dict[str, Finished] = {}
+    ends: dict[str, Entry] = {}
     unbegun: set[str] = set()
-    for started in list(left.begun.values()):
-        said = words.get(started.request_id)
-        if said is None or said.issue_id != started.issue_id:
+    for issue_id, begun in list(left.begun.items()):
+        said = words.get(begun.started.request_id)
+        if said is None or said.issue_id != issue_id:
             continue
         if isinstance(said, Done):
-            ends[started.issue_id] = _end(left, started, said)
-            left.end(ends[started.issue_id])
+            ends[issue_id] = _end(left, begun, said)
+            left.apply(ends[issue_id])
         else:
             unbegun.add(said.request_id)
     left.never_began(unbegun)
@@ -63,17 +67,21 @@ def _word(line: bytes) -> Done | Failed | None:
     return said if isinstance(said, Failed) and said.error_detail == NOT_BEGUN else None
 
 
-def _end(left: Remains, started: Started, done: Done) -> Finished:
+def _end(left: Remains, begun: Begun, done: Done) -> Entry:
+    started, milliseconds = begun.started, done.duration_ms or 0
     claimed = left.claims.get(started.issue_id)
-    return Finished(
+    finished = Finished(
         started.issue_id,
         started.worker_id,
         started.attempt,
         started.request_id,
         OutcomeKind.SUCCESS.value,
         "finish",
-        duration_ms=done.duration_ms or 0,
+        duration_ms=milliseconds,
         note=note_of(done.result),
         result=kept(done.result, of_function=bool(claimed and claimed.path)),
         result_file=done.result_file,
     )
+    # As its worker has measured it, which may say what it likes.
+    seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)
+    return Entry(finished, begun.at + seconds, begun.elapsed + seconds)

@@ -13,6 +13,16 @@ from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import set_aside_note
 from beads_workers.core.records import Carried
 from beads_workers.core.source import Action, DeadRun, Result
+from beads_workers.core.values import value
+
+
+@value
+class Begun:
+    """An attempt with its record's two times, as in ``Entry``."""
+
+    started: rec.Started
+    at: float
+    elapsed: float
 
 
 @dataclass(slots=True)
@@ -42,7 +52,7 @@ class Remains:
     """
     whole: bool = False
     ended: rec.RunEnded | None = None
-    begun: dict[str, rec.Started] = field(default_factory=dict)
+    begun: dict[str, Begun] = field(default_factory=dict)
     """With a worker, and not at their end, by issue id."""
     untold: dict[str, rec.Finished] = field(default_factory=dict)
     """The ends of the last attempts of which the source was not told."""
@@ -78,11 +88,7 @@ class Remains:
     def never_began(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
         sent = self.begun.items()
-        self.begun = {i: each for i, each in sent if each.request_id not in request_ids}
-
-    def end(self, finished: rec.Finished) -> None:
-        """An attempt had succeeded, and its journal does not know."""
-        _finished(self, finished, 0.0)
+        self.begun = {i: each for i, each in sent if each.started.request_id not in request_ids}
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.
@@ -152,7 +158,7 @@ def _apply(left: Remains, entry: Entry) -> None:
         case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
             left._foreign[worker_id] = (pid, start_time)
         case rec.Started(issue_id=issue_id, worker_id=worker_id) as started:
-            left.begun[issue_id] = started
+            left.begun[issue_id] = Begun(started, entry.at, entry.elapsed)
             if worker_id in left._foreign:
                 left.holders[issue_id] = left._foreign[worker_id]
             if started.traceparent and not started.trace_parent:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import Entry
 from beads_workers.core.records import RetryAsked
 from beads_workers.edge.journal_files import add_to
 from beads_workers.edge.run_directory import AlreadyRunning, RunDirectory
@@ -29,7 +30,7 @@ def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
         # Every run that still tells of it: which one the next start reads depends on what is whole.
         for run_id in directory.run_ids() if asked else ():
             journal = directory.run(run_id) / "journal.jsonl"
-            # A person's wish: at the time at which it was uttered.
-            add_to(journal, [RetryAsked(each) for each in asked], time.time())
+            # At the run's last moment: a person's wish long after it does not make it longer.
+            add_to(journal, [Entry(RetryAsked(each), time.time(), 0.0) for each in asked])
     finally:
         os.close(lock)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 from beads_workers.core.journal_lines import LINE_START, Entry, decode, encode, is_repeated
-from beads_workers.core.records import CheckpointEnded, Record
+from beads_workers.core.records import CheckpointEnded
 
 
 def segment_path(journal: Path, number: int) -> Path:
@@ -91,19 +92,17 @@ def _is_whole(path: Path) -> bool:
     return any(isinstance(entry.record, CheckpointEnded) for entry in _read([path]))
 
 
-def add_to(journal: Path, records: Sequence[Record], at: float | None = None) -> None:
+def add_to(journal: Path, entries: Sequence[Entry]) -> None:
     """Add to the journal of a run that is dead; on disk when this returns. Raises ``OSError``.
 
-    It is told at the run's last moment, which is made no longer by that. ``at``: the epoch seconds
-    of the records; None: that moment.
+    Nothing is told before what the run itself has told last.
     """
     last = None
-    for last in read_end(journal) if records else ():  # noqa: B007 - the last one is wanted
+    for last in read_end(journal) if entries else ():  # noqa: B007 - the last one is wanted
         pass
     if last is None:
         return
-    at = last.at if at is None else at
-    lines = [encode(Entry(record, at, last.elapsed)) for record in records]
+    lines = [encode(replace(each, elapsed=max(last.elapsed, each.elapsed))) for each in entries]
     # The last segment is read by whoever recovers.
     with segments(journal)[-1].open("r+b") as file:
         file.seek(-1, os.SEEK_END)

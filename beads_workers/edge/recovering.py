@@ -14,8 +14,9 @@ from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed
+from beads_workers.core.journal_lines import Entry
 from beads_workers.core.late_ends import take_in
-from beads_workers.core.records import Carried, Finished
+from beads_workers.core.records import Carried
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Result, Settled, Source, SourceError
 from beads_workers.edge import sessions
@@ -69,14 +70,14 @@ class Recovery:
         rotate(self._directory, self._keep)
         return RecoveryEnded(tuple(settled), tuple(heard))
 
-    def _hear(self, left: Remains) -> dict[str, Finished]:
+    def _hear(self, left: Remains) -> dict[str, Entry]:
         """What its workers had done at the end, by issue; ``left`` knows it from now on."""
         if self._abandoned.is_set() or not left.begun:
             return {}  # They may not have left yet, or have nothing to say.
-        wanted = {started.request_id for started in left.begun.values()}
+        wanted = {begun.started.request_id for begun in left.begun.values()}
         return take_in(left, words_of(self._directory.run(left.run_id), wanted))
 
-    def _settle(self, left: Remains, ends: Sequence[Finished]) -> list[Settled]:
+    def _settle(self, left: Remains, ends: Sequence[Entry]) -> list[Settled]:
         failures = 0
         while not self._abandoned.is_set():
             try:
@@ -95,7 +96,7 @@ class Recovery:
             return settled
         return []
 
-    def _tell_its_journal(self, run_id: str, ends: Sequence[Finished]) -> None:
+    def _tell_its_journal(self, run_id: str, ends: Sequence[Entry]) -> None:
         # For people who read it. Until nothing is owed, their words are read at each start.
         try:
             add_to(self._directory.run(run_id) / "journal.jsonl", ends)

@@ -8,13 +8,14 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.jobs import IssueId
+from beads_workers.core.journal_lines import Entry
 from beads_workers.core.late_ends import read_words, take_in
 from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
 from beads_workers.core.messages import encode
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.source import Action, Result, Settled, Settlement
-from tests.core.playbook import Play
+from tests.core.playbook import EPOCH, Play
 from tests.core.test_recovery import STARTED, entries, reread
 
 A, B = IssueId("a"), IssueId("b")
@@ -37,12 +38,12 @@ def lines(*messages: Done | Failed) -> bytes:
 def test_a_success_that_nobody_heard_is_owed_a_close_with_all_that_came_of_it() -> None:
     left = dead()
     ends = take_in(left, WORDS)
-    assert ends == {
-        "a": rec.Finished(
-            "a", "W1", 2, "r.a", "success", "finish", duration_ms=12, note="all well",
-            result='{"note":"all well","sum":3}',
-        )
-    }  # fmt: skip
+    finished = rec.Finished(
+        "a", "W1", 2, "r.a", "success", "finish", duration_ms=12, note="all well",
+        result='{"note":"all well","sum":3}',
+    )  # fmt: skip
+    # It had begun at the third second.
+    assert ends == {"a": Entry(finished, EPOCH + 3.012, 3.012)}
     (debt,) = left.debts()
     assert (debt.done_not_closed, debt.begun, debt.unbegun) == ((A,), (), (B,))
     assert debt.close(A) == Settlement(
@@ -55,7 +56,7 @@ def test_it_is_the_same_as_if_it_had_been_read_in_time() -> None:
     late = dead()
     ends = take_in(late, WORDS)
     read = dead()
-    for entry in entries(*ends.values()):
+    for entry in ends.values():
         read.apply(entry)
     read.never_began({"r.b"})
     assert late == read
@@ -74,7 +75,9 @@ def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
 
 def test_only_what_a_function_returned_is_kept_where_it_is_a_note_alone() -> None:
     said = {"r.a": replace(DONE, result={"note": "x"})}
-    assert [take_in(dead(path), said)["a"].result for path in ("", "m.f")] == ["", '{"note":"x"}']
+    for path, kept in (("", ""), ("m.f", '{"note":"x"}')):
+        finished = take_in(dead(path), said)["a"].record
+        assert isinstance(finished, rec.Finished) and finished.result == kept
 
 
 def test_words_are_read_in_whatever_pieces_they_come_and_only_those_that_are_wanted() -> None:

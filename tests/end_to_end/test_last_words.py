@@ -93,4 +93,5 @@ def test_what_functions_had_returned_is_kept_with_what_they_returned(
         assert (shown["status"], shown["result"]) == ("closed", {"square": square})
     report = json.loads(second.call("report", first.run_id, "--json").stdout)
     assert {each["outcome"] for each in report["attempts"]} == {"success"}
+    assert {each["fate"] for each in report["issues"]} == {"closed"}
     second.leaves_nothing()

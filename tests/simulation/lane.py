@@ -102,7 +102,7 @@ class Lane:
     def _hear(self, left: Remains) -> list[Carried]:
         if self.abandoned or self._world.mutant.is_deaf:
             return []
-        wanted = {started.request_id for started in left.begun.values()}
+        wanted = {begun.started.request_id for begun in left.begun.values()}
         ends = take_in(left, self._world.disk.words_of(left.run_id, wanted))
         self._world.heard_late += len(ends)
         return [page for page in left.checkpoint() if page.issue_id in ends]
