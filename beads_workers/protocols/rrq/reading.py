@@ -20,6 +20,10 @@ from beads_workers.protocols.rrq.envelopes import (
 )
 from beads_workers.protocols.times import read_time
 
+IDS_CHARS_MAX = 1 << 20
+"""Of both ids together: one character takes at most six bytes of JSON, so the frame of an answer
+has room for them twice."""
+
 
 def parse(payload: bytes) -> Envelope:
     """One envelope; raises ``ProtocolError``, and ``WrongRequest`` where its sender can be told."""
@@ -40,6 +44,8 @@ def parse(payload: bytes) -> Envelope:
 
 def _request(fields: dict[str, Any]) -> Request:
     request_id, job_id = _text(fields, "request_id"), _text(fields, "job_id")
+    if len(request_id) + len(job_id) > IDS_CHARS_MAX:
+        raise ProtocolError("ids that no answer could name")
     try:
         return _known_request(fields, request_id, job_id)
     except ProtocolError as error:

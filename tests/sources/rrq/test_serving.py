@@ -204,6 +204,13 @@ def test_an_id_of_enormous_length_is_refused(peers: Peers) -> None:
     assert peers.take() == []
 
 
+@pytest.mark.parametrize("name", ["f", ""])
+def test_ids_that_no_frame_could_name_end_the_connection(peers: Peers, name: str) -> None:
+    whole = json.loads(encode(request("r")))["payload"]
+    peers.say(**whole | {"job_id": "\u00e9" * (3 << 20), "function_name": name})
+    assert (peers.hung_up, peers.answers) == ([A], [])
+
+
 def test_a_request_id_that_is_still_unanswered_is_refused_and_the_first_is_answered(
     peers: Peers,
 ) -> None:
