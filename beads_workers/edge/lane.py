@@ -11,11 +11,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from typing import NamedTuple
 
 from beads_workers.core.commands import Turn
 from beads_workers.core.events import RecoveryEnded, TurnEnded
-from beads_workers.core.source import Source, SourceError
+from beads_workers.core.source import Renewed, Settled, Source, SourceError, Taken
 from beads_workers.edge.journal import Journal
 
 TIDY_SECONDS = 60.0
@@ -23,6 +23,23 @@ SYNC_SECONDS = 1.0
 """Where nothing that is told waits for the disk: a power cut costs so much of the account."""
 
 Answer = RecoveryEnded | TurnEnded
+
+
+class _Settling(NamedTuple):
+    """What came of a turn's settlements: see ``TurnEnded``."""
+
+    settled: tuple[Settled, ...] = ()
+    error: str = ""
+    hint: str = ""
+
+
+class _Taking(NamedTuple):
+    """What came of its other half."""
+
+    renewed: Renewed | None = None
+    taken: Taken | None = None
+    error: str = ""
+    hint: str = ""
 
 
 class LaneThread:
@@ -82,40 +99,47 @@ class LaneThread:
     def carry_out(self, turn: Turn) -> TurnEnded:
         """One turn, whole."""
         began = time.monotonic()
-        ended = self._take(turn, self._settle(turn))
+        settled, settle_error, hint = self._settle(turn)
+        renewed, taken, take_error = None, None, ""
+        if not settle_error:  # A tracker that failed just now is not asked again at once.
+            renewed, taken, take_error, hint = self._take(turn)
         calls = self._source.calls
-        return replace(
-            ended,
-            seconds=time.monotonic() - began,
-            calls=calls.count,
-            call_seconds=calls.seconds,
+        return TurnEnded(
+            time.monotonic() - began,
+            settled,
+            settle_error,
+            taken,
+            take_error,
+            hint,
+            renewed,
+            calls.count,
+            calls.seconds,
         )
 
-    def _settle(self, turn: Turn) -> TurnEnded:
+    def _settle(self, turn: Turn) -> _Settling:
         if not turn.settlements:
-            return TurnEnded(0.0)
+            return _Settling()
         try:
             settled = tuple(self._source.settle(turn.settlements))
         except SourceError as error:
-            return TurnEnded(0.0, settle_error=_reason(error), hint=error.hint)
+            return _Settling(error=_reason(error), hint=error.hint)
         except OSError as error:
-            return TurnEnded(0.0, settle_error=_of_machine(error))
+            return _Settling(error=_of_machine(error))
         assert len(settled) == len(turn.settlements), "one answer for each settlement"
-        return TurnEnded(0.0, settled=settled)
+        return _Settling(settled)
 
-    def _take(self, turn: Turn, ended: TurnEnded) -> TurnEnded:
-        if ended.settle_error:
-            return ended  # A tracker that failed just now is not asked again at once.
+    def _take(self, turn: Turn) -> _Taking:
+        renewed, taken = None, None
         try:
             if turn.renew:
-                ended = replace(ended, renewed=self._source.renew(turn.renew))
+                renewed = self._source.renew(turn.renew)
             if turn.take is not None:
-                ended = replace(ended, taken=self._source.take(turn.take, turn.skip))
+                taken = self._source.take(turn.take, turn.skip)
         except SourceError as error:
-            ended = replace(ended, take_error=_reason(error), hint=error.hint)
+            return _Taking(renewed, taken, _reason(error), error.hint)
         except OSError as error:
-            ended = replace(ended, take_error=_of_machine(error))
-        return ended
+            return _Taking(renewed, taken, _of_machine(error))
+        return _Taking(renewed, taken)
 
 
 class PromptLane(LaneThread):
