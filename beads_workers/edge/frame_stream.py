@@ -7,7 +7,8 @@ import time
 
 from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX, FrameReader
 
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16
+"""A buffer of twice that size would be mapped for each read, which takes longer than the read."""
 OUTBOX_BYTES_MAX = 4 * FRAME_BYTES_MAX
 """A peer that leaves so much unread is not going to."""
 OUTBOX_BYTES_CALM = 1 << 20
@@ -20,6 +21,8 @@ class FrameStream:
     ``began``: when the frame was begun that is not complete yet (monotonic seconds). ``unread``:
     how many bytes of it are held.
     """
+
+    __slots__ = ("_outbox", "_reader", "began", "closed", "socket", "unread")
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)

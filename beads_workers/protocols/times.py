@@ -6,8 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 _RFC_3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:)(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:(\d\d)(?:\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
+_SECOND = len("2025-01-01T12:00:")
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -21,15 +22,17 @@ def read_time(text: str) -> float:
     match = _RFC_3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is no RFC 3339 time")
-    day, clock, second, fraction, offset = match.groups()
-    leap = second == "60"
-    whole = datetime.fromisoformat(f"{day}T{clock}{'59' if leap else second}")
-    try:
-        moment = _in_utc(whole, offset) if offset and offset not in "Zz" else whole
-        microseconds = (moment - _EPOCH) // _MICROSECOND + leap * 1_000_000
-    except OverflowError:
-        raise ValueError(f"{text[:40]!r} is out of range") from None
-    return (microseconds + int((fraction or "0")[:6].ljust(6, "0"))) / 1_000_000
+    second, offset = match.groups()
+    local = text[: match.start(2)] if offset else text
+    if second == "60":
+        return read_time(local[:_SECOND] + "59" + text[_SECOND + 2 :]) + 1.0
+    moment = datetime.fromisoformat(local)
+    if offset and offset not in "Zz":
+        try:
+            moment = _in_utc(moment, offset)
+        except OverflowError:
+            raise ValueError(f"{text[:40]!r} is out of range") from None
+    return (moment - _EPOCH).total_seconds()
 
 
 def _in_utc(whole: datetime, offset: str) -> datetime:

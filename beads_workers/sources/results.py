@@ -30,5 +30,5 @@ def _read(path: str) -> str:
         if not stat.S_ISREG(status.st_mode) or status.st_size > RESULT_BYTES_MAX:
             raise ValueError(f"no file, or longer than {RESULT_BYTES_MAX} bytes")
         text = file.read()
-    json.loads(text)
+    json.dumps(json.loads(text), allow_nan=False)  # Python alone reads NaN, and 1e999 as infinity.
     return text

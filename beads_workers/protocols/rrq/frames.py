@@ -16,6 +16,8 @@ _LENGTH = struct.Struct(">I")
 class FrameReader:
     """Feed it what was read; it gives back what is complete. Holds one frame at most."""
 
+    __slots__ = ("_buffer", "_frame_bytes_max", "broken")
+
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()

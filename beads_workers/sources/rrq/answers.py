@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple, assert_never
 
 from beads_workers.core.outcomes import Outcome, OutcomeKind
@@ -24,19 +23,18 @@ class Ids(NamedTuple):
     job_id: str
 
 
-def from_outcome(ids: Ids, outcome: Outcome | None) -> wire.Outcome:
-    """The answer to a request whose attempt ended so; None: it was never begun."""
+def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
+    """The frame that answers a request whose attempt ended so; None: it was never begun."""
     if outcome is None:
         return failed(ids, "never started: " + ENDING, type=wire.CANCELLED)
     error = outcome.error
     match outcome.kind:
         case OutcomeKind.SUCCESS:
-            result = json.loads(outcome.result) if outcome.result else None
-            return wire.Outcome(wire.Status.SUCCESS, *ids, result)
+            return _succeeded(ids, outcome.result)
         case OutcomeKind.RETRY:
             info = wire.ErrorInfo(error or "not now")
             after = outcome.retry_after_seconds
-            return wire.Outcome(wire.Status.RETRY, *ids, None, info, after)
+            return _framed(wire.Outcome(wire.Status.RETRY, *ids, None, info, after))
         case OutcomeKind.TIMEOUT:
             return timed_out(ids, error or "timed out")
         case OutcomeKind.ERROR:
@@ -51,23 +49,24 @@ def from_outcome(ids: Ids, outcome: Outcome | None) -> wire.Outcome:
             assert_never(outcome.kind)
 
 
-def failed(
-    ids: Ids, message: str, *, type: str | None = None, code: str | None = None
-) -> wire.Outcome:
-    """An ``error``."""
+def failed(ids: Ids, message: str, *, type: str | None = None, code: str | None = None) -> bytes:
+    """An ``error``, framed."""
     info = wire.ErrorInfo(message, type, code)
-    return wire.Outcome(wire.Status.ERROR, *ids, error=info)
+    return _framed(wire.Outcome(wire.Status.ERROR, *ids, error=info))
 
 
-def timed_out(ids: Ids, message: str) -> wire.Outcome:
-    """A ``timeout``."""
+def timed_out(ids: Ids, message: str) -> bytes:
+    """A ``timeout``, framed."""
     info = wire.ErrorInfo(message, TIMEOUT)
-    return wire.Outcome(wire.Status.TIMEOUT, *ids, error=info)
+    return _framed(wire.Outcome(wire.Status.TIMEOUT, *ids, error=info))
 
 
-def framed(ids: Ids, answer: wire.Outcome) -> bytes:
-    """The frame of an answer; one that cannot be sent is an ``error`` that says so."""
+def _succeeded(ids: Ids, result: str) -> bytes:
     try:
-        return frame(wire.encode(answer))
-    except ValueError as error:
-        return frame(wire.encode(failed(ids, f"the result cannot be sent: {error}"[:500])))
+        return frame(wire.encode_success(*ids, result))
+    except ValueError as error:  # It is too long.
+        return failed(ids, f"the result cannot be sent: {error}"[:500])
+
+
+def _framed(answer: wire.Outcome) -> bytes:
+    return frame(wire.encode(answer))

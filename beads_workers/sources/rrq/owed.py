@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from beads_workers.core.events import ConnId
@@ -56,8 +55,8 @@ Command = Reply | HangUp | Offer | Withdraw
 class Owed:
     """One request. ``conn_id`` is None once nobody is there to hear the answer.
 
-    ``issue_id`` is set when its turn has come, ``answer`` when it is known. ``deadline``: as far as
-    it has one.
+    ``issue_id`` is set when its turn has come, ``answer``, a frame, when it is known.
+    ``deadline``: as far as it has one.
     """
 
     number: int
@@ -68,7 +67,7 @@ class Owed:
     in_turn: bool
     deadline: float | None = None
     issue_id: IssueId | None = None
-    answer: wire.Outcome | None = None
+    answer: bytes | None = None
     cancelled: bool = False
 
 
@@ -76,6 +75,6 @@ class Owed:
 class Connection:
     """``line``: requests in turn, the first is under way. ``over``: nothing more is heard of it."""
 
-    line: deque[Owed] = field(default_factory=deque)
+    line: list[Owed] = field(default_factory=list)
     unanswered: dict[int, Owed] = field(default_factory=dict)
     over: bool = False

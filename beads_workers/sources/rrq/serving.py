@@ -41,10 +41,11 @@ class Serving:
         self._waiting: dict[IssueId, Owed] = {}
         self._taken: dict[IssueId, Owed] = {}
         self._timers = Timers()
-        self._timed: dict[int, Owed] = {}
         self._count = 0
         self._bytes = 0
         self._ending = False
+        self._offered = False
+        """Whether ``_commands`` has an offer."""
         self._commands: list[Command] = []
 
     # --- what the connections do --------------------------------------------------------------
@@ -103,9 +104,9 @@ class Serving:
 
     def on_deadline(self, now: float) -> None:
         """Requests whose time is over are answered, and ended."""
-        for number in self._timers.due(now):
-            assert isinstance(number, int)
-            self._time_out(self._timed.pop(number))
+        for owed in self._timers.due(now):
+            assert isinstance(owed, Owed)
+            self._time_out(owed)
 
     def finish(self) -> None:
         """The executor ends: what nobody works on is answered, and nothing more is begun."""
@@ -122,7 +123,7 @@ class Serving:
 
     def collect(self) -> list[Command]:
         """What is to be done since the last time, in order."""
-        commands, self._commands = self._commands, []
+        commands, self._commands, self._offered = self._commands, [], False
         return commands
 
     @property
@@ -175,7 +176,7 @@ class Serving:
         ids = Ids(request.request_id, request.job_id)
         known = request.request_id in self._by_request
         owed = self._enter(conn_id, connection, ids, request, size)
-        if (refusal := self._refusal(request, known=known)) is not None:
+        if (refusal := self._refusal(ids, request, known=known)) is not None:
             self._answer(owed, refusal)
             return
         if request.context.deadline is not None:
@@ -183,8 +184,7 @@ class Serving:
             if owed.deadline <= now:
                 self._answer(owed, answers.timed_out(ids, "its deadline had passed already"))
                 return
-            self._timers.set(owed.number, owed.deadline)
-            self._timed[owed.number] = owed
+            self._timers.set(owed, owed.deadline)
         if owed.in_turn:
             self._advance(connection)
         else:
@@ -208,13 +208,12 @@ class Serving:
             connection.line.append(owed)
         return owed
 
-    def _refusal(self, request: wire.Request, *, known: bool) -> wire.Outcome | None:
-        ids = Ids(request.request_id, request.job_id)
+    def _refusal(self, ids: Ids, request: wire.Request, *, known: bool) -> bytes | None:
         if request.protocol_version not in wire.VERSIONS:
             version = request.protocol_version[:20]
             message = f"Unsupported protocol version {version!r}: 1 and 2 are spoken here"
             return answers.failed(ids, message, code=wire.UNSUPPORTED_VERSION)
-        if max(map(len, (*ids, request.function_name))) > ID_CHARS_MAX:
+        if max(len(ids.request_id), len(ids.job_id), len(request.function_name)) > ID_CHARS_MAX:
             message = f"an id or a name is longer than {ID_CHARS_MAX} characters"
             return answers.failed(ids, message, code="wrong_request")
         if known:
@@ -230,7 +229,9 @@ class Serving:
             issue_id = IssueId(f"{issue_id}~{owed.number}")
         owed.issue_id = issue_id
         self._waiting[issue_id] = owed
-        self._commands.append(Offer())
+        if not self._offered:
+            self._offered = True
+            self._commands.append(Offer())
 
     def _advance(self, connection: Connection) -> None:
         """Answer those whose turn has come, and begin the one that comes behind them."""
@@ -240,10 +241,10 @@ class Serving:
                 if first.issue_id is None:
                     self._begin(first)
                 return
-            connection.line.popleft()
+            del connection.line[0]
             self._reply(first, first.answer)
 
-    def _answer(self, owed: Owed, answer: wire.Outcome) -> None:
+    def _answer(self, owed: Owed, answer: bytes) -> None:
         """Once and for all; it is sent when its turn has come."""
         owed.answer = answer
         self._forget(owed)
@@ -255,10 +256,10 @@ class Serving:
         else:
             self._reply(owed, answer)
 
-    def _reply(self, owed: Owed, answer: wire.Outcome) -> None:
+    def _reply(self, owed: Owed, answer: bytes) -> None:
         assert owed.conn_id is not None, "its connection is there"
         del self._connections[owed.conn_id].unanswered[owed.number]
-        self._commands.append(Reply(owed.conn_id, answers.framed(owed.ids, answer)))
+        self._commands.append(Reply(owed.conn_id, answer))
 
     def _forget(self, owed: Owed) -> None:
         """It is not to be answered any more; its attempt may still be there."""
@@ -266,8 +267,7 @@ class Serving:
             del self._by_request[owed.ids.request_id]
         if owed.issue_id is not None:
             self._waiting.pop(owed.issue_id, None)
-        self._timers.cancel(owed.number)
-        self._timed.pop(owed.number, None)
+        self._timers.cancel(owed)
         self._bytes -= owed.size
         owed.size, owed.request = 0, None
 

@@ -22,6 +22,7 @@ from beads_workers.protocols.rrq.envelopes import (
     Status,
     WrongRequest,
     encode,
+    encode_success,
 )
 from beads_workers.protocols.rrq.reading import parse
 
@@ -161,6 +162,13 @@ def test_an_outcome_has_every_field_of_the_text() -> None:
         error=ErrorInfo("m", "handler_not_found", "c", {"any": [1]}),
         retry_after_seconds=2.5,
     )
+
+
+@pytest.mark.parametrize("result", ["", "null", '{"a":[1,"\\u00e9"]}', '" "'])
+def test_a_success_is_written_the_same_from_the_text_of_its_result(result: str) -> None:
+    whole = encode(Outcome(Status.SUCCESS, 'r"\n', "j\u00e9", json.loads(result or "null")))
+    assert json.loads(encode_success('r"\n', "j\u00e9", result)) == json.loads(whole)
+    assert encode_success("r", "j", "1") == encode(Outcome(Status.SUCCESS, "r", "j", 1))
 
 
 def test_what_is_written_has_the_order_and_the_nulls_of_the_text() -> None:

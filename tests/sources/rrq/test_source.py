@@ -93,6 +93,12 @@ def test_the_time_for_it_is_what_is_left_of_its_deadline_or_less(
     assert job(source(attempt_seconds=limit), after=after).timeout_seconds == seconds
 
 
+def test_a_result_that_is_too_long_for_a_frame_is_an_error() -> None:
+    fields = answer(source(), Outcome(OutcomeKind.SUCCESS, result=json.dumps("x" * (17 << 20))))
+    assert (fields["status"], fields["result"]) == ("error", None)
+    assert fields["error"]["message"].startswith("the result cannot be sent: a frame of")
+
+
 def test_a_result_in_a_file_is_answered_whole(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     file.write_text(json.dumps({"long": "x" * 100_000}))
@@ -100,11 +106,13 @@ def test_a_result_in_a_file_is_answered_whole(tmp_path: Path) -> None:
     assert answer(source(), outcome)["result"] == {"long": "x" * 100_000}
 
 
-@pytest.mark.parametrize("kind", ["missing", "no json", "too long", "a pipe"])
+@pytest.mark.parametrize("kind", ["missing", "no json", "infinite", "too long", "a pipe"])
 def test_a_result_file_that_is_none_is_an_error(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "result.json"
     if kind == "no json":
         file.write_text("{")
+    elif kind == "infinite":
+        file.write_text("[1e999]")  # JSON, but read as what could not be written as it.
     elif kind == "too long":
         with file.open("wb") as out:
             out.truncate(17 << 20)
