@@ -3,7 +3,7 @@
 The same jobs, the same orchestrator, as many requests at once; RRQ itself says when the first began
 and the last was completed. Ours has as many workers as there are cores, each a process, and
 journals every request; RRQ's is one process. With handlers that do nothing this shows what a job
-costs on its way; with handlers that work for three milliseconds, what it is good for.
+costs on its way; with handlers that work for one and for three milliseconds, what it is good for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.tools.fleets import Broken, ours, run
 IN_FLIGHT = 32
 HANDLERS = Path(__file__).parent / "handlers"
 GOAL = 1.0
-JOBS = {"noop": 4000, "spin": 1500}
-WHAT = {"noop": "that do nothing", "spin": "that work for 3 ms"}
+JOBS = {"noop": 4000, "brief": 3000, "spin": 1500}
+WHAT = {"noop": "that do nothing", "brief": "that work for 1 ms", "spin": "that work for 3 ms"}
 
 
 def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:

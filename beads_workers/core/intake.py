@@ -56,8 +56,8 @@ class Intake:
             return 0
         # Its share of what is there: at the end of a backlog nobody is to be without.
         share = -(-self._tasks.count(JobState.CLAIMED) // max(1, self._parts.roster.slots()))
-        begun_soon = int(limits.TASKS_AHEAD_SECONDS / max(seconds, 0.001))
-        room = min(keeps, begun_soon) - kept
+        soon = limits.TASKS_AHEAD_SECONDS
+        room = (keeps if keeps * seconds <= soon else int(soon / seconds)) - kept
         # Several at once: each time a worker is sent something it wakes up.
         return min(share, room) if room >= kept else 0
 

@@ -40,9 +40,8 @@ BAD_LINES_SHOWN = 20
 INTEGER_MAX = (1 << 63) - 1
 """No count, time or pid goes further, and neither does what reads the journal back."""
 
-LINES_AT_ONCE = 12
-"""So many lines of one connection are read before others have their turn. A worker that keeps to
-the protocol never sends more at once: a READY, and the answers to all that it was sent."""
+LINES_AT_ONCE = 8
+"""So many lines of one connection are read before others have their turn."""
 
 STRANGERS_AT_ONCE = 4
 """So many connections that have said nothing valid lately are heard in one turn of the loop: a
@@ -120,9 +119,13 @@ POLL_SECONDS = 5.0
 PEEK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
-TASKS_AHEAD_MAX = 8
+TASKS_AHEAD_MAX = 32
 """So many TASKs a worker is sent, at most, beside the one that it works on: enough that it never
-waits for one."""
+waits for one, while others are at work on the machine."""
+
+LINES_OF_A_WORKER = TASKS_AHEAD_MAX + 2
+"""So many lines are read at once of a connection that has talked sense so far: a READY, and the
+answers to all that it was sent. A worker that keeps to the protocol never sends more."""
 
 WORD_BYTES_MAX = 2 * RESULT_CHARS_MAX
 """Of a line that a worker leaves for the next start; a longer one goes without its result."""

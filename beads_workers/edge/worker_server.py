@@ -171,7 +171,8 @@ class WorkerServer:
     def _read(self, conn_id: ConnId, stream: Stream) -> bool:
         """Tell a few lines; returns whether there was nonsense among them."""
         nonsense = False
-        for framed in stream.read(limits.LINES_AT_ONCE):
+        known = conn_id in self._known
+        for framed in stream.read(limits.LINES_OF_A_WORKER if known else limits.LINES_AT_ONCE):
             event = _event(conn_id, framed)
             if isinstance(event, ControlAsked):
                 self.asked(conn_id, event)

@@ -30,12 +30,17 @@ async def noop(context: dict[str, Any], number: int) -> int:
     return bench_work.noop(number)
 
 
+async def brief(context: dict[str, Any], number: int) -> int:
+    """A little work."""
+    return bench_work.brief(number)
+
+
 async def spin(context: dict[str, Any], number: int) -> int:
     """Some work, which holds the interpreter as work in Python does."""
     return bench_work.spin(number)
 
 
 registry = JobRegistry()
-for handler in (stamp, noop, spin):
+for handler in (stamp, noop, brief, spin):
     registry.register(handler.__name__, handler)
 settings = PythonExecutorSettings(job_registry=registry)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import time
 
-SPIN_SECONDS = 0.003
-
 
 def noop(number: int) -> int:
     """Give it back."""
     return number
 
 
+def brief(number: int) -> int:
+    """Work for a millisecond."""
+    _work(0.001)
+    return number
+
+
 def spin(number: int) -> int:
-    """Work for so long on a processor."""
-    until = time.thread_time() + SPIN_SECONDS
+    """Work for three milliseconds."""
+    _work(0.003)
+    return number
+
+
+def _work(seconds: float) -> None:
+    """So long on a processor."""
+    until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
-    return number
