@@ -88,6 +88,7 @@ class Havoc:
             self.tally.issues += len(round_rows)
             self._place.tracker.add(plan.as_lines(round_rows))
             self._drain()
+        self._read_journals(also_owed=True)
         return self.tally
 
     def _drain(self) -> None:
@@ -127,13 +128,19 @@ class Havoc:
             self.tally.troubles.append(f"the orchestrator (pid {launch.pid}) ended with {code}")
         return died
 
-    def _read_journals(self) -> None:
-        """Of runs that are dead: nobody adds to them, and later starts may remove them."""
+    def _read_journals(self, *, also_owed: bool = False) -> None:
+        """Of runs that are settled: nobody adds to them, and later starts may remove them.
+
+        ``also_owed``: and of all others.
+        """
         for run_id in self._place.state.run_ids():
-            if run_id not in self._read:
-                self._read.add(run_id)
-                journal = self._place.state.run(run_id) / "journal.jsonl"
-                self.account.read(run_id, read_journal(journal))
+            if run_id in self._read:
+                continue
+            entries = list(read_journal(self._place.state.run(run_id) / "journal.jsonl"))
+            if entries and not also_owed and not self._place.state.is_settled(run_id):
+                return  # Those after it wait, too: they are read in their order.
+            self._read.add(run_id)
+            self.account.read(run_id, entries)
 
     def _until_its_end(self, launch: Launch) -> None:
         pidfd = os.pidfd_open(launch.pid)
