@@ -6,24 +6,20 @@ Source: docs/PROTOCOL.md, "Last words".
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from beads_workers.core import limits
 from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
 from beads_workers.core.worker_events import LeaveWord, Send
 
-UNREAD_MAX = limits.TASKS_AHEAD_MAX + 1
-"""So many answers of a worker can lie unread, because it is sent no more tasks than that."""
 
-
-@dataclass(slots=True)
 class LastWords:
     """``is_alone``: the connection is lost, and nobody reads what is said from now on."""
 
-    is_alone: bool = False
-    _said: deque[tuple[str, Done | Failed]] = field(
-        default_factory=lambda: deque(maxlen=UNREAD_MAX)
-    )
+    def __init__(self, ahead: int) -> None:
+        """``ahead``: so many tasks its worker keeps; no more than these and one can be answered
+        before the orchestrator has read any of the answers."""
+        self.is_alone = False
+        self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=ahead + 1)
 
     def say(self, answer: Done | Failed, request_id: str) -> Send | LeaveWord:
         """What becomes of an answer to the TASK with this ``request_id``.

@@ -62,11 +62,11 @@ class WorkerHalf:
     _ahead: Ahead = field(init=False)
     _taken: str = ""
     """The request that was begun last: its TASK may come once more when it is over."""
-    _words: LastWords = field(default_factory=LastWords)
+    _words: LastWords = field(init=False)
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._ahead = Ahead(self.work.tasks_ahead)
+        self._ahead, self._words = Ahead(self.work.tasks_ahead), LastWords(self.work.tasks_ahead)
 
     def start(self) -> list[Command]:
         """The first commands; call once, before anything else."""

@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
-from beads_workers.core.last_words import UNREAD_MAX, LastWords
+from beads_workers.core.last_words import LastWords
 from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
 from beads_workers.core.messages import encode, parse
 from beads_workers.core.outcomes import Outcome, OutcomeKind
@@ -49,13 +49,15 @@ def test_what_was_sent_back_may_not_have_been_read_either() -> None:
 
 
 def test_there_are_never_more_than_can_lie_unread() -> None:
-    book = Playbook()
+    keeper, book = Keeper(), Playbook()
     book.tell(ev.Connected())
-    for number in range(UNREAD_MAX + 2):
+    most = limits.TASKS_AHEAD_MAX + 1
+    for number in range(most + 2):
+        keeper.tell(task(f"t-{number}", request_id=f"r.{number}"), OK)
         book.tell(task(f"t-{number}", request_id=f"r.{number}"), OK)
-    found = left(book.tell(LOST))
-    assert UNREAD_MAX == limits.TASKS_AHEAD_MAX + 1
-    assert [request_id for *_, request_id in found] == [f"r.{n + 2}" for n in range(UNREAD_MAX)]
+    assert [found[-1] for found in left(keeper.tell(LOST))] == [f"r.{n + 2}" for n in range(most)]
+    # Who keeps none has no other task before its answer was read.
+    assert [found[-1] for found in left(book.tell(LOST))] == [f"r.{most + 1}"]
 
 
 def test_of_a_failure_no_word_is_left_because_it_may_be_tried_again() -> None:
@@ -87,7 +89,7 @@ def test_after_a_leave_in_peace_there_are_no_words() -> None:
 
 
 def test_each_word_is_left_once() -> None:
-    words = LastWords()
+    words = LastWords(0)
     done = Done(task().message.issue_id, "W1", 1)  # type: ignore[union-attr]
     assert words.say(done, "r.1") == ev.Send(done)
     assert words.leave() == [ev.LeaveWord(replace(done, request_id="r.1"))]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.core.message_types import Done
 from beads_workers.core.settings import Executor, Work, WorkerSettings
 from beads_workers.edge import sessions
 from beads_workers.edge.last_words import words_of
@@ -199,6 +200,17 @@ def test_a_slot_that_loses_the_orchestrator_leaves_word_of_what_it_had_not_begun
     assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 1
     bench.pid = 0
     assert words_of(bench.run, ("r.0", "r.1", "r.2")).keys() == {"r.1", "r.2"}
+
+
+def test_a_slot_leaves_word_of_what_it_had_done_too(bench: Bench) -> None:
+    bench.start()
+    bench.ask("mirror", issue_id="t-1", request_id="r.1")
+    done = bench.peer.expect("DONE")
+    bench.peer.hang_up()
+    assert os.waitstatus_to_exitcode(os.waitpid(bench.pid, 0)[1]) == 1
+    bench.pid = 0
+    (word,) = words_of(bench.run, ("r.1",)).values()
+    assert isinstance(word, Done) and word.result == done["result"]
 
 
 def test_a_program_that_is_missing_makes_the_fleet_unusable(bench: Bench) -> None:
