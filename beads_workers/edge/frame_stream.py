@@ -8,7 +8,7 @@ import time
 from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX, FrameReader
 
 RECEIVE_BYTES = 1 << 16
-"""A buffer of twice that size would be mapped for each read, which takes longer than the read."""
+"""One of twice that size may be mapped anew for each read, which takes longer than the read."""
 OUTBOX_BYTES_MAX = 4 * FRAME_BYTES_MAX
 """A peer that leaves so much unread is not going to."""
 OUTBOX_BYTES_CALM = 1 << 20
