@@ -126,9 +126,9 @@ async def cleans_up_later(path):
         open(path, "w").close()
 
 def ignores():
-    begun()
     while True:
         try:
+            begun()
             time.sleep(1000)
         except BaseException:
             pass
