@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
+from tests.end_to_end.test_tasks_ahead import SHOP, marks
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
@@ -81,12 +83,11 @@ def test_what_functions_had_returned_is_kept_with_what_they_returned(
     ids = embedded.create_many(rows)
     arguments = ("-n", "2", "--until-empty", "--allow-module", "shop")
     first: Fleet = start(embedded, *arguments)
-    marks = embedded.folder / "marks"
-    until(lambda: marks.exists() and len(marks.read_text().split()) == 2)
+    until(lambda: marks(embedded.folder).total() == 2)
     killed_unheard(first, embedded.folder / "gate")
     second: Fleet = start(embedded, *arguments)
     assert second.wait() == 0, second.said()
-    assert sorted(marks.read_text().split()) == ["2", "3"], "nothing was called twice"
+    assert marks(embedded.folder) == {2: 1, 3: 1}, "nothing was called twice"
     assert second.journal("started") == []
     for issue_id, square in zip(ids, (4, 9), strict=True):
         shown = json.loads(second.call("show", issue_id, "--json").stdout)
@@ -94,4 +95,43 @@ def test_what_functions_had_returned_is_kept_with_what_they_returned(
     report = json.loads(second.call("report", first.run_id, "--json").stdout)
     assert {each["outcome"] for each in report["attempts"]} == {"success"}
     assert {each["fate"] for each in report["issues"]} == {"closed"}
+    second.leaves_nothing()
+
+
+def test_a_task_of_dispatcherd_that_was_done_is_not_called_interrupted(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    (embedded.folder / "shop.py").write_text(HELD)
+    where = embedded.folder / "socket"
+    source = ("-n", "1", "--source", f"dispatcherd+unix://{where}", "--allow-module", "shop")
+    first: Fleet = start(embedded, *source)
+    until(where.exists)
+    with socket.socket(socket.AF_UNIX) as publisher:
+        publisher.connect(str(where))
+        publisher.sendall(b'{"task": "shop.held", "args": [2], "uuid": "u2"}\n')
+    until(lambda: marks(embedded.folder))
+    killed_unheard(first, embedded.folder / "gate")
+    second: Fleet = start(embedded, *source, "--until-empty")
+    assert second.wait() == 0, second.said()
+    assert marks(embedded.folder) == {2: 1} and "not run twice" not in second.said()
+    assert [r["outcome"] for r in first.journal("finished")] == ["success"]
+    second.leaves_nothing()
+
+
+def test_of_thousands_of_short_functions_only_what_was_cut_off_runs_again(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    (embedded.folder / "shop.py").write_text(SHOP)
+    count = 1500
+    rows = [{"id": f"bw-{n}", "job_path": "shop.mark_late", "args": [n]} for n in range(count)]
+    embedded.create_many(rows)
+    arguments = ("-n", "2", "--allow-module", "shop")
+    first: Fleet = start(embedded, *arguments)
+    until(lambda: marks(embedded.folder).total() > 300)
+    os.kill(first.pid, signal.SIGKILL)
+    second: Fleet = start(embedded, *arguments, "--until-empty")
+    assert second.wait() == 0, second.said()
+    found = marks(embedded.folder)
+    assert len(found) == count
+    assert found.total() - count <= 2, "what two workers were in the middle of"
     second.leaves_nothing()
