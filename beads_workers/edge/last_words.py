@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     # Every worker has this module, and none has use for these.
     from pathlib import Path
 
+    from beads_workers.core.journal_lines import Entry
     from beads_workers.core.late_ends import Words
+    from beads_workers.core.recovery import Remains
 
 FILE = "last_words"
 
@@ -56,6 +58,16 @@ def words_of(run_directory: Path, wanted: Collection[str]) -> Words:
     from beads_workers.core.late_ends import read_words
 
     return read_words(_chunks(run_directory / FILE), wanted)
+
+
+def hear(left: Remains, run_directory: Path) -> dict[str, Entry]:
+    """``late_ends.take_in`` what was left there; all of it, once the run's workers are gone."""
+    from beads_workers.core.late_ends import take_in
+
+    if not left.begun:
+        return {}
+    wanted = {begun.started.request_id for begun in left.begun.values()}
+    return take_in(left, words_of(run_directory, wanted))
 
 
 def _line(message: Done | Failed) -> bytes:

@@ -15,13 +15,12 @@ from pathlib import Path
 from beads_workers.core import limits
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed
 from beads_workers.core.journal_lines import Entry
-from beads_workers.core.late_ends import take_in
 from beads_workers.core.records import Carried
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Result, Settled, Source, SourceError
 from beads_workers.edge import sessions
 from beads_workers.edge.journal_files import add_to
-from beads_workers.edge.last_words import words_of
+from beads_workers.edge.last_words import hear
 from beads_workers.edge.listener import clear_dead
 from beads_workers.edge.retention import Keep, rotate
 from beads_workers.edge.run_directory import RunDirectory
@@ -72,10 +71,9 @@ class Recovery:
 
     def _hear(self, left: Remains) -> dict[str, Entry]:
         """What its workers had done at the end, by issue; ``left`` knows it from now on."""
-        if self._abandoned.is_set() or not left.begun:
-            return {}  # They may not have left yet, or have nothing to say.
-        wanted = {begun.started.request_id for begun in left.begun.values()}
-        return take_in(left, words_of(self._directory.run(left.run_id), wanted))
+        if self._abandoned.is_set():
+            return {}  # They may not have left yet.
+        return hear(left, self._directory.run(left.run_id))
 
     def _settle(self, left: Remains, ends: Sequence[Entry]) -> list[Settled]:
         failures = 0

@@ -13,6 +13,7 @@ from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Seen, Source
 from beads_workers.core.why.facts import NO_FLEET, Facts, IssueFacts
+from beads_workers.edge.last_words import hear
 from beads_workers.edge.run_directory import RunDirectory
 
 LEVELS_MAX = 30
@@ -55,7 +56,10 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
 
     ``settings``: the tracker, and the filters that a next start would have; ``now``: epoch seconds.
     """
-    last = directory.left_over()[1]
+    unsettled, last = directory.left_over()
+    for left in unsettled:
+        late = hear(left, directory.run(left.run_id))
+        last.done_not_closed.update(dict.fromkeys(late, left.actor))
     ids = dict.fromkeys([*last.done_not_closed, *last.pages])
     issues = (_issue_facts(each, last, now) for each in ids)
     return Facts(

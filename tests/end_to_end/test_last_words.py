@@ -85,6 +85,7 @@ def test_what_functions_had_returned_is_kept_with_what_they_returned(
     first: Fleet = start(embedded, *arguments)
     until(lambda: marks(embedded.folder).total() == 2)
     killed_unheard(first, embedded.folder / "gate")
+    until(lambda: "never run again" in first.call("why", ids[0]).stdout)
     second: Fleet = start(embedded, *arguments)
     assert second.wait() == 0, second.said()
     assert marks(embedded.folder) == {2: 1, 3: 1}, "nothing was called twice"

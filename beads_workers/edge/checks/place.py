@@ -23,6 +23,7 @@ from beads_workers.core.text import counted
 from beads_workers.edge import sessions
 from beads_workers.edge.checks.machine import nearest
 from beads_workers.edge.journal_files import segments
+from beads_workers.edge.last_words import hear
 from beads_workers.edge.listener import dead_sockets
 from beads_workers.edge.run_directory import SOCKET_PATH_MAX, RunDirectory
 
@@ -134,6 +135,7 @@ def _last_record(journal: Path) -> float | None:
 
 
 def _of_run(directory: RunDirectory, left: Remains, said: str) -> list[Check]:
+    hear(left, directory.run(left.run_id))
     count = len(left.done_not_closed)
     owed = f" ({counted(count, 'issue')} done but not closed)" if count else ""
     text = f"run {left.run_id} ended without settling{owed}; the next start does it"
