@@ -88,10 +88,10 @@ CLAIM_AHEAD_PER_SLOT = 2
 """Jobs claimed beyond the free slots, at most the larger of 32 and 2 per slot: enough for a group,
 and for workers that end together, twice; little to give back at a stop."""
 
-CLAIM_AHEAD_QUICK_MAX = 256
+CLAIM_AHEAD_QUICK_MAX = 1024
 QUICK_TURN_SECONDS = 0.1
 """In place of 32 where a turn of the lane takes less than this: such a source takes hundreds back
-as quickly, and with 32 at a time functions that take no time would wait for most of their turns."""
+as quickly, and with fewer functions that take no time would wait for the disk at every turn."""
 
 LINGER_SECONDS = 0.03
 LINGER_SHARE = 0.1

@@ -34,7 +34,7 @@ def test_no_ops_claim_groups_but_never_more_than_thirty_two_ahead() -> None:
 
 
 def test_no_ops_claim_hundreds_ahead_where_the_tracker_takes_no_time_either() -> None:
-    assert rhythm(0.001, 0.01).asked() == 1 + limits.CLAIM_AHEAD_QUICK_MAX
+    assert rhythm(0.0002, 0.01).asked() == 1 + limits.CLAIM_AHEAD_QUICK_MAX
 
 
 def test_no_ops_of_a_large_fleet_claim_two_for_each_worker_ahead() -> None:
