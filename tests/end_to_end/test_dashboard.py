@@ -173,9 +173,6 @@ def test_watch_and_replay_show_the_same(
     last = json.loads(replayed[-1])
     assert last["ended"] == {"exit_code": 7, "reason": "idle_timeout"}
 
-    screen = open_screen(screens, embedded)
-    screen.type("bw replay --speed 1000")
-    shown = screen.wait_for(lambda text: "ended" in text.splitlines()[0])
     from beads_workers.dashboard.look import Look, Role
     from beads_workers.dashboard.rendering import render_lines
     from beads_workers.dashboard.view import draw
@@ -183,6 +180,8 @@ def test_watch_and_replay_show_the_same(
     picture = draw(last, Look(Role.REPLAY), 0.0, 80, 24)
     expected = render_lines(picture, 80, 24, environ={"NO_COLOR": "1", "TERM": "dumb"})
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in expected]
-    assert [line.rstrip() for line in shown.splitlines()[:24]] == plain
+    screen = open_screen(screens, embedded)
+    screen.type("bw replay --speed 1000")
+    screen.wait_for(lambda text: [line.rstrip() for line in text.splitlines()[:24]] == plain)
     screen.keys("q")
     as_before(screen, embedded)
