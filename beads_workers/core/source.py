@@ -7,7 +7,7 @@ two promises: a failure to ask is never an answer (it raises ``SourceError`` or 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -163,13 +163,15 @@ class DeadRun:
     begun: tuple[IssueId, ...] = ()
     handed_back: tuple[IssueId, ...] = ()
 
-    def close(self, issue_id: IssueId) -> Settlement:
-        """What is owed for an issue that is done: with what came of it, where that is known."""
-        came = dict(self.outcomes).get(issue_id, _UNKNOWN)
-        handed_over = issue_id in self.handed_over
-        return Settlement(
-            Action.CLOSE, issue_id, came.note, True, handed_over, came.result, came.result_file
-        )
+    def closes(self, issue_ids: Iterable[IssueId]) -> list[Settlement]:
+        """What is owed for issues that are done: with what came of each, where that is known."""
+        outcomes, handed_over = dict(self.outcomes), frozenset(self.handed_over)
+        owed: list[Settlement] = []
+        for key in issue_ids:
+            came = outcomes.get(key, _UNKNOWN)
+            result = came.result, came.result_file
+            owed.append(Settlement(Action.CLOSE, key, came.note, True, key in handed_over, *result))
+        return owed
 
     def back(self, issue_id: IssueId) -> Settlement:
         """What is owed for an issue that it still holds, and that is not done."""

@@ -77,10 +77,9 @@ def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
     """
     done = dict.fromkeys(dead.done_not_closed)
     back = dict.fromkeys([*held, *dead.handed_over])
-    closes = [dead.close(key) for key in done]
     reopened = [key for key in dead.reopened if key not in done and key not in back]
     return [
-        *closes,
+        *dead.closes(done),
         *(dead.back(key) for key in back if key not in done),
         *(Settlement(Action.REOPEN, key) for key in reopened),
     ]

@@ -46,7 +46,8 @@ def test_a_success_that_nobody_heard_is_owed_a_close_with_all_that_came_of_it() 
     assert ends == {"a": Entry(finished, EPOCH + 3.012, 3.012)}
     (debt,) = left.debts()
     assert (debt.done_not_closed, debt.begun, debt.unbegun) == ((A,), (), (B,))
-    assert debt.close(A) == Settlement(
+    (close,) = debt.closes([A])
+    assert close == Settlement(
         Action.CLOSE, A, "all well", read_first=True, result='{"note":"all well","sum":3}'
     )
     assert dict(debt.outcomes)[A].kind is OutcomeKind.SUCCESS

@@ -116,7 +116,7 @@ def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
     back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
     reopened = [i for i in dead.reopened if is_safe_id(i)]
     return [
-        *(dead.close(i) for i in closes),
+        *dead.closes(closes),
         *(dead.back(i) for i in back if i not in closes),
         *(Settlement(Action.REOPEN, i) for i in reopened if i not in closes and i not in back),
     ]
