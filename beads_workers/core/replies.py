@@ -195,7 +195,7 @@ class Replies:
         called = job.call and work.allow_modules and connection.own and not work.verify
         lean = bool(called or job.script)
         payload: dict[str, object] = {}
-        if job.original and not lean:
+        if not lean and job.original:
             payload["issue"] = dict(job.original)
         if job.command is not None:
             payload["command"] = list(job.command)

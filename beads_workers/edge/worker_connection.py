@@ -81,11 +81,6 @@ class WorkerConnection:
         """-1 while there is none."""
         return -1 if self._socket is None else self._socket.fileno()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether there is anybody to be told."""
-        return self._socket is not None
-
     def connect(self) -> Event:
         """``Connected`` or ``ConnectFailed``."""
         try:

@@ -50,9 +50,6 @@ class _Original(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._made())
 
-    def __bool__(self) -> bool:
-        return True  # It has an id at least.
-
     def _made(self) -> dict[str, Any]:
         if self._object is None:
             self._object = to_object(self._issue)

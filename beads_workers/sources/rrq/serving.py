@@ -44,8 +44,6 @@ class Serving:
         self._count = 0
         self._bytes = 0
         self._ending = False
-        self._offered = False
-        """Whether ``_commands`` has an offer."""
         self._commands: list[Command] = []
 
     # --- what the connections do --------------------------------------------------------------
@@ -123,7 +121,7 @@ class Serving:
 
     def collect(self) -> list[Command]:
         """What is to be done since the last time, in order."""
-        commands, self._commands, self._offered = self._commands, [], False
+        commands, self._commands = self._commands, []
         return commands
 
     @property
@@ -229,9 +227,7 @@ class Serving:
             issue_id = IssueId(f"{issue_id}~{owed.number}")
         owed.issue_id = issue_id
         self._waiting[issue_id] = owed
-        if not self._offered:
-            self._offered = True
-            self._commands.append(Offer())
+        self._commands.append(Offer())
 
     def _advance(self, connection: Connection) -> None:
         """Answer those whose turn has come, and begin the one that comes behind them."""
