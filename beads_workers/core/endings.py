@@ -232,7 +232,7 @@ class Ending:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._desk.write(RunEnded(code, self._why or self._parts.reason))
         lane = self._parts.lane
-        owed = tuple(self._parts.tasks.held.keys() | lane.owed.keys())
+        owed = tuple(dict.fromkeys((*self._parts.tasks.held, *lane.owed)))
         # A turn that is under way, or that failed, may hold claims nobody has heard of.
         unknown = lane.busy or lane.troubled_now or lane.claims_unknown
         settled = not owed and not unknown

@@ -39,6 +39,7 @@ class Node:
 
     pushed = False
     """Whether work comes to the source by itself."""
+    journal_class = Journal
 
     def __init__(self, world: World, settings: FleetSettings) -> None:
         self.world = world
@@ -67,7 +68,7 @@ class Node:
         unsettled, last = world.disk.left_over()
         folder = world.disk.create_run()
         self.run_id, self.actor = folder.run_id, f"{ACTOR}/{folder.run_id}"
-        self.journal = Journal(world, folder, self._written)
+        self.journal = self.journal_class(world, folder, self._written)
         self.source = self.make_source()
         checkpoint = last.checkpoint()
         self.core = world.mutant.orchestrator(

@@ -59,6 +59,8 @@ class Outcome:
 class World:
     """Everything is drawn from ``random``, in the order in which it happens."""
 
+    node_class = Node
+
     def __init__(self, options: Options, mutant: Mutant) -> None:
         self.options = options
         self.mutant = mutant
@@ -177,7 +179,7 @@ class World:
 
     def make_node(self, settings: FleetSettings) -> Node:
         """An orchestrator on this machine."""
-        return Node(self, settings)
+        return self.node_class(self, settings)
 
     def crashed(self, node: Node, died: Died) -> None:
         """Its process is no more."""

@@ -1,0 +1,16 @@
+"""What must not change while the code is moved: see the package."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.oracles.__main__ import GOLDEN, ORACLES, compared
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_nothing_has_changed_for_whoever_looks_from_outside(name: str) -> None:
+    assert compared(name) == ""
+
+
+def test_every_golden_text_has_its_oracle() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(ORACLES)

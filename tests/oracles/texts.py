@@ -1,0 +1,198 @@
+"""Bytes and words that others read: the wire, the journal, ``status``, ``--help``, exit codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import typing
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from beads_workers.cli.app import MODULES
+from beads_workers.core import message_types
+from beads_workers.core.board import Board
+from beads_workers.core.journal_lines import KINDS, Entry, encode
+from beads_workers.core.message_writing import encode as encode_message
+from beads_workers.core.status import status
+from tests.simulation.journal import Journal
+from tests.simulation.mutants import Mutant
+from tests.simulation.nodes import Node
+from tests.simulation.world import Options, World
+
+ROOT = Path(__file__).parent.parent.parent
+STATUS_SEEDS = 12
+EVERY = 97
+"""Of a world's records, after every so many ``status`` is asked."""
+
+
+def wire() -> str:
+    """Every message of the worker protocol: as version 1 and as 1.1, bare and with all fields."""
+    lines = b""
+    for kind in typing.get_args(message_types.Message):
+        bare = {name: hint for name, hint in _hints(kind).items() if name in _required(kind)}
+        for fields in (bare, _hints(kind)):
+            message = kind(**{name: _sample(name, hint) for name, hint in fields.items()})
+            for v1 in (True, False):
+                lines += encode_message(message, "W1", 1_700_000_000.5, v1=v1)
+    return lines.decode()
+
+
+def journal() -> str:
+    """A line of every kind: with nothing but what it needs, and with all of its fields."""
+    lines = b""
+    for kind in KINDS.values():
+        bare = {name: hint for name, hint in _hints(kind).items() if name in _required(kind)}
+        for fields in (bare, _hints(kind)):
+            record = kind(**{name: _sample(name, hint) for name, hint in fields.items()})
+            lines += encode(Entry(record, 1_700_000_000.25, 12.5))
+    return lines.decode()
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {f.name: hints[f.name] for f in dataclasses.fields(kind)}
+
+
+def _required(kind: type) -> set[str]:
+    missing = dataclasses.MISSING
+    return {
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is missing and f.default_factory is missing
+    }
+
+
+def _sample(name: str, hint: Any) -> Any:
+    """A value of that type that is not its default, the same each time."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _sample(name, inner[0])
+    if origin is tuple:
+        return tuple(_sample(name, one) for one in inner if one is not ...)
+    if origin is frozenset:
+        return frozenset({f"{name}-1", f"{name}-2"})
+    if origin is not None:
+        return {"key": name, "more": [1, 2.5, None]}
+    supertype = getattr(hint, "__supertype__", hint)
+    if isinstance(supertype, type) and hasattr(supertype, "__members__"):
+        return list(supertype)[1]
+    samples = {bool: True, int: 7, float: 2.5, str: f"{name} é\n1"}
+    return samples.get(supertype, {"any": name})
+
+
+def statuses() -> str:
+    """``status --json`` in the course of some simulated worlds, a line each time."""
+    lines: list[str] = []
+    for seed in range(STATUS_SEEDS):
+        board = [Board()]
+        count = [0]
+
+        class Watched(Journal):
+            """As ever; a board follows it."""
+
+            def append(self, record: Any, seen=board, number=count) -> Entry:  # type: ignore
+                entry = super().append(record)
+                if type(record).__name__ == "RunStarted":
+                    seen[0] = Board()
+                seen[0].apply(entry)
+                number[0] += 1
+                if number[0] % EVERY == 0:
+                    lines.append(json.dumps(status(seen[0], entry.elapsed)) + "\n")
+                return entry
+
+        class WatchedNode(Node):
+            """As ever, with that journal."""
+
+            journal_class = Watched
+
+        class WatchedWorld(World):
+            """As ever, with such nodes."""
+
+            node_class = WatchedNode
+
+        WatchedWorld(Options(seed, 3.0), Mutant()).run()
+    return "".join(lines)
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+def _call(folder: str, *arguments: str) -> tuple[int, str, str]:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": folder,
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "beads_workers", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=60,
+    )
+    said = [text.replace(folder, "FOLDER") for text in (done.stdout, done.stderr)]
+    return done.returncode, said[0], said[1]
+
+
+def helps() -> str:
+    """``--help`` of every command, and of those below ``hero`` and ``config``."""
+    words = [[], *([name] for commands in MODULES.values() for name in commands), ["version"]]
+    words += [["hero", name] for name in ("run", "list", "status", "stop", "logs")]
+    words += [["config", "show"]]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        told = pool.map(lambda name: _call(folder, *name, "--help"), words)
+        return "".join(
+            f"$ beads-workers {' '.join([*name, '--help'])}\n{out}{err}[exit code {code}]\n\n"
+            for name, (code, out, err) in zip(words, told, strict=True)
+        )
+
+
+CALLS = (
+    "status", "stop", "watch --json", "wait", "scale 3", "pause", "resume", "release x", "retry x",
+    "logs", "report", "replay", "why", "metrics", "list", "show x", "add", "add x", "clean", "boo",
+    "start --workers x", "start -n 2", "start -n 2 --until-empty -- no-such-command",
+    "doctor --boo", "start --source what://x -- true", "start --agent nobody",
+    "start --timeout 5q -- true", "start --executor rrq:x --agent claude",
+    "start --allow-module no.such.module", "submit --help=1", "config show --boo",
+    "worker -- true", "rrq-executor --listen", "hero run", "chaos --kills x",
+    "start --bd-calls nobody -- true", "start --metrics 99999 -- true", "start x -- true",
+)  # fmt: skip
+
+
+def exits() -> str:
+    """How commands end that cannot do what they are asked, in a folder with nothing in it."""
+    lines = []
+    for words in CALLS:
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, err = _call(folder, *words.split())
+        lines.append(f"$ beads-workers {words}\n{out}{err}[exit code {code}]\n\n")
+    return "".join(lines)
+
+
+def worker_imports() -> str:
+    """What a worker process has loaded that is not ours: a hundred workers pay for each."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import beads_workers.edge.worker\n"
+        "print('\\n'.join(sorted(m for m in set(sys.modules) - before"
+        " if not m.startswith('beads_workers'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout

@@ -1,0 +1,64 @@
+"""What the core was told and what it asked for, in two hundred simulated worlds: a digest each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+from beads_workers.core.commands import Command
+from beads_workers.core.events import Event
+from beads_workers.core.orchestrator import Orchestrator
+from tests.oracles.notation import neutral
+from tests.simulation.mutants import Mutant
+from tests.simulation.pushed.world import PushedWorld
+from tests.simulation.seeds import PUSHED_EACH
+from tests.simulation.world import Options, World
+
+SEEDS = 200
+MINUTES = 3.0
+BATCH = 20
+"""Seeds whose digests stand in one line."""
+
+
+def digest(seed: int) -> str:
+    """Of everything that the cores of this world heard and said, in order."""
+    told = hashlib.sha256()
+
+    def note(*values: Any) -> None:
+        told.update(json.dumps(neutral(values)).encode())
+
+    class Observed(Orchestrator):
+        """As ever; every call is noted with its commands."""
+
+        def start(self, now: float) -> list[Command]:
+            commands = super().start(now)
+            note("start", now, commands)
+            return commands
+
+        def handle(self, event: Event, now: float, *, more: bool = False) -> list[Command]:
+            commands = super().handle(event, now, more=more)
+            note("handle", event, now, commands)
+            return commands
+
+        def conclude(self, now: float) -> list[Command]:
+            commands = super().conclude(now)
+            note("conclude", now, commands)
+            return commands
+
+        def on_deadline(self, now: float) -> list[Command]:
+            commands = super().on_deadline(now)
+            note("deadline", now, commands)
+            return commands
+
+    world = PushedWorld if seed % PUSHED_EACH == 1 else World
+    outcome = world(Options(seed, MINUTES), replace(Mutant(), orchestrator=Observed)).run()
+    assert not outcome.violation, outcome.violation
+    return told.hexdigest()[:12]
+
+
+def lines(batch: int) -> str:
+    """The digests of one batch of seeds, a line each."""
+    seeds = range(batch * BATCH, (batch + 1) * BATCH)
+    return "".join(f"{seed} {digest(seed)}\n" for seed in seeds)
