@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.option_hero import HeroTable
-from beads_workers.cli.options import COMMAND, ENVIRONMENT, KEYS, TABLES, TEMPLATE, Options
+from beads_workers.cli.options import KEYS, TABLES, TEXT, Options, Reader, read_command
 
 if TYPE_CHECKING:
     import typer
@@ -153,7 +153,7 @@ def _agents(path: Path, tables: Any) -> dict[str, AgentTable]:
 
 
 def _agent(where: str, table: dict[str, Any]) -> AgentTable:
-    readers = {"argv": COMMAND, "prompt": TEMPLATE}
+    readers: dict[str, Reader[Any]] = {"argv": read_command, "prompt": TEXT.read}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in readers:
@@ -201,12 +201,12 @@ def _absolute(path: str, base: Path) -> Path:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:
-    for name, (key, convert) in ENVIRONMENT.items():
-        if text := environ.get(name):
+    for key, option in KEYS.items():
+        if option.variable and (text := environ.get(option.variable)):
             try:
-                yield key, KEYS[key].read(convert(text)), name
+                yield key, option.read(option.kind.from_text(text)), option.variable
             except ValueError as error:
-                raise _wrong(name, text, error) from None
+                raise _wrong(option.variable, text, error) from None
 
 
 def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 from beads_workers.cli.doctor_remedies import edit, mend_apart, mend_file, sentence, settle_on_bd
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
-from beads_workers.cli.running import StateDir
+from beads_workers.cli.parameters import takes
 from beads_workers.cli.starting import CommandAfterDashes, command_of
 
 
@@ -27,27 +28,19 @@ def register(app: typer.Typer) -> None:
     )(doctor)
 
 
+@takes(
+    "doctor",
+    first=("workers", "source", "agent", "verify", "allow_module"),
+    last=("state_dir", "as_json"),
+    words={
+        "source": "bd, sqlite, hero, dispatcherd:CONFIG or a URL.",
+        "allow_module": "Where functions are that are called.",
+        "state_dir": "Run directory.",
+    },
+)
 def doctor(
     ctx: typer.Context,
-    workers: Annotated[int | None, typer.Option("-n", "--workers", help="Default 4.")] = None,
-    source: Annotated[
-        str | None, typer.Option(help="bd, sqlite, hero, dispatcherd:CONFIG or a URL.")
-    ] = None,
-    agent: Annotated[str | None, typer.Option(help="claude, codex, or one of your own.")] = None,
-    verify: Annotated[
-        str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
-    ] = None,
-    allow_module: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Where functions are that are called.")
-    ] = None,
-    worktree: Annotated[
-        bool | None,
-        typer.Option("--worktree/--no-worktree", help="A git worktree for each attempt."),
-    ] = None,
-    shared_checkout: Annotated[
-        bool, typer.Option("--shared-checkout", help="Several agents in one folder are fine.")
-    ] = False,
-    state_dir: StateDir = None,
+    said: Options,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Check what a fleet needs, and say how to mend it.
@@ -59,18 +52,7 @@ def doctor(
     from beads_workers.core.text import json_line
     from beads_workers.edge.checks.checking import carry_out
 
-    said = Options(
-        workers=workers,
-        source=source,
-        agent=agent,
-        verify=verify,
-        allow_module=tuple(allow_module or ()),
-        worktree=worktree,
-        shared_checkout=shared_checkout or None,
-        state_dir=state_dir,
-        command=command_of(ctx),
-    )
-    jobs = plan(said)
+    jobs = plan(replace(said, command=command_of(ctx)))
     show = printer(sys.stdout, as_json=as_json)
     checks = []
     for check in carry_out(jobs, show.waiting):

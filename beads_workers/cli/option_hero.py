@@ -79,13 +79,12 @@ def read_hero(value: Any) -> HeroTable:
         return value
     if not isinstance(value, dict):
         raise ValueError("a table: [hero]")
-    from beads_workers.cli.options import TEMPLATE as TEXT
-    from beads_workers.cli.options import read_bytes
+    from beads_workers.cli.options import TEXT, read_bytes
 
     readers: dict[str, Reader] = {
         "url": _url,
         "worker": _worker,
-        "naming": TEXT,
+        "naming": TEXT.read,
         "keys": _keys,
         "contexts": _contexts,
         "log_root": _folder,
@@ -112,15 +111,15 @@ def _contexts(value: Any) -> tuple[Context, ...]:
 
 
 def _context(name: str, table: Any) -> Context:
-    from beads_workers.cli.options import COMMAND, read_bytes
+    from beads_workers.cli.options import read_bytes, read_command
 
     where = f"hero.contexts.{name[:60]}"
     if not isinstance(table, dict):
         raise _InnerTable(f"a table: [{where}]")
     readers: dict[str, Reader] = {
-        "command": COMMAND,
-        "sandbox": COMMAND,
-        "validator": COMMAND,
+        "command": read_command,
+        "sandbox": read_command,
+        "validator": read_command,
         "cpu_seconds": _whole(1, CPU_SECONDS_MAX),
         "memory": read_bytes(1 << 20),
         "file_size": read_bytes(1 << 10),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import typer
-
 PORT_MAX = 65_535
 ALLOWED = "a port of this machine: 9464, 127.0.0.1:9464, or 0 for any that is free"
 
@@ -18,11 +16,3 @@ def read_port(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
         raise ValueError(ALLOWED)
     return value
-
-
-def typed_port(text: str | int) -> int:
-    """The same for the command line, which wants its own kind of error."""
-    try:
-        return read_port(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None

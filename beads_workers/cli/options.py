@@ -1,21 +1,25 @@
-"""The options of ``start`` as one table: names, types, ranges and defaults.
+"""The options of ``start`` as one table: name, type, default, help, and where each applies.
 
-The same table reads the command line's values, the environment and ``beads-workers.toml``, so an
-option cannot mean two things. Adding one is a field of ``Options`` and a line of ``KEYS``.
+Everything else is made from it: the parameters of the command line (``cli.parameters``), the keys
+of ``beads-workers.toml`` and of its tables, the environment, ``config show`` and completion. To add
+an option, add a field of ``Options``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, TypeVar, cast
 
 from beads_workers.cli.option_executor import read_executor
 from beads_workers.cli.option_hero import HeroTable, read_hero
 from beads_workers.cli.option_metrics import read_port
 from beads_workers.core import limits
 from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
+from beads_workers.core.values import value
+
+T = TypeVar("T")
 
 WORKERS_DEFAULT = 4
 IN_FLIGHT_MAX = 1000
@@ -25,55 +29,7 @@ POLL_PUSHED_SECONDS = 3600.0
 SECONDS_MAX = 366 * 86_400.0
 """A year and a day: longer than any run, shorter than any overflow."""
 
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Every option of ``start``; None is "not said". Durations in seconds, paths as text."""
-
-    workers: int | None = None
-    source: str | None = None
-    label: tuple[str, ...] | None = None
-    label_any: tuple[str, ...] | None = None
-    exclude_label: tuple[str, ...] | None = None
-    type: tuple[str, ...] | None = None
-    priority: tuple[int, ...] | None = None
-    parent: str | None = None
-    timeout: float | None = None
-    max_attempts: int | None = None
-    retry_delay: float | None = None
-    verify: str | None = None
-    bd_calls: str | None = None
-    agent: str | None = None
-    prompt: str | None = None
-    limit: int | None = None
-    max_runtime: float | None = None
-    idle_timeout: float | None = None
-    poll: float | None = None
-    state_dir: str | None = None
-    log_dir: str | None = None
-    until_empty: bool | None = None
-    command: tuple[str, ...] | None = None
-    term_grace: float | None = None
-    stop_timeout: float | None = None
-    worktree: bool | None = None
-    worktree_base: str | None = None
-    worktree_setup: str | None = None
-    worktree_copy: tuple[str, ...] | None = None
-    worktree_folder: str | None = None
-    worktree_disk_floor: int | None = None
-    shared_checkout: bool | None = None
-    notify: str | None = None
-    keep_runs: int | None = None
-    log_max: int | None = None
-    journal_max: int | None = None
-    shared: bool | None = None
-    allow_module: tuple[str, ...] | None = None
-    executor: tuple[str, ...] | None = None
-    in_flight: int | None = None
-    function: str | None = None
-    metrics: int | None = None
-    hero: HeroTable | None = None
-    trace: bool | None = None
+# --- kinds of values --------------------------------------------------------------------------
 
 
 def parse_duration(text: str) -> float:
@@ -86,20 +42,39 @@ def parse_duration(text: str) -> float:
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
-Reader = Callable[[Any], Any]
+Reader = Callable[[Any], T]
 """Takes a value as TOML or the command line has it; raises ``ValueError`` saying what may be."""
 
 
-def _integer(low: int, high: int) -> Reader:
+@value
+class Kind(Generic[T]):
+    """A kind of value: how one is read, and what the command line makes of its words.
+
+    ``word``: the type of one word; ``parse`` makes more of it, and then ``metavar`` names it.
+    ``many``: the option may be given several times.
+    """
+
+    read: Reader[T]
+    word: type = str
+    parse: Callable[[Any], Any] | None = None
+    metavar: str | None = None
+    many: bool = False
+
+    def from_text(self, text: str) -> Any:
+        """The text of an environment variable, as ``read`` takes it."""
+        return int(text) if self.word is int and text.isdecimal() else text
+
+
+def _integer(low: int, high: int) -> Kind[int]:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")
         return value
 
-    return read
+    return Kind(read, int)
 
 
-def _duration(low: float) -> Reader:
+def _duration(low: float) -> Kind[float]:
     allowed = f"a duration of {low:g} s or more: 90, 90s, 5m or 2h" if low else _FROM_NOUGHT
 
     def read(value: Any) -> float:
@@ -113,7 +88,7 @@ def _duration(low: float) -> Reader:
             raise ValueError(allowed)
         return float(seconds)
 
-    return read
+    return Kind(read, float, parse_duration, "DURATION")
 
 
 _FROM_NOUGHT = "a duration: 0, 90, 90s, 5m or 2h"
@@ -125,13 +100,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _choice(*names: str) -> Reader:
+def _choice(*names: str) -> Kind[str]:
     def read(value: Any) -> str:
         if value not in names:
             raise ValueError(" or ".join(f'"{name}"' for name in names))
         return str(value)
 
-    return read
+    return Kind(read)
 
 
 def _source(value: Any) -> str:
@@ -149,22 +124,22 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _several(one: Reader, *, alone: bool = True) -> Reader:
-    """A list of what ``one`` reads; where ``alone``, a single value is a list of one."""
+def _several(one: Kind[T]) -> Kind[tuple[T, ...]]:
+    """A list of such values; a single one is a list of one."""
 
-    def read(value: Any) -> tuple[Any, ...]:
+    def read(value: Any) -> tuple[T, ...]:
         values = value if isinstance(value, list | tuple) else [value]
-        if not alone and not (isinstance(value, list | tuple) and value):
-            raise ValueError("a list of texts, the program first")
-        return tuple(one(each) for each in values)
+        return tuple(one.read(each) for each in values)
 
-    return read
+    return Kind(read, one.word, many=True)
 
 
-def _argument(value: Any) -> str:
-    if not isinstance(value, str) or "\0" in value:
+def read_command(value: Any) -> tuple[str, ...]:
+    """Reads a program and its arguments: ``command``, and an agent's ``argv``."""
+    is_list = isinstance(value, list | tuple) and value
+    if not is_list or not all(isinstance(each, str) and "\0" not in each for each in value):
         raise ValueError("a list of texts, the program first")
-    return value
+    return tuple(value)
 
 
 def _inside(value: Any) -> str:
@@ -180,7 +155,7 @@ def _inside(value: Any) -> str:
     return value
 
 
-def read_bytes(low: int) -> Reader:
+def read_bytes(low: int) -> Reader[int]:
     """Reads a size in bytes, also as a text with its unit; ``low`` is the least."""
     least = f"of {low >> 10} KiB or more" if low else "0"
 
@@ -215,85 +190,176 @@ def _module(value: Any) -> str:
     return value
 
 
-COMMAND: Reader = _several(_argument, alone=False)
-"""Reads ``command`` and an agent's ``argv``."""
+TEXT = Kind(_text)
+BOOLEAN = Kind(_boolean, bool)
+TEXTS = _several(TEXT)
 
-TEMPLATE: Reader = _text
-"""Reads an agent's ``prompt``: the template itself, not a path."""
+# --- the table --------------------------------------------------------------------------------
+
+START, DOCTOR = "start", "doctor"
+BOTH = (START, DOCTOR)
+
+
+@value
+class Option:
+    """One option: how it is read, what holds when nobody says anything, and where it applies.
+
+    ``at``: the commands that have it; every option is also a key of the file. ``flags`` are what is
+    typed, where that is not the name. ``variable``: of the environment. ``table``: the table of
+    ``beads-workers.toml`` and the key in it that mean the same as the name.
+    """
+
+    kind: Kind[Any]
+    default: Any = None
+    help: str | None = None
+    at: tuple[str, ...] = (START,)
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    path: bool = False
+    """Relative to the file's folder in the file, to the current folder elsewhere."""
+    variable: str = ""
+    table: tuple[str, str] | None = None
+
+    @property
+    def read(self) -> Reader[Any]:
+        """Reads a value of it; raises ``ValueError`` saying what may be."""
+        return self.kind.read
+
+
+def _option(kind: Kind[T], default: T | None = None, help: str = "", **more: Any) -> T | None:
+    """The field of an option; see ``Option``."""
+    made = Option(kind, default, help or None, **more)
+    return cast("T | None", field(default=None, metadata={"option": made}))
+
+
+def _in_file(kind: Kind[T], default: T | None = None, **more: Any) -> T | None:
+    """The field of an option that no command has: it is said in the file, or in a variable."""
+    return _option(kind, default, at=(), **more)
+
+
+def _flag(help: str, flags: str, default: bool | None = False, **more: Any) -> bool | None:
+    """The field of an option that is there or not; ``flags`` leave out or have a ``--no-``."""
+    return _option(BOOLEAN, default, help, flags=(flags,), **more)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """One option: how it is read, and what holds when nobody says anything."""
+class Options:
+    """Every option; None is "not said". Durations in seconds, paths as text.
 
-    read: Reader
-    default: Any = None
-    path: bool = False
-    """Relative to the file's folder in the file, to the current folder elsewhere."""
+    The order is that of ``config show`` and, but for what a command moves, of ``--help``.
+    """
+
+    workers: int | None = _option(
+        _integer(0, WORKERS_MAX),
+        WORKERS_DEFAULT,
+        "Default 4.",
+        at=BOTH,
+        flags=("-n", "--workers"),
+        variable="BEADS_WORKERS_COUNT",
+    )
+    source: str | None = _option(
+        Kind(_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
+    )
+    label: tuple[str, ...] | None = _option(TEXTS, (), "All of these.")
+    label_any: tuple[str, ...] | None = _option(TEXTS, (), "Any of these.")
+    exclude_label: tuple[str, ...] | None = _option(TEXTS, (), "None of these.")
+    type: tuple[str, ...] | None = _option(TEXTS, (), "Only these types.")
+    priority: tuple[int, ...] | None = _option(
+        _several(_integer(0, PRIORITY_LEAST_URGENT)), (), "Only these, 0 to 4."
+    )
+    parent: str | None = _option(TEXT, help="Only below this epic.")
+    timeout: float | None = _option(_duration(0.001), help="For one attempt.")
+    max_attempts: int | None = _option(_integer(1, 1000), limits.ATTEMPTS_MAX, "Default 3.")
+    retry_delay: float | None = _option(
+        _duration(0), limits.RETRY_DELAY_SECONDS, "Doubled each time; default 10s."
+    )
+    verify: str | None = _option(
+        TEXT, help="sh -c line that must succeed, too.", at=BOTH, metavar="CMD"
+    )
+    bd_calls: str | None = _option(_choice("grouped", "worker"), "grouped", "grouped or worker.")
+    agent: str | None = _option(TEXT, help="claude, codex, or one of your own.", at=BOTH)
+    prompt: str | None = _option(TEXT, help="The agent's prompt.", metavar="FILE", path=True)
+    limit: int | None = _option(_integer(1, 1_000_000_000), help="End after so many issues.")
+    max_runtime: float | None = _option(_duration(0.001), help="End by then.")
+    idle_timeout: float | None = _option(_duration(0.001), help="End when idle so long.")
+    poll: float | None = _option(
+        _duration(0.05), limits.POLL_SECONDS, "Look for new issues; default 5s."
+    )
+    state_dir: str | None = _option(TEXT, at=BOTH, metavar="DIR", path=True)
+    log_dir: str | None = _in_file(TEXT, path=True, variable="BEADS_WORKERS_LOG_DIR")
+    until_empty: bool | None = _flag("End when nothing is left to do.", "--until-empty")
+    command: tuple[str, ...] | None = _in_file(Kind(read_command))
+    """On the command line: what stands after ``--``."""
+    term_grace: float | None = _option(
+        _duration(0), limits.TERM_GRACE_SECONDS, "TERM to KILL; default 5s."
+    )
+    stop_timeout: float | None = _option(
+        _duration(0), limits.STOP_SECONDS, "To leave in; default 10s."
+    )
+    worktree: bool | None = _flag(
+        "A git worktree for each attempt.",
+        "--worktree/--no-worktree",
+        at=BOTH,
+        table=("worktree", "enabled"),
+    )
+    worktree_base: str | None = _in_file(Kind(_ref), table=("worktree", "base"))
+    worktree_setup: str | None = _in_file(TEXT, table=("worktree", "setup"))
+    worktree_copy: tuple[str, ...] | None = _in_file(
+        _several(Kind(_inside)), (), table=("worktree", "copy")
+    )
+    worktree_folder: str | None = _in_file(TEXT, path=True, table=("worktree", "folder"))
+    worktree_disk_floor: int | None = _in_file(
+        Kind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
+    )
+    shared_checkout: bool | None = _flag(
+        "Several agents in one folder are fine.", "--shared-checkout", at=BOTH
+    )
+    notify: str | None = _option(
+        TEXT,
+        help="sh -c line run when an issue is set aside, the fleet pauses or has ended, or the "
+        "tracker fails; or 'desktop'.",
+        metavar="CMD",
+    )
+    keep_runs: int | None = _in_file(_integer(1, 1_000_000), limits.KEEP_RUNS)
+    log_max: int | None = _in_file(Kind(read_bytes(limits.LOG_BYTES_MIN)), limits.LOG_BYTES_MAX)
+    journal_max: int | None = _in_file(
+        Kind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
+    )
+    shared: bool | None = _flag(
+        "Others, with state directories of their own, work here too.", "--shared"
+    )
+    allow_module: tuple[str, ...] | None = _option(
+        _several(Kind(_module)),
+        (),
+        "Issues may call what is in this module or package.",
+        at=BOTH,
+        metavar="NAME",
+    )
+    executor: tuple[str, ...] | None = _option(
+        _several(Kind(read_executor)),
+        (),
+        "Drive this RRQ executor; or rrq-tcp:, rrq2:.",
+        metavar="[NAME=]rrq:CMD",
+    )
+    in_flight: int | None = _option(
+        _integer(1, IN_FLIGHT_MAX), 1, "Requests at once in each executor; default 1."
+    )
+    function: str | None = _option(
+        TEXT, help="Of the executor, for issues without one.", metavar="NAME"
+    )
+    metrics: int | None = _option(
+        Kind(read_port, int, read_port, "PORT"), help="Serve figures; 0: any free port."
+    )
+    hero: HeroTable | None = _in_file(Kind(read_hero))  # noqa: RUF009 - it makes a field
+    trace: bool | None = _flag("A span for each attempt, by OTLP.", "--trace/--no-trace", None)
 
 
-KEYS: Mapping[str, Key] = {
-    "workers": Key(_integer(0, WORKERS_MAX), WORKERS_DEFAULT),
-    "source": Key(_source),
-    "label": Key(_several(_text), ()),
-    "label_any": Key(_several(_text), ()),
-    "exclude_label": Key(_several(_text), ()),
-    "type": Key(_several(_text), ()),
-    "priority": Key(_several(_integer(0, PRIORITY_LEAST_URGENT)), ()),
-    "parent": Key(_text),
-    "timeout": Key(_duration(0.001)),
-    "max_attempts": Key(_integer(1, 1000), limits.ATTEMPTS_MAX),
-    "retry_delay": Key(_duration(0), limits.RETRY_DELAY_SECONDS),
-    "verify": Key(_text),
-    "bd_calls": Key(_choice("grouped", "worker"), "grouped"),
-    "agent": Key(_text),
-    "prompt": Key(_text, path=True),
-    "limit": Key(_integer(1, 1_000_000_000)),
-    "max_runtime": Key(_duration(0.001)),
-    "idle_timeout": Key(_duration(0.001)),
-    "poll": Key(_duration(0.05), limits.POLL_SECONDS),
-    "state_dir": Key(_text, path=True),
-    "log_dir": Key(_text, path=True),
-    "until_empty": Key(_boolean, False),
-    "command": Key(COMMAND),
-    "term_grace": Key(_duration(0), limits.TERM_GRACE_SECONDS),
-    "stop_timeout": Key(_duration(0), limits.STOP_SECONDS),
-    "worktree": Key(_boolean, False),
-    "worktree_base": Key(_ref),
-    "worktree_setup": Key(_text),
-    "worktree_copy": Key(_several(_inside), ()),
-    "worktree_folder": Key(_text, path=True),
-    "worktree_disk_floor": Key(read_bytes(0), limits.DISK_FLOOR_BYTES),
-    "shared_checkout": Key(_boolean, False),
-    "notify": Key(_text),
-    "keep_runs": Key(_integer(1, 1_000_000), limits.KEEP_RUNS),
-    "log_max": Key(read_bytes(limits.LOG_BYTES_MIN), limits.LOG_BYTES_MAX),
-    "journal_max": Key(read_bytes(limits.JOURNAL_BYTES_MIN), limits.JOURNAL_BYTES_MAX),
-    "shared": Key(_boolean, False),
-    "allow_module": Key(_several(_module), ()),
-    "executor": Key(_several(read_executor), ()),
-    "in_flight": Key(_integer(1, IN_FLIGHT_MAX), 1),
-    "function": Key(_text),
-    "metrics": Key(read_port),
-    "hero": Key(read_hero),
-    "trace": Key(_boolean),
-}
-"""Keys of ``beads-workers.toml``: the long options of ``start``, with underscores."""
+KEYS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(Options)}
+"""Every option by its name, which is its key in ``beads-workers.toml``."""
 
-TABLES: Mapping[str, Mapping[str, str]] = {
-    "worktree": {
-        "enabled": "worktree",
-        "base": "worktree_base",
-        "setup": "worktree_setup",
-        "copy": "worktree_copy",
-        "folder": "worktree_folder",
-        "disk_floor": "worktree_disk_floor",
-    },
-}
-"""Tables of ``beads-workers.toml``: their keys, and those that they stand for."""
+TABLES: dict[str, dict[str, str]] = {}
+"""Tables of ``beads-workers.toml``: their keys, and the options that they stand for."""
 
-ENVIRONMENT: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "BEADS_WORKERS_COUNT": ("workers", lambda text: int(text) if text.isdecimal() else text),
-    "BEADS_WORKERS_LOG_DIR": ("log_dir", str),
-}
-"""Variables that are honoured: the key that they set, and how their text is turned into it."""
+for _name, _each in KEYS.items():
+    if _each.table:
+        TABLES.setdefault(_each.table[0], {})[_each.table[1]] = _name

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.option_metrics import typed_port
-from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, Options, parse_duration
+from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, Options
+from beads_workers.cli.parameters import takes
 from beads_workers.cli.starting import CommandAfterDashes, command_of
 
 if TYPE_CHECKING:
@@ -33,33 +33,26 @@ def register(app: typer.Typer) -> None:
     )(rrq_executor)
 
 
-def _seconds(text: str | float) -> float:
-    try:
-        return text if isinstance(text, float) else parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
+@takes(
+    "rrq-executor",
+    first=("workers", "allow_module", "prefix", "timeout", "term_grace"),
+    last=("socket", "tcp_socket", "metrics", "trace", "state_dir", "json_lines"),
+    words={
+        "allow_module": "Requests may call what is in this module or package.",
+        "timeout": "For one request.",
+        "trace": "A span for each request, by OTLP.",
+        "state_dir": "Default: one that no other executor has.",
+    },
+)
 def rrq_executor(
     ctx: typer.Context,
+    said: Options,
     workers: Annotated[
         int, typer.Option("-n", "--workers", min=1, max=WORKERS_MAX, help="Requests at a time.")
     ] = WORKERS_DEFAULT,
-    allow_module: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Requests may call what is in this module or package."),
-    ] = None,
     prefix: Annotated[
         str, typer.Option(metavar="NAME", help="Stands before every function's name, with a dot.")
     ] = "",
-    timeout: Annotated[
-        float | None,
-        typer.Option(parser=_seconds, metavar="DURATION", help="For one request."),
-    ] = None,
-    term_grace: Annotated[
-        float | None,
-        typer.Option(parser=_seconds, metavar="DURATION", help="TERM to KILL; default 5s."),
-    ] = None,
     socket: Annotated[
         str | None, typer.Option(metavar="PATH", help="Instead of RRQ_EXECUTOR_SOCKET.")
     ] = None,
@@ -68,16 +61,6 @@ def rrq_executor(
         typer.Option(
             metavar="HOST:PORT", help="Instead of RRQ_EXECUTOR_TCP_SOCKET; loopback only."
         ),
-    ] = None,
-    metrics: Annotated[
-        int | None,
-        typer.Option(parser=typed_port, metavar="PORT", help="Serve figures; 0: any free port."),
-    ] = None,
-    trace: Annotated[
-        bool | None, typer.Option("--trace/--no-trace", help="A span for each request, by OTLP.")
-    ] = None,
-    state_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Default: one that no other executor has.")
     ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
 ) -> None:
@@ -99,11 +82,13 @@ def rrq_executor(
         address = choose(socket, tcp_socket or behind, os.environ)
     except ValueError as error:
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
-    work = _work(command, tuple(allow_module or ()), prefix, timeout, term_grace)
+    work = _work(command, prefix, said)
     folder = Path.cwd()
     check_modules(Options(allow_module=work.allow_modules), folder)
     # Held until this process ends: nobody else comes to have the same state.
-    place, _ = (Path(state_dir), -1) if state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
+    place, _ = (
+        (Path(said.state_dir), -1) if said.state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
+    )
     _run(
         FleetSettings(
             workers=workers,
@@ -118,8 +103,8 @@ def rrq_executor(
             folder=str(folder),
             quiet=not json_lines,
             rrq=RrqExecutor(str(address), prefix),
-            metrics=metrics,
-            tracing=tracing(trace, os.environ),
+            metrics=said.metrics,
+            tracing=tracing(said.trace, os.environ),
         ),
         as_json=json_lines,
     )
@@ -131,18 +116,13 @@ _HINT = (
 )
 
 
-def _work(
-    command: tuple[str, ...],
-    allow_modules: tuple[str, ...],
-    prefix: str,
-    timeout: float | None,
-    term_grace: float | None,
-) -> Work:
+def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
     from beads_workers.cli.preparing import runnable
     from beads_workers.core import limits
     from beads_workers.core.jobs import is_module_name
     from beads_workers.core.settings import Work
 
+    allow_modules, grace = said.allow_module or (), said.term_grace
     if bool(command) == bool(allow_modules):
         what = "both functions and a command" if command else "nothing to run"
         hint = "--allow-module NAME for Python functions, or -- COMMAND [ARG]..., one of them"
@@ -156,8 +136,8 @@ def _work(
         raise CommandError("--prefix goes with --allow-module", "leave it out", EXIT_USAGE)
     return Work(
         command=runnable(command) if command else None,
-        timeout_seconds=timeout,
-        term_grace_seconds=limits.TERM_GRACE_SECONDS if term_grace is None else term_grace,
+        timeout_seconds=said.timeout,
+        term_grace_seconds=limits.TERM_GRACE_SECONDS if grace is None else grace,
         allow_modules=allow_modules,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +18,8 @@ from typer.core import TyperCommand
 
 from beads_workers.cli.client import Client
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.option_metrics import typed_port
-from beads_workers.cli.options import Options, parse_duration
+from beads_workers.cli.options import Options
+from beads_workers.cli.parameters import takes
 from beads_workers.cli.start_words import say_preflight, show_detached
 
 if TYPE_CHECKING:
@@ -54,117 +55,27 @@ def register(app: typer.Typer) -> None:
     )(start)
 
 
-def _duration(text: str | float | None) -> float | None:
-    if text is None or isinstance(text, float):
-        return text
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
+@takes(
+    "start",
+    first=("issues", "workers", "detach", "until_empty", "dry_run"),
+    last=(
+        *("worktree", "shared_checkout", "notify", "metrics", "trace"),
+        *("state_dir", "json_lines", "shared", "no_dashboard"),
+    ),
+)
 def start(
     ctx: typer.Context,
+    said: Options,
     issues: Annotated[
         list[str] | None, typer.Argument(metavar="[ISSUE]...", help="Take only these.")
     ] = None,
-    workers: Annotated[int | None, typer.Option("-n", "--workers", help="Default 4.")] = None,
     detach: Annotated[
         bool, typer.Option("-d", "--detach", help="Return once the fleet answers.")
-    ] = False,
-    until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="End when nothing is left to do.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be taken, and how it is run.")
     ] = False,
-    source: Annotated[
-        str | None, typer.Option(help="bd, sqlite, dispatcherd:CONFIG or a URL.")
-    ] = None,
-    label: Annotated[list[str] | None, typer.Option(help="All of these.")] = None,
-    label_any: Annotated[list[str] | None, typer.Option(help="Any of these.")] = None,
-    exclude_label: Annotated[list[str] | None, typer.Option(help="None of these.")] = None,
-    type: Annotated[list[str] | None, typer.Option(help="Only these types.")] = None,
-    priority: Annotated[list[int] | None, typer.Option(help="Only these, 0 to 4.")] = None,
-    parent: Annotated[str | None, typer.Option(help="Only below this epic.")] = None,
-    timeout: Annotated[
-        float | None, typer.Option(parser=_duration, metavar="DURATION", help="For one attempt.")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Default 3.")] = None,
-    retry_delay: Annotated[
-        float | None,
-        typer.Option(parser=_duration, metavar="DURATION", help="Doubled each time; default 10s."),
-    ] = None,
-    verify: Annotated[
-        str | None, typer.Option(metavar="CMD", help="sh -c line that must succeed, too.")
-    ] = None,
-    bd_calls: Annotated[str | None, typer.Option(help="grouped or worker.")] = None,
-    agent: Annotated[str | None, typer.Option(help="claude, codex, or one of your own.")] = None,
-    prompt: Annotated[str | None, typer.Option(metavar="FILE", help="The agent's prompt.")] = None,
-    limit: Annotated[int | None, typer.Option(help="End after so many issues.")] = None,
-    max_runtime: Annotated[
-        float | None, typer.Option(parser=_duration, metavar="DURATION", help="End by then.")
-    ] = None,
-    idle_timeout: Annotated[
-        float | None,
-        typer.Option(parser=_duration, metavar="DURATION", help="End when idle so long."),
-    ] = None,
-    poll: Annotated[
-        float | None,
-        typer.Option(parser=_duration, metavar="DURATION", help="Look for new issues; default 5s."),
-    ] = None,
-    term_grace: Annotated[
-        float | None,
-        typer.Option(parser=_duration, metavar="DURATION", help="TERM to KILL; default 5s."),
-    ] = None,
-    stop_timeout: Annotated[
-        float | None,
-        typer.Option(parser=_duration, metavar="DURATION", help="To leave in; default 10s."),
-    ] = None,
-    allow_module: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Issues may call what is in this module or package."),
-    ] = None,
-    executor: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NAME=]rrq:CMD", help="Drive this RRQ executor; or rrq-tcp:, rrq2:."),
-    ] = None,
-    in_flight: Annotated[
-        int | None, typer.Option(help="Requests at once in each executor; default 1.")
-    ] = None,
-    function: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of the executor, for issues without one.")
-    ] = None,
-    worktree: Annotated[
-        bool | None,
-        typer.Option("--worktree/--no-worktree", help="A git worktree for each attempt."),
-    ] = None,
-    shared_checkout: Annotated[
-        bool, typer.Option("--shared-checkout", help="Several agents in one folder are fine.")
-    ] = False,
-    notify: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CMD",
-            help="sh -c line run when an issue is set aside, the fleet pauses or has ended, or the "
-            "tracker fails; or 'desktop'.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        int | None,
-        typer.Option(parser=typed_port, metavar="PORT", help="Serve figures; 0: any free port."),
-    ] = None,
-    trace: Annotated[
-        bool | None, typer.Option("--trace/--no-trace", help="A span for each attempt, by OTLP.")
-    ] = None,
-    state_dir: Annotated[str | None, typer.Option(metavar="DIR")] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
-    shared: Annotated[
-        bool | None,
-        typer.Option(
-            "--shared", help="Others, with state directories of their own, work here too."
-        ),
-    ] = None,
     no_dashboard: Annotated[
         bool, typer.Option("--no-dashboard", help="Plain lines, also on a terminal.")
     ] = False,
@@ -180,42 +91,7 @@ def start(
     from beads_workers.cli import preparing
     from beads_workers.cli.config import resolve
 
-    said = Options(
-        workers=workers,
-        source=source,
-        label=tuple(label or ()),
-        label_any=tuple(label_any or ()),
-        exclude_label=tuple(exclude_label or ()),
-        type=tuple(type or ()),
-        priority=tuple(priority or ()),
-        parent=parent,
-        timeout=timeout,
-        max_attempts=max_attempts,
-        retry_delay=retry_delay,
-        verify=verify,
-        bd_calls=bd_calls,
-        agent=agent,
-        prompt=prompt,
-        limit=limit,
-        max_runtime=max_runtime,
-        idle_timeout=idle_timeout,
-        poll=poll,
-        state_dir=state_dir,
-        until_empty=until_empty or None,
-        command=command_of(ctx),
-        term_grace=term_grace,
-        stop_timeout=stop_timeout,
-        allow_module=tuple(allow_module or ()),
-        executor=tuple(executor or ()),
-        in_flight=in_flight,
-        function=function,
-        worktree=worktree,
-        shared_checkout=shared_checkout or None,
-        notify=notify,
-        metrics=metrics,
-        trace=trace,
-        shared=shared,
-    )
+    said = replace(said, command=command_of(ctx))
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
     if launch is None:

@@ -1,0 +1,87 @@
+"""The table of options as a command's parameters: all of them, once, and as the table says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from beads_workers.cli import doctor, rrq_executor, starting
+from beads_workers.cli.options import DOCTOR, KEYS, START, TABLES, Options
+from beads_workers.cli.parameters import Command, takes
+
+
+def application(function: Command) -> typer.Typer:
+    """One command, alone."""
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    return app
+
+
+def said(function_words: list[str]) -> Options:
+    """What a command with the options of ``start`` is told."""
+    told: list[Options] = []
+
+    @takes("start")
+    def command(said: Options) -> None:
+        told.append(said)
+
+    ended = CliRunner().invoke(application(command), function_words)
+    assert ended.exit_code == 0, ended.output
+    return told[0]
+
+
+@pytest.mark.parametrize(("command", "module"), [(START, starting), (DOCTOR, doctor)])
+def test_a_command_has_every_option_that_applies_to_it(command: str, module: object) -> None:
+    parameters = vars(vars(module)[command])["__signature__"].parameters
+    assert {name for name, each in KEYS.items() if command in each.at} <= set(parameters)
+    assert len(set(parameters)) == len(parameters)
+
+
+def test_an_option_that_is_named_is_there_although_it_does_not_apply_by_itself() -> None:
+    signature = vars(rrq_executor.rrq_executor)["__signature__"]
+    assert "timeout" in signature.parameters and "label" not in signature.parameters
+
+
+def test_what_is_not_said_stays_open() -> None:
+    assert said([]) == Options()
+
+
+def test_every_kind_of_value_is_read_from_words() -> None:
+    words = "-n 3 --label a --label b --priority 1 --timeout 5m --metrics 127.0.0.1:9464"
+    told = said([*words.split(), "--until-empty", "--no-trace"])
+    assert told == Options(
+        workers=3,
+        label=("a", "b"),
+        priority=(1,),
+        timeout=300.0,
+        metrics=9464,
+        until_empty=True,
+        trace=False,
+    )
+
+
+def test_a_value_in_another_form_is_a_usage_error_that_names_the_forms() -> None:
+    @takes("start")
+    def command(said: Options) -> None:
+        raise AssertionError("not called")
+
+    with pytest.raises(typer.BadParameter, match="write 90, 90s, 5m or 2h"):
+        application(command)(["--timeout", "soon"], standalone_mode=False)
+
+
+def test_parameters_of_its_own_stand_where_the_command_puts_them() -> None:
+    @takes("doctor", first=("agent", "own"), words={"agent": "Which one."})
+    def command(said: Options, own: Annotated[str, typer.Option(help="Its own.")] = "") -> None:
+        """Do something."""
+
+    shown = CliRunner().invoke(application(command), ["--help"]).output
+    places = [shown.index(f"--{name}") for name in ("agent", "own", "workers", "source")]
+    assert places == sorted(places) and "Which one." in shown
+
+
+def test_the_tables_of_the_file_stand_for_options() -> None:
+    assert {name for keys in TABLES.values() for name in keys.values()} <= set(KEYS)
+    assert TABLES["worktree"]["enabled"] == "worktree"
