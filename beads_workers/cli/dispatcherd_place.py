@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import POLL_PUSHED_SECONDS
 from beads_workers.cli.refusing import of_trackers, refuse
+from beads_workers.sources.dispatcherd.kind import CONFIG
 
 if TYPE_CHECKING:
     from beads_workers.cli.config import Resolved
-    from beads_workers.core.brokers import Brokers
     from beads_workers.core.settings import FleetSettings
+    from beads_workers.sources.dispatcherd.brokers import Brokers
 
-CONFIG = "dispatcherd:"
-SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
+VARIABLE = "DISPATCHERD_CONFIG_FILE"
+"""Where dispatcherd itself looks for its settings."""
 EXTRA = "pip install 'beads-workers[dispatcherd]'"
-
-
-def is_dispatcherd(source: str | None) -> bool:
-    """Whether this names brokers of dispatcherd."""
-    return bool(source) and str(source).startswith((CONFIG, *SCHEMES))
 
 
 def prepare_dispatcherd(
@@ -45,7 +41,7 @@ def prepare_dispatcherd(
     tracker = Tracker("dispatcherd", state.absolute(), folder)
     work = find_work(resolved, tracker)
     if (source := str(options.source)).startswith(CONFIG):
-        work = replace(work, dispatcherd_config=str(_path(source).absolute()))
+        work = replace(work, function_variables={VARIABLE: str(_path(source).absolute())})
     settings = settings_of(resolved, tracker, work, (), owned=owned)
     tries = settings.policy.attempts_max if resolved.origin["max_attempts"] != "default" else 1
     return replace(
@@ -57,7 +53,7 @@ def prepare_dispatcherd(
             hand_back_after=tries,
         ),
         poll_seconds=POLL_PUSHED_SECONDS,
-        dispatcherd=brokers,
+        source_private=asdict(brokers),
         awaited=False,
     )
 

@@ -52,7 +52,9 @@ def doctor(
     from beads_workers.core.text import json_line
     from beads_workers.edge.checks.checking import carry_out
 
-    jobs = plan(replace(said, command=command_of(ctx)))
+    said = replace(said, command=command_of(ctx))
+    here = Situation(said)
+    jobs = plan(here, said)
     show = printer(sys.stdout, as_json=as_json)
     checks = []
     for check in carry_out(jobs, show.waiting):
@@ -63,20 +65,17 @@ def doctor(
     else:
         show.end(checks)
     broken = any(
-        c.name in ("tracker", "redis", "broker") and c.status is Grade.FAIL for c in checks
+        c.name in ("tracker", here.kind and here.kind.checked) and c.status is Grade.FAIL
+        for c in checks
     )
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
 
 
-def plan(said: Options) -> list[Any]:
-    """The checks for these options, in the order in which they are shown.
-
-    Raises ``CommandError`` only for what was typed; what the surroundings say wrongly is a check.
-    """
+def plan(here: Situation, said: Options) -> list[Any]:
+    """The checks for these options, in the order in which they are shown."""
     from beads_workers.edge.checks import git, machine, place, work
     from beads_workers.edge.checks.checking import Job
 
-    here = Situation(said)
     workers, folder, root = here.workers, here.folder, here.state
     agent = here.agent is not None
     typed = f" --state-dir {shlex.quote(str(root))}" if said.state_dir else ""
@@ -105,30 +104,33 @@ def plan(said: Options) -> list[Any]:
 
 
 class Situation:
-    """What ``start`` would find here with these options; ``found`` says what it would not."""
+    """What ``start`` would find here with these options; ``found`` says what it would not.
+
+    Raises ``CommandError`` only for what was typed; what the surroundings say wrongly is a check.
+    """
 
     def __init__(self, said: Options) -> None:
         from beads_workers.cli import preparing
-        from beads_workers.cli.dispatcherd_place import is_dispatcherd
-        from beads_workers.cli.hero_place import is_hero
+        from beads_workers.cli.kinds import kind_said
         from beads_workers.core.settings import Work
         from beads_workers.edge.project import STATE_FOLDER
+        from beads_workers.sources.kind import Looked
+        from beads_workers.sources.registry import kind_of
 
         self.found: list[Any] = []
         self.resolved = resolved = self._resolve(said)
-        self.is_hero = is_hero(resolved.options.source)
-        self.is_dispatcherd = is_dispatcherd(resolved.options.source)
+        self.kind = kind_said(resolved.options.source)
         self.options = resolved.options
         self.file = resolved.file
         self.workers: int = resolved.options.workers or 0
-        if self.is_dispatcherd:
-            from beads_workers.cli.doctor_dispatcherd import workers_of
-
-            self.workers = workers_of(resolved)
+        if self.kind and self.kind.workers:
+            self.workers = self.kind.workers(resolved)
         self.verify = resolved.options.verify
         self.command, self.agent = self._choose(resolved)
-        pushed = self.is_hero or self.is_dispatcherd
+        pushed = self.kind is not None and self.kind.capabilities.pushes
         self.tracker = None if pushed else self._find_tracker()
+        if self.tracker is not None:
+            self.kind = kind_of(self.tracker.source)
         self.folder = self.tracker.folder if self.tracker else Path.cwd()
         self.place = self.tracker.place if self.tracker else None
         self.state = Path(resolved.options.state_dir or self.folder / STATE_FOLDER)
@@ -136,6 +138,7 @@ class Situation:
         if self.tracker:
             work = Work(command=self.command, agent=self.agent, verify=self.verify)
             self.fleet = preparing.settings_of(resolved, self.tracker, work, (), owned=False)
+        self.looked = Looked(resolved, self.state, self.fleet)
 
     def _resolve(self, said: Options) -> Any:
         from beads_workers.cli.config import FILE_NAME, combine, find_file
@@ -194,17 +197,12 @@ class Situation:
 
 
 def _source(here: Situation) -> Any:
-    if here.is_hero:
-        from beads_workers.cli.doctor_hero import queue
-
-        return queue(here.resolved)
-    if here.is_dispatcherd:
-        from beads_workers.cli.doctor_dispatcherd import look_at_brokers
-
-        return look_at_brokers(str(here.options.source), here.state)
     from beads_workers.edge.checks.tracker import tracker
 
-    return tracker(here.fleet) if here.fleet else None
+    pushed = here.kind is not None and here.kind.capabilities.pushes
+    if here.kind is None or not (here.fleet or pushed):
+        return None
+    return (here.kind.checks or tracker)(here.looked)
 
 
 def _work(here: Situation, said: Options) -> Any:
@@ -214,10 +212,8 @@ def _work(here: Situation, said: Options) -> Any:
     from beads_workers.edge.checks import work
     from beads_workers.executors.agents import find_agents
 
-    if here.is_hero:
-        from beads_workers.cli.doctor_hero import scripts
-
-        return scripts(here.resolved)
+    if here.kind is not None and here.kind.work_checks is not None:
+        return here.kind.work_checks(here.looked)
     if here.options.executor:
         from beads_workers.cli.executing import commands_of
 

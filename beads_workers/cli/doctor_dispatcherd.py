@@ -11,14 +11,17 @@ from beads_workers.cli.errors import CommandError
 if TYPE_CHECKING:
     from beads_workers.cli.config import Resolved
     from beads_workers.core.checks import Check
+    from beads_workers.sources.kind import Looked
 
 
-def look_at_brokers(source: str, root: Path) -> list[Check]:
-    """The configuration, and each broker that it names. ``root``: the run directory."""
-    from beads_workers.cli.dispatcherd_place import CONFIG, EXTRA, find_brokers
+def look_at_brokers(looked: Looked) -> list[Check]:
+    """The configuration, and each broker that it names."""
+    from beads_workers.cli.dispatcherd_place import EXTRA, find_brokers
     from beads_workers.core.checks import fail
     from beads_workers.edge.checks.brokers import NAME, brokers
+    from beads_workers.sources.dispatcherd.kind import CONFIG
 
+    source = str(looked.resolved.options.source)
     file = Path(source.removeprefix(CONFIG)).expanduser() if source.startswith(CONFIG) else None
     fix = edit(file) if file else ""
     try:
@@ -27,7 +30,7 @@ def look_at_brokers(source: str, root: Path) -> list[Check]:
         if error.hint == EXTRA:
             return [fail(NAME, error.message, EXTRA)]
         return [fail(NAME, sentence(error), fix)]
-    return brokers(found, root, fix)
+    return brokers(found, looked.state, fix)
 
 
 def workers_of(resolved: Resolved) -> int:

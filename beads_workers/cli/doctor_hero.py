@@ -13,12 +13,12 @@ from beads_workers.cli.doctor_remedies import sentence
 from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from beads_workers.cli.config import Resolved
     from beads_workers.core.checks import Check
     from beads_workers.core.scripts import Context
+    from beads_workers.sources.kind import Looked
 
 
-def queue(resolved: Resolved) -> list[Check]:
+def queue(looked: Looked) -> list[Check]:
     """The Redis, and the queue in it."""
     from beads_workers.cli.hero_place import find_queue
     from beads_workers.core.checks import fail
@@ -30,19 +30,19 @@ def queue(resolved: Resolved) -> list[Check]:
     if find_spec("redis") is None:
         return [fail("redis", "redis-py is not installed here", RedisMissing.hint)]
     try:
-        found = find_queue(resolved)
+        found = find_queue(looked.resolved)
     except CommandError as error:
         return [fail("redis", sentence(error))]
     return redis(read_url(found.url).address, Keys(**found.keys), found.worker)
 
 
-def scripts(resolved: Resolved) -> Iterator[Check]:
+def scripts(looked: Looked) -> Iterator[Check]:
     """What runs the scripts, what confines them, and where their logs go."""
     from beads_workers.cli.hero_place import find_scripts
     from beads_workers.core.checks import fail, ok
 
     try:
-        work = find_scripts(resolved)
+        work = find_scripts(looked.resolved)
     except CommandError as error:
         yield fail("contexts", sentence(error))
         return

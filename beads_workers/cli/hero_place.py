@@ -15,20 +15,15 @@ from beads_workers.cli.refusing import of_trackers, refuse
 if TYPE_CHECKING:
     from beads_workers.cli.config import Resolved
     from beads_workers.core.scripts import Context, LogRoot
-    from beads_workers.core.settings import FleetSettings, HeroQueue, Work
+    from beads_workers.core.settings import FleetSettings, Work
+    from beads_workers.sources.hero.kind import HeroQueue
 
-SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
 POLL_SECONDS = 30.0
 """Jobs are told of as they come; this is for what nobody would tell of."""
 LEASE_SECONDS = 15.0
 REPLY_SECONDS = 86_400.0
 SECONDS_MIN, SECONDS_MAX = 1.0, 366 * 86_400.0
 _DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
-
-
-def is_hero(source: str | None) -> bool:
-    """Whether this names a queue in a Redis: a URL, or the one of ``[hero]``."""
-    return source == "hero" or str(source).startswith(SCHEMES)
 
 
 def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
@@ -53,17 +48,26 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
         settings,
         policy=Policy(hand_back=True),
         poll_seconds=POLL_SECONDS,
-        hero=queue,
+        source_options=asdict(queue),
         claims_ahead=False,
     )
 
 
+def look_at_hero(resolved: Resolved, directory: Path) -> FleetSettings:
+    """What ``why`` needs to look into the queue; raises ``CommandError``."""
+    from beads_workers.core.settings import FleetSettings
+
+    queue, state = find_queue(resolved), str(directory)
+    folder = str(Path.cwd())
+    return FleetSettings(0, "hero", state, folder, state, source_options=asdict(queue))
+
+
 def find_queue(resolved: Resolved) -> HeroQueue:
     """What ``--source`` and ``[hero]`` say together; raises ``CommandError``."""
-    from beads_workers.core.settings import HeroQueue
     from beads_workers.protocols.hero.keys import is_id, keys_of
     from beads_workers.sources.hero.addresses import read_url
     from beads_workers.sources.hero.answers import RETRY_SECONDS
+    from beads_workers.sources.hero.kind import HeroQueue
 
     options = resolved.options
     table = options.hero or HeroTable()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar, cast
 
+from beads_workers.cli.kinds import read_source
 from beads_workers.cli.option_executor import read_executor
 from beads_workers.cli.option_hero import HeroTable, read_hero
 from beads_workers.cli.option_metrics import read_port
@@ -107,15 +108,6 @@ def _choice(*names: str) -> Kind[str]:
         return str(value)
 
     return Kind(read)
-
-
-def _source(value: Any) -> str:
-    known = ("bd", "sqlite", "hero")
-    if isinstance(value, str) and (value in known or value.startswith("dispatcherd:")):
-        return value
-    if isinstance(value, str) and "://" in value:
-        return value
-    raise ValueError('"bd", "sqlite", "dispatcherd:CONFIG" or a URL')
 
 
 def _boolean(value: Any) -> bool:
@@ -258,7 +250,7 @@ class Options:
         variable="BEADS_WORKERS_COUNT",
     )
     source: str | None = _option(
-        Kind(_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
+        Kind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
     )
     label: tuple[str, ...] | None = _option(TEXTS, (), "All of these.")
     label_any: tuple[str, ...] | None = _option(TEXTS, (), "Any of these.")

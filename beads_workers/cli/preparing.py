@@ -5,29 +5,29 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from beads_workers.cli.allowing import check_modules, to_bring
 from beads_workers.cli.config import Resolved
-from beads_workers.cli.dispatcherd_place import is_dispatcherd, prepare_dispatcherd
 from beads_workers.cli.embedded_work import allow_functions, issues_bring_commands
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.executing import find_executors
-from beads_workers.cli.hero_place import is_hero, prepare_hero
+from beads_workers.cli.kinds import kind_said
 from beads_workers.cli.option_trace import tracing
 from beads_workers.cli.sharing import check_shared
 from beads_workers.cli.worktree_checks import apart
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work
+from beads_workers.core.source import SourceError
 from beads_workers.edge.project import STATE_FOLDER, Project, find_project
 from beads_workers.executors.agents import DEFAULT_PROMPT, PRESETS, find_agents
 from beads_workers.executors.placeholders import check_command
-
-if TYPE_CHECKING:
-    pass
+from beads_workers.sources.kind import SourceKind
+from beads_workers.sources.registry import kind_of, kinds
 
 T = TypeVar("T")
 
@@ -37,27 +37,28 @@ class Tracker:
     """``source`` is its kind, ``place`` the folder ``.beads`` or the database.
 
     ``passed_over``: the embedded tracker that is here too, where nobody said which one to take.
+    ``options``: what opening it needs besides (``FleetSettings.source_options``).
     """
 
     source: str
     place: Path
     folder: Path
     passed_over: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
     """Everything a run is told; raises ``CommandError`` for what cannot work."""
     options = resolved.options
-    if is_hero(options.source):
-        return prepare_hero(resolved, issues, owned=owned)
-    if is_dispatcherd(options.source):
-        return prepare_dispatcherd(resolved, issues, owned=owned)
+    kind = kind_said(options.source)
+    if kind is not None and kind.prepare is not None:
+        return kind.prepare(resolved, issues, owned=owned)
     tracker = find_tracker(options.source)
     if tracker.passed_over:
         print("both trackers are here: taking bd (--source sqlite for the other)", file=sys.stderr)
     if options.shared:
-        check_shared(options, tracker.source)
-    if options.bd_calls == "worker" and tracker.source != "bd":
+        check_shared(options, kind_of(tracker.source))
+    if options.bd_calls == "worker" and not kind_of(tracker.source).capabilities.hand_over:
         raise CommandError(
             "--bd-calls worker goes with bd only", "leave it out, or use --source bd", EXIT_USAGE
         )
@@ -105,11 +106,15 @@ def settings_of(
         shared=bool(options.shared),
         metrics=options.metrics,
         tracing=tracing(options.trace, os.environ),
+        source_options=tracker.options,
     )
 
 
 def find_tracker(source: str | None) -> Tracker:
-    """The tracker of this folder, or of the nearest one above that has one."""
+    """The tracker that is said, or that of this folder or of the nearest one above with one."""
+    kind = kind_said(source)
+    if kind is not None and kind.locate is not None:
+        return _located(kind, str(source))
     project = find_project(Path.cwd())
     if project is None:
         raise CommandError(
@@ -118,9 +123,8 @@ def find_tracker(source: str | None) -> Tracker:
             EXIT_TRACKER,
         )
     if source not in (None, "bd", "sqlite"):
-        hint = (
-            "bd, sqlite, dispatcherd:CONFIG, dispatcherd+unix:///PATH and postgresql:// are known"
-        )
+        *known, last = [form for kind in kinds() for form in kind.forms]
+        hint = f"{', '.join(known)} and {last} are known"
         raise CommandError(f"no such source: {source}", hint, EXIT_USAGE)
     place = _place(project, source)
     if place is None:
@@ -129,9 +133,18 @@ def find_tracker(source: str | None) -> Tracker:
             "run 'bd init'" if source == "bd" else "run 'beads-workers init'",
             EXIT_TRACKER,
         )
-    kind = "bd" if place == project.beads else "sqlite"
+    found = "bd" if place == project.beads else "sqlite"
     both = source is None and project.beads and project.tracker
-    return Tracker(kind, place, project.folder, project.tracker if both else None)
+    return Tracker(found, place, project.folder, project.tracker if both else None)
+
+
+def _located(kind: SourceKind, source: str) -> Tracker:
+    assert kind.locate is not None
+    try:
+        found = kind.locate(source, Path.cwd())
+    except SourceError as error:
+        raise CommandError(f"--source: {error}", error.hint, EXIT_TRACKER) from None
+    return Tracker(kind.name, found.place, found.folder, options=found.options)
 
 
 def find_work(resolved: Resolved, tracker: Tracker) -> Work:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,10 +73,11 @@ def rrq_executor(
     from beads_workers.cli.allowing import check_modules
     from beads_workers.cli.option_trace import tracing
     from beads_workers.core.policy import Policy
-    from beads_workers.core.settings import FleetSettings, RrqExecutor
+    from beads_workers.core.settings import FleetSettings
     from beads_workers.edge.project import STATE_FOLDER
     from beads_workers.edge.slots import take_slot
     from beads_workers.sources.rrq.addresses import choose, split_command
+    from beads_workers.sources.rrq.kind import RrqExecutor
 
     command, behind = split_command(command_of(ctx) or ())
     try:
@@ -102,7 +104,7 @@ def rrq_executor(
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,
-            rrq=RrqExecutor(str(address), prefix),
+            source_options=asdict(RrqExecutor(str(address), prefix)),
             metrics=said.metrics,
             tracing=tracing(said.trace, os.environ),
         ),

@@ -5,17 +5,20 @@ from __future__ import annotations
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.core import limits
+from beads_workers.sources.kind import SourceKind
+from beads_workers.sources.registry import kinds
 
 
-def check_shared(options: Options, source: str) -> None:
+def check_shared(options: Options, kind: SourceKind) -> None:
     """Raise ``CommandError`` for what cannot be shared safely.
 
     Whether this ``bd`` can is seen when the orchestrator asks it for its version.
     """
-    if source != "bd":
+    if not kind.capabilities.leases:
+        able = " or ".join(each.name for each in kinds() if each.capabilities.leases)
         raise CommandError(
-            "--shared goes with bd only: the embedded tracker has no leases",
-            "leave it out; one orchestrator drains an embedded tracker",
+            f"--shared goes with {able} only: {kind.called} has no leases",
+            f"leave it out; one orchestrator drains {kind.called.replace('the ', 'an ')}",
             EXIT_USAGE,
         )
     if options.bd_calls == "worker":

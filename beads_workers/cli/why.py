@@ -26,10 +26,10 @@ from beads_workers.core.why.overview import Overview, survey
 from beads_workers.core.why.reasons import Cause, Picture, Reason
 from beads_workers.core.why.waiting import chain
 from beads_workers.dashboard.why import clock_at, issue_lines, overview_lines
-from beads_workers.edge.fronts import is_pushed
 from beads_workers.edge.opening import open_source
 from beads_workers.edge.run_directory import RunDirectory
 from beads_workers.edge.surveying import look_down, remembered
+from beads_workers.sources.registry import kind_of
 
 ROWS_MAX = 2000
 """Of a backlog that is sorted by its reasons."""
@@ -122,18 +122,17 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
 def _settings(directory: Path, source: str | None) -> FleetSettings:
     """As a ``start`` without options would have them here: tracker, filters, attempts."""
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.dispatcherd_place import is_dispatcherd
-    from beads_workers.cli.hero_place import find_queue, is_hero
+    from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.options import Options
     from beads_workers.cli.preparing import find_tracker
 
     resolved = resolve(Options(source=source), Path.cwd(), os.environ)
     options = resolved.options
-    if is_hero(options.source):
-        state, folder = str(directory), str(Path.cwd())
-        return FleetSettings(0, "hero", state, folder, state, hero=find_queue(resolved))
-    if is_dispatcherd(options.source):
-        return FleetSettings(0, "dispatcherd", str(directory), str(Path.cwd()), str(directory))
+    kind = kind_said(options.source)
+    if kind is not None and kind.beside is not None:
+        return kind.beside(resolved, directory)
+    if kind is not None and kind.capabilities.pushes:
+        return FleetSettings(0, kind.name, str(directory), str(Path.cwd()), str(directory))
     tracker = find_tracker(options.source)
     filters = Filters(
         labels=options.label or (),
@@ -146,13 +145,20 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
     policy = Policy(attempts_max=options.max_attempts or Policy().attempts_max)
     place, folder = str(tracker.place), str(tracker.folder)
     return FleetSettings(
-        0, tracker.source, place, folder, str(directory), filters=filters, policy=policy
+        0,
+        tracker.source,
+        place,
+        folder,
+        str(directory),
+        filters=filters,
+        policy=policy,
+        source_options=tracker.options,
     )
 
 
 def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
     """One issue with all that it waits for, or the whole backlog."""
-    if is_pushed(settings) and settings.hero is None and settings.source != "dispatcherd":
+    if not kind_of(settings.source).capabilities.looks:
         return _Looked({})  # Whoever sent them knows: what is not with the fleet is not to be seen.
     with _opened(settings) as source:
         try:
@@ -209,7 +215,7 @@ class _Scheduler:
             running.project,
             str(directory),
             filters=running.filters,
-            hero=running.hero,
+            source_options=running.source_options,
         )
 
     def facts(self, issue_ids: list[IssueId]) -> Facts:

@@ -7,7 +7,6 @@ from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.brokers import Brokers, brokers_from_json
 from beads_workers.core.jobs import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot, context_from_json
@@ -86,7 +85,7 @@ class Work:
     issues that name no function.
     ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
     ``hidden_variables``: of the fleet's environment, which tasks do not inherit: its own secrets.
-    ``dispatcherd_config``: the path of dispatcherd's settings, for functions; "" for none.
+    ``function_variables``: of the environment of functions.
     """
 
     command: tuple[str, ...] | None = None
@@ -104,7 +103,7 @@ class Work:
     contexts: tuple[Context, ...] = ()
     log_root: LogRoot | None = None
     hidden_variables: tuple[str, ...] = ()
-    dispatcherd_config: str = ""
+    function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def tasks_ahead(self) -> int:
@@ -133,15 +132,6 @@ class WorkerSettings:
 
 
 @value
-class RrqExecutor:
-    """Being an RRQ executor. ``address``: ``sources.rrq.addresses``, as text; ``function_prefix``
-    stands before the names of functions, with a dot."""
-
-    address: str
-    function_prefix: str = ""
-
-
-@value
 class Tracing:
     """A span is exported for each attempt. ``seed``: a text that no other run has.
 
@@ -152,20 +142,6 @@ class Tracing:
     seed: str
     ratio: float = 1.0
     follows_parent: bool = True
-
-
-@value
-class HeroQueue:
-    """Serving a Hero queue. ``url``: ``sources.hero.addresses``, without a secret; ``keys``: the
-    templates of ``protocols.hero.keys.Keys``, all of them. ``retry_seconds``: before the second
-    attempt; ``lease_seconds`` and ``reply_seconds``: ``sources.hero.store.Queue``."""
-
-    url: str
-    worker: str
-    keys: Mapping[str, str]
-    retry_seconds: float
-    lease_seconds: float
-    reply_seconds: int
 
 
 @value
@@ -185,7 +161,9 @@ class FleetSettings:
     the port of the loopback interface on which figures are served; 0: any that is free.
     ``claims_ahead``: jobs may be taken before a worker is free for them. ``awaited``: of a source
     that pushes, whether somebody waits to be told how each job went.
-    ``tracing``: None where no spans are made.
+    ``tracing``: None where no spans are made. ``source_options``: what the kind of source needs to
+    be opened (``sources.kind``); ``source_private``: the same, where it may hold a secret, so that
+    only the orchestrator is told.
     """
 
     workers: int
@@ -213,11 +191,10 @@ class FleetSettings:
     journal_bytes_max: int = limits.JOURNAL_BYTES_MAX
     shared: bool = False
     quiet: bool = False
-    rrq: RrqExecutor | None = None
-    hero: HeroQueue | None = None
+    source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    source_private: Mapping[str, Any] = field(default_factory=dict, hash=False)
     claims_ahead: bool = True
     awaited: bool = True
-    dispatcherd: Brokers | None = None
     metrics: int | None = None
     tracing: Tracing | None = None
 
@@ -265,10 +242,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "work": work_from_json(fields["work"]),
             "filters": Filters(**filters),
             "policy": Policy(**fields["policy"]),
-            "rrq": RrqExecutor(**fields["rrq"]) if fields["rrq"] else None,
-            "hero": HeroQueue(**fields["hero"]) if fields["hero"] else None,
             "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
-            "dispatcherd": brokers_from_json(d) if (d := fields["dispatcherd"]) else None,
         }
     )
 

@@ -1,4 +1,4 @@
-"""Where work comes in by itself: the one table that a source which is not asked is entered in.
+"""Where work comes in by itself: what the loop does with a source that is not only asked.
 
 A front looks after the sockets of such a source, in the loop: it tells the core ``Arrived``, and
 ``Withdrawn``, and sends what the source has come to owe when its jobs were settled. See
@@ -10,7 +10,7 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from beads_workers.core.events import Event, RecoveryEnded, TurnEnded
 from beads_workers.core.settings import FleetSettings
@@ -19,9 +19,7 @@ from beads_workers.edge.journal import Journal
 from beads_workers.edge.lane import Answer, LaneThread, PromptLane
 from beads_workers.edge.opening import sync_of
 from beads_workers.edge.retention import trim_attempts
-
-if TYPE_CHECKING:
-    from beads_workers.edge.dispatching import DispatcherControl
+from beads_workers.sources.registry import kind_of
 
 
 class Front(Protocol):
@@ -44,76 +42,13 @@ class Front(Protocol):
 
 
 Tell = Callable[[Event], None]
-Control = Callable[[], "DispatcherControl"]
-"""What answers dispatcherd's commands: made when it is called."""
-
-
-def _rrq(
-    settings: FleetSettings,
-    source: Source,
-    selector: selectors.BaseSelector,
-    tell: Tell,
-    dispatching: Control,
-) -> Front:
-    from beads_workers.edge.rrq_front import RrqFront
-    from beads_workers.sources.rrq.addresses import from_text
-    from beads_workers.sources.rrq.source import RrqSource
-
-    assert isinstance(source, RrqSource) and settings.rrq is not None
-    return RrqFront(from_text(settings.rrq.address), source.serving, selector, tell)
-
-
-def _hero(
-    settings: FleetSettings,
-    source: Source,
-    selector: selectors.BaseSelector,
-    tell: Tell,
-    dispatching: Control,
-) -> Front:
-    from beads_workers.edge.hero_front import HeroFront
-    from beads_workers.sources.hero.source import HeroSource
-
-    assert isinstance(source, HeroSource)
-    return HeroFront(source, selector, tell)
-
-
-def _dispatcherd(
-    settings: FleetSettings,
-    source: Source,
-    selector: selectors.BaseSelector,
-    tell: Tell,
-    dispatching: Control,
-) -> Front:
-    from beads_workers.edge.dispatcherd.opening import open_dispatcherd
-    from beads_workers.sources.dispatcherd import DispatcherdSource
-
-    assert isinstance(source, DispatcherdSource) and settings.dispatcherd is not None
-    front = open_dispatcherd(settings.dispatcherd, source, selector, tell)
-    control = dispatching()
-    front.answerer, control.front = control.ask, front
-    return front
-
-
-Open = Callable[[FleetSettings, Source, selectors.BaseSelector, Tell, Control], Front]
-
-FRONTS: dict[str, Open] = {
-    "rrq": _rrq,
-    "hero": _hero,
-    "dispatcherd": _dispatcherd,
-}
-
-ASKED = frozenset(("hero",))
-"""Of these, the ones that are asked over a network when a turn is carried out, in its thread."""
+Control = Callable[[], Any]
+"""What answers on the fleet's control socket, for a front that is asked the same."""
 
 
 def is_pushed(settings: FleetSettings) -> bool:
     """Whether the source is one that work comes to by itself."""
-    return settings.source in FRONTS
-
-
-def is_asked(settings: FleetSettings) -> bool:
-    """Whether a turn may take its time, so that the loop must not wait for it."""
-    return settings.source in ASKED
+    return kind_of(settings.source).capabilities.pushes
 
 
 def open_lane(
@@ -133,9 +68,9 @@ def open_lane(
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.
 
-    if is_asked(settings):
-        return LaneThread(*made, tidy)
-    return PromptLane(*made, tell, tidy, sync_of(source))
+    if kind_of(settings.source).prompt:
+        return PromptLane(*made, tell, tidy, sync_of(source))
+    return LaneThread(*made, tidy)  # It asks over a network, and the loop must not wait for that.
 
 
 def open_front(
@@ -149,5 +84,8 @@ def open_front(
 
     ``dispatching`` answers what a front is asked of the fleet itself.
     """
-    make = FRONTS.get(settings.source)
-    return make and make(settings, source, selector, tell, dispatching)
+    make = kind_of(settings.source).ingress
+    if make is None:
+        return None
+    front: Front = make(settings, source, selector, tell, dispatching)
+    return front

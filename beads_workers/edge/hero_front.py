@@ -6,9 +6,11 @@ import selectors
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from beads_workers.core.events import Arrived, Event, FatalError, Unreachable
-from beads_workers.core.source import SourceError
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Source, SourceError
 from beads_workers.edge.mailbox import Mailbox
 from beads_workers.sources.hero.calling import Link
 from beads_workers.sources.hero.runs import Runs
@@ -98,3 +100,15 @@ class HeroFront:
         if before:
             self._box.post(Arrived())  # Whatever was held up can be asked again.
         return 0.0
+
+
+def open_ingress(
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Callable[[Event], None],
+    control: Callable[[], Any],
+) -> HeroFront:
+    """See ``sources.kind.SourceKind.ingress``."""
+    assert isinstance(source, HeroSource)
+    return HeroFront(source, selector, tell)

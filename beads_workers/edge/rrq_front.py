@@ -12,13 +12,18 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from beads_workers.core.events import Arrived, ConnId, Event, Withdrawn
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Source
 from beads_workers.edge.door import Door, Peers
 from beads_workers.edge.frame_stream import FrameStream
 from beads_workers.sources.rrq import owed
-from beads_workers.sources.rrq.addresses import Address, Unix
+from beads_workers.sources.rrq.addresses import Address, Unix, from_text
+from beads_workers.sources.rrq.kind import RrqExecutor
 from beads_workers.sources.rrq.serving import Serving
+from beads_workers.sources.rrq.source import RrqSource
 
 CONNECTIONS_MAX = 1024
 """More than any orchestrator opens; whoever comes after that is turned away."""
@@ -225,3 +230,16 @@ class RrqFront:
                 self._serving.misread(conn_id, "a frame was never finished")
             else:
                 self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
+
+
+def open_ingress(
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Callable[[Event], None],
+    control: Callable[[], Any],
+) -> RrqFront:
+    """See ``sources.kind.SourceKind.ingress``."""
+    assert isinstance(source, RrqSource)
+    address = from_text(RrqExecutor(**settings.source_options).address)
+    return RrqFront(address, source.serving, selector, tell)

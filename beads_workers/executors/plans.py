@@ -127,8 +127,7 @@ def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
     work, added = settings.work, environment(task, settings)
     call = _call(task.payload)
     if call is not None and work.allow_modules:
-        if work.dispatcherd_config:
-            added["DISPATCHERD_CONFIG_FILE"] = work.dispatcherd_config
+        added |= work.function_variables
         if work.verify is None:
             del added["BW_ISSUE_FILE"]  # It has its arguments; a file for each would cost more.
         return Step(StepKind.RUN, (), added, call=call)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beads_workers.cli.config import resolve
-from beads_workers.cli.dispatcherd_place import is_dispatcherd, prepare_dispatcherd
+from beads_workers.cli.dispatcherd_place import prepare_dispatcherd
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.kinds import kind_said
 from beads_workers.cli.options import Options
-from beads_workers.core.brokers import Brokers
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
+from beads_workers.sources.dispatcherd.brokers import Brokers
 
 YAML = """
 version: 2
@@ -58,12 +60,13 @@ def refused(folder: Path, issues: tuple[str, ...] = (), **options: Any) -> str:
     ],
 )
 def test_which_sources_these_are(source: str | None, ours: bool) -> None:
-    assert is_dispatcherd(source) is ours
+    kind = kind_said(source)
+    assert (kind is not None and kind.name == "dispatcherd") is ours
 
 
 def test_a_file_gives_brokers_and_workers_and_tasks_are_tried_once(folder: Path) -> None:
     settings = prepared(folder)
-    assert settings.dispatcherd == Brokers((str(folder / "d.sock"),))
+    assert settings.source_private == asdict(Brokers((str(folder / "d.sock"),)))
     assert (settings.source, settings.workers, settings.awaited) == ("dispatcherd", 7, False)
     assert settings.state_directory == str(folder / ".beads-workers")
     assert settings.policy == Policy(attempts_max=1, hand_back=True)
@@ -80,7 +83,7 @@ def test_a_file_that_is_json_is_read_too(folder: Path) -> None:
     config = {"version": 2, "brokers": {"socket": {"socket_path": "/x/d.sock"}}}
     (folder / "d.json").write_text(json.dumps(config))
     settings = prepared(folder, source="dispatcherd:d.json")
-    assert settings.dispatcherd == Brokers(("/x/d.sock",))
+    assert settings.source_private == asdict(Brokers(("/x/d.sock",)))
     assert settings.workers == 4
 
 

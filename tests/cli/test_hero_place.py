@@ -8,7 +8,8 @@ import pytest
 
 from beads_workers.cli.config import FILE_NAME, Resolved, resolve
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.hero_place import find_queue, find_scripts, is_hero, prepare_hero
+from beads_workers.cli.hero_place import find_queue, find_scripts, prepare_hero
+from beads_workers.cli.kinds import kind_said
 from beads_workers.cli.options import Options
 
 TABLE = """
@@ -41,7 +42,8 @@ def said(folder: Path, source: str, table: str = "", **options: object) -> Resol
     ],
 )
 def test_a_redis_is_told_from_other_sources(source: str | None, hero: bool) -> None:
-    assert is_hero(source) is hero
+    kind = kind_said(source)
+    assert (kind is not None and kind.name == "hero") is hero
 
 
 def test_the_url_says_all_that_is_needed(tmp_path: Path) -> None:

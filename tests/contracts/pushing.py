@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core.brokers import Brokers, Postgres
 from beads_workers.core.events import Event
 from beads_workers.core.source import Source
 from beads_workers.edge.dispatcherd.opening import open_dispatcherd
 from beads_workers.protocols.rrq.envelopes import Context, Request, encode
 from beads_workers.protocols.rrq.frames import frame
-from beads_workers.sources.dispatcherd import DispatcherdSource
+from beads_workers.sources.dispatcherd.brokers import Brokers, Postgres
 from beads_workers.sources.dispatcherd.queue import Queue as Tasks
+from beads_workers.sources.dispatcherd.source import DispatcherdSource
 from beads_workers.sources.rrq.addresses import Unix
 from beads_workers.sources.rrq.serving import Serving
 from beads_workers.sources.rrq.source import RrqSource

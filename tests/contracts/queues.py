@@ -23,8 +23,9 @@ from beads_workers.sources.hero import queue as hero
 from beads_workers.sources.hero.addresses import Address
 from beads_workers.sources.hero.source import HeroSource
 from beads_workers.sources.hero.tending import Tending
-from beads_workers.sources.rrq import RrqSource, owed
+from beads_workers.sources.rrq import owed
 from beads_workers.sources.rrq.serving import Serving
+from beads_workers.sources.rrq.source import RrqSource
 from tests.support.literal import WORKER, Literal
 from tests.support.peers import Redis
 

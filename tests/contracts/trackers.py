@@ -14,9 +14,9 @@ from beads_workers.core.jobs import Filters, IssueId
 from beads_workers.core.source import Source
 from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
 from beads_workers.sources.memory import MemorySource, MemoryTracker
-from beads_workers.sources.sqlite import SqliteSource
 from beads_workers.sources.sqlite.exchange import write_issues
 from beads_workers.sources.sqlite.schema import connect, create, transaction
+from beads_workers.sources.sqlite.source import SqliteSource
 from beads_workers.sources.sqlite.store import Store
 from tests.support.bd import new_project, old_project
 

@@ -252,7 +252,9 @@ def test_what_is_no_script_is_run_as_any_other_issue(damaged: Any) -> None:
 
 def test_a_message_of_dispatcherd_comes_with_its_call_and_the_settings_of_dispatcherd() -> None:
     task = replace(CALL, payload={**CALL.payload, "message": {"uuid": "u", "bind": True}})
-    (step,) = made(task, allow_modules=("shop",), dispatcherd_config="/d.yml").steps
+    (step,) = made(
+        task, allow_modules=("shop",), function_variables={"DISPATCHERD_CONFIG_FILE": "/d.yml"}
+    ).steps
     assert step.call is not None and step.call.message == {"uuid": "u", "bind": True}
     assert step.environment["DISPATCHERD_CONFIG_FILE"] == "/d.yml"
     (plain,) = made(CALL, allow_modules=("shop",)).steps

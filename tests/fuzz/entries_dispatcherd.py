@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
-from beads_workers.core.brokers import Postgres, brokers_from_json
 from beads_workers.core.json_fields import ProtocolError
 from beads_workers.protocols.dispatcherd import chunks, messages, workers
 from beads_workers.sources.dispatcherd import configuration, spool
+from beads_workers.sources.dispatcherd.brokers import Postgres, brokers_from_json
 from tests.fuzz.inputs import as_json, hostile, hostile_object, objects
 from tests.fuzz.parser import Parser, require, well_typed
 

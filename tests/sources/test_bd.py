@@ -13,7 +13,7 @@ import pytest
 
 from beads_workers.core.jobs import Filters, IssueId, Job
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
-from beads_workers.sources.bd import BdSource, open_bd
+from beads_workers.sources.bd.source import BdSource, open_bd
 from tests.support.bd import OLD, BdProject
 
 US = "beads-workers/host/run-1"

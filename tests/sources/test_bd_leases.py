@@ -9,9 +9,9 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
-from beads_workers.sources.bd import BdSource
 from beads_workers.sources.bd.answers import Row
 from beads_workers.sources.bd.leases import LIFE_SECONDS, Leases
+from beads_workers.sources.bd.source import BdSource
 from beads_workers.sources.clock import boot_seconds
 from tests.support.bd import BdProject
 

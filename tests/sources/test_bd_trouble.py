@@ -11,8 +11,8 @@ import pytest
 
 from beads_workers.core.jobs import Filters
 from beads_workers.core.source import Action, Result, Settlement, SourceError
-from beads_workers.sources.bd import BdSource, open_bd
 from beads_workers.sources.bd.calls import start_time
+from beads_workers.sources.bd.source import BdSource, open_bd
 from tests.support.bd import NEW, BdProject
 
 US = "beads-workers/host/run-1"

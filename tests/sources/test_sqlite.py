@@ -16,9 +16,9 @@ import pytest
 from beads_workers.core.jobs import Filters, IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
 from beads_workers.sources.issue import PARENT_CHILD, Dependency, Issue
-from beads_workers.sources.sqlite import SqliteSource
 from beads_workers.sources.sqlite.exchange import DependencyCycle, write_issues
 from beads_workers.sources.sqlite.schema import SCHEMA_VERSION, connect, create, transaction
+from beads_workers.sources.sqlite.source import SqliteSource
 from beads_workers.sources.sqlite.store import Store, find_cycle
 
 TIME = "2026-01-02T03:04:05Z"
@@ -230,7 +230,7 @@ import sys
 from pathlib import Path
 from beads_workers.core.jobs import Filters
 from beads_workers.core.source import Action, Settlement
-from beads_workers.sources.sqlite import SqliteSource
+from beads_workers.sources.sqlite.source import SqliteSource
 source = SqliteSource(Path(sys.argv[1]), actor="dead", filters=Filters(), listed_max=9)
 jobs = source.take(2, ()).jobs
 source.settle([Settlement(Action.CLOSE, jobs[0].issue_id)])
@@ -260,7 +260,7 @@ _DRAINER = """
 import sys
 from pathlib import Path
 from beads_workers.core.jobs import Filters
-from beads_workers.sources.sqlite import SqliteSource
+from beads_workers.sources.sqlite.source import SqliteSource
 source = SqliteSource(Path(sys.argv[1]), actor=sys.argv[2], filters=Filters(), listed_max=9)
 sys.stdin.readline()
 while jobs := source.take(3, ()).jobs:

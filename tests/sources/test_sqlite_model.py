@@ -13,9 +13,9 @@ from beads_workers.core.jobs import Filters, IssueId
 from beads_workers.core.source import Action, DeadRun, Settlement
 from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
 from beads_workers.sources.memory import MemorySource, MemoryTracker
-from beads_workers.sources.sqlite import SqliteSource
 from beads_workers.sources.sqlite.exchange import write_issues
 from beads_workers.sources.sqlite.schema import connect, create, transaction
+from beads_workers.sources.sqlite.source import SqliteSource
 from beads_workers.sources.sqlite.store import Store
 
 ACTORS = ("run-1", "run-2")

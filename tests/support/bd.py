@@ -23,9 +23,10 @@ from typing import Any
 import pytest
 
 from beads_workers.core.jobs import Filters, IssueId
-from beads_workers.sources.bd import BdSource, CallLog
 from beads_workers.sources.bd.abilities import Abilities
 from beads_workers.sources.bd.listings import REUSE_SECONDS
+from beads_workers.sources.bd.source import BdSource
+from beads_workers.sources.kind import CallLog
 
 OLD, NEW = "0.44.0", "1.3.0"
 VERSIONS = (OLD, NEW)

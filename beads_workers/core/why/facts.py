@@ -11,7 +11,6 @@ from dataclasses import field, fields
 from typing import Any
 
 from beads_workers.core.jobs import Filters
-from beads_workers.core.settings import HeroQueue
 from beads_workers.core.values import value
 
 NO_FLEET = "none"
@@ -67,7 +66,7 @@ class Facts:
     issues that came to their end in this run, of ``issues_max``. ``look_seconds``: until the
     tracker is asked again at the latest; None where only an event leads to that. ``listed``: what
     else could be taken by the last listing, by priority. ``more``: there are more issues than were
-    asked for or fit. ``hero``: which queue, where it is one.
+    asked for or fit. ``source_options``: as in ``FleetSettings``.
     """
 
     state: str
@@ -89,7 +88,7 @@ class Facts:
     issues: tuple[IssueFacts, ...] = ()
     more: bool = False
     state_reason: str = ""
-    hero: HeroQueue | None = None
+    source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def facts_from_json(values: Mapping[str, Any]) -> Facts:
@@ -99,13 +98,12 @@ def facts_from_json(values: Mapping[str, Any]) -> Facts:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in _known(Filters, values.get("filters") or {}).items()
     }
-    trouble, hero = values.get("trouble"), values.get("hero")
+    trouble = values.get("trouble")
     issues = values.get("issues") or []
     known |= {
         "filters": Filters(**filters),
         "listed": tuple(values.get("listed") or ()),
         "trouble": TrackerTrouble(**_known(TrackerTrouble, trouble)) if trouble else None,
-        "hero": HeroQueue(**_known(HeroQueue, hero)) if hero else None,
         "issues": tuple(IssueFacts(**_known(IssueFacts, each)) for each in issues),
     }
     return Facts(**known)

@@ -46,7 +46,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         trouble=_trouble(parts),
         issues=tuple(_issue(parts, each, places.get(each, 0)) for each in asked[:ISSUES_MAX]),
         more=len(asked) > ISSUES_MAX,
-        hero=settings.hero,
+        source_options=settings.source_options,
     )
 
 

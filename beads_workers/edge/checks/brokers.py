@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.core.brokers import Brokers, Postgres
 from beads_workers.core.checks import Check, fail, ok, warn
 from beads_workers.core.text import printable
 from beads_workers.edge.checks.place import is_orchestrator, trouble_in
 from beads_workers.edge.streams import peer_of
+from beads_workers.sources.dispatcherd.brokers import Brokers, Postgres
 
 if TYPE_CHECKING:
     from psycopg import Connection

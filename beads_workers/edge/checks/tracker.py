@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from beads_workers.sources.bd.answers import IN_PROGRESS, Row, object_of
 from beads_workers.sources.bd.calls import BdCalls
 from beads_workers.sources.bd.listings import Listings
 from beads_workers.sources.bd.tracker import Tracker
+from beads_workers.sources.kind import Looked
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
@@ -48,28 +49,40 @@ PLACES = (
 INSTALL = "npm install -g @beads/bd"
 
 
-def tracker(fleet: FleetSettings) -> list[Check]:
-    """What can be said of the tracker of this fleet."""
-    place = Path(fleet.tracker)
-    checks = [*_access(place)]
-    return checks + (_bd(fleet, place) if fleet.source == "bd" else _embedded(fleet))
+def tracker(looked: Looked) -> list[Check]:
+    """What can be said of any tracker: that it answers, how fast, and what is in it."""
+    fleet = looked.fleet
+    if fleet is None:
+        return []
+    return _listed(fleet, "", lambda error: error.hint)
 
 
-def _embedded(fleet: FleetSettings) -> list[Check]:
-    source = open_source(fleet, ACTOR)
+def embedded(looked: Looked) -> list[Check]:
+    """What can be said of the embedded tracker of this fleet."""
+    fleet = looked.fleet
+    assert fleet is not None, "its tracker was found"
+    mend = _mend_database(fleet.tracker)
+    return [*_access(Path(fleet.tracker)), *_listed(fleet, "embedded, ", lambda error: mend)]
+
+
+def _listed(fleet: FleetSettings, lead: str, remedy: Callable[[SourceError], str]) -> list[Check]:
+    try:
+        source = open_source(fleet, ACTOR)
+    except SourceError as error:
+        return [fail("tracker", printable(str(error)), remedy(error))]
     try:
         description = source.describe()
         began = time.monotonic()
         taken = source.take(0, ())
         seconds = time.monotonic() - began
     except SourceError as error:
-        return [fail("tracker", printable(str(error)), _mend_database(fleet.tracker))]
+        return [fail("tracker", printable(str(error)), remedy(error))]
     finally:
         source.close()
     more = "+" if taken.more else ""
     counts = f"{len(taken.listed)}{more} ready, {taken.blocked or 0} blocked"
     return [
-        ok("tracker", f"embedded, {printable(description)}; one read took {_took(seconds)}"),
+        ok("tracker", f"{lead}{printable(description)}; one read took {_took(seconds)}"),
         ok("issues", counts + _filtered(fleet)),
     ]
 
@@ -81,6 +94,14 @@ def _mend_database(path: str) -> str:
 
 
 # --- bd ---------------------------------------------------------------------------------------
+
+
+def bd(looked: Looked) -> list[Check]:
+    """What can be said of beads: its program, its database, and what is in its way."""
+    fleet = looked.fleet
+    assert fleet is not None, "its tracker was found"
+    place = Path(fleet.tracker)
+    return [*_access(place), *_bd(fleet, place)]
 
 
 def _bd(fleet: FleetSettings, place: Path) -> list[Check]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beads_workers.core.brokers import Postgres
+from beads_workers.sources.dispatcherd.brokers import Postgres
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.brokers import Postgres
 from beads_workers.core.events import Eased, Event, Hindered
 from beads_workers.core.values import value
 from beads_workers.edge.dispatcherd.broker import Answer, Receiver, in_chunks
 from beads_workers.edge.dispatcherd.connecting import CONNECT_SECONDS, Connector
 from beads_workers.protocols.dispatcherd import CHANNEL_BYTES_MAX, POSTGRES_BYTES_MAX
+from beads_workers.sources.dispatcherd.brokers import Postgres
 
 if TYPE_CHECKING:
     from psycopg import Connection

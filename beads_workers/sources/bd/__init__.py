@@ -5,8 +5,3 @@ can do, ``listing`` says which ready issues are wanted, ``verdicts`` (pure) deci
 settlement means for an issue as it was seen, ``writing`` carries that out, ``source`` is the
 ``Source`` over all of them.
 """
-
-from beads_workers.sources.bd.calls import CallLog
-from beads_workers.sources.bd.source import BdSource, open_bd
-
-__all__ = ["BdSource", "CallLog", "open_bd"]

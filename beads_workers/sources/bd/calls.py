@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from beads_workers.core.source import Calls, SourceError
 from beads_workers.core.values import value
 from beads_workers.sources.bd.gate import Held, could_not_begin
+from beads_workers.sources.kind import CallLog
 
 CALL_SECONDS = 60.0
 """Far above any measured call: what takes longer is stuck on a lock or on the network."""
@@ -30,16 +31,6 @@ OUTPUT_BYTES_MAX = 64 << 20
 """A listing of 10,000 long issues is under 20 MB; more must not fill our memory."""
 STDERR_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
-
-
-class CallLog(Protocol):
-    """Told of every process before it acts: a later run waits for what a dead one left running."""
-
-    def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
-        """``start_time``: clock ticks since boot, field 22 of ``/proc/PID/stat``; 0: unknown."""
-
-    def ended(self, pid: int) -> None:
-        """The process has ended and was reaped."""
 
 
 class NoAnswer(SourceError):

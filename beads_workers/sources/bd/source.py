@@ -32,7 +32,7 @@ from beads_workers.sources.bd.answers import (
     refusals,
     rows_of_group,
 )
-from beads_workers.sources.bd.calls import CALL_SECONDS, BdCalls, CallLog
+from beads_workers.sources.bd.calls import CALL_SECONDS, BdCalls
 from beads_workers.sources.bd.leases import Leases, reclaim, renew
 from beads_workers.sources.bd.listings import REUSE_SECONDS, Listings
 from beads_workers.sources.bd.settling import Group, owed, rounds
@@ -40,6 +40,7 @@ from beads_workers.sources.bd.tracker import Tracker
 from beads_workers.sources.bd.verdicts import held_by
 from beads_workers.sources.clock import boot_seconds
 from beads_workers.sources.issue import enqueued_at
+from beads_workers.sources.kind import CallLog
 
 
 def open_bd(

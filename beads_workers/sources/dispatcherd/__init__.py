@@ -7,7 +7,3 @@ listen, and ``source`` is the fleet's view of it. The connections are the edge's
 
 Source: docs/PROTOCOL.md, "dispatcherd", and docs/DISPATCHERD.md.
 """
-
-from beads_workers.sources.dispatcherd.source import DispatcherdSource
-
-__all__ = ["DispatcherdSource"]

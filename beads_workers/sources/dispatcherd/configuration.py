@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from beads_workers.core.brokers import IDLE_SECONDS, Brokers, Postgres
 from beads_workers.core.json_fields import as_number
 from beads_workers.protocols.dispatcherd import CHANNEL_BYTES_MAX, MESSAGE_TIMEOUT_SECONDS
+from beads_workers.sources.dispatcherd.brokers import IDLE_SECONDS, Brokers, Postgres
 
 PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without the closing zero."""

@@ -6,7 +6,3 @@
 
 Source: docs/PROTOCOL.md, "Being an RRQ executor".
 """
-
-from beads_workers.sources.rrq.source import RrqSource
-
-__all__ = ["RrqSource"]

@@ -3,7 +3,3 @@
 ``schema`` says what the file looks like and opens it, ``store`` keeps issues in it, ``source``
 hands them to a fleet, and ``exchange`` reads and writes beads' JSON Lines.
 """
-
-from beads_workers.sources.sqlite.source import SqliteSource
-
-__all__ = ["SqliteSource"]

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beads_workers.core.brokers import Brokers
 from beads_workers.core.events import Event, Warned
 from beads_workers.edge.dispatcherd.front import DispatcherdFront, Reply
 from beads_workers.edge.dispatcherd.opening import open_dispatcherd
 from beads_workers.protocols.dispatcherd.messages import Control
-from beads_workers.sources.dispatcherd import DispatcherdSource
+from beads_workers.sources.dispatcherd.brokers import Brokers
 from beads_workers.sources.dispatcherd.queue import Queue
+from beads_workers.sources.dispatcherd.source import DispatcherdSource
 from beads_workers.sources.dispatcherd.spool import read_spool
 
 T = TypeVar("T")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.brokers import Brokers
 from beads_workers.core.dispatching.answers import Service
 from beads_workers.core.dispatching.found import TaskFilter
 from beads_workers.core.events import Arrived
 from beads_workers.core.jobs import IssueId
 from beads_workers.edge.dispatcherd import front as module
+from beads_workers.sources.dispatcherd.brokers import Brokers
 from tests.edge.dispatcherd.desk import Desk, control, task
 
 

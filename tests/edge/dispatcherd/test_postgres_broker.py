@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from beads_workers.core.brokers import Brokers
-from beads_workers.core.brokers import Postgres as Settings
 from beads_workers.core.events import Eased, Hindered
 from beads_workers.protocols.dispatcherd import POSTGRES_BYTES_MAX
 from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator
+from beads_workers.sources.dispatcherd.brokers import Brokers
+from beads_workers.sources.dispatcherd.brokers import Postgres as Settings
 from tests.edge.dispatcherd.desk import Desk, control, task
 from tests.support.postgres import Postgres
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.brokers import Brokers
 from beads_workers.edge.dispatcherd import unix_broker
 from beads_workers.protocols.dispatcherd import SOCKET_BYTES_MAX
 from beads_workers.protocols.dispatcherd.chunks import ChunkAccumulator, split_message
+from beads_workers.sources.dispatcherd.brokers import Brokers
 from tests.edge.dispatcherd.desk import Desk, connected, control, task
 
 

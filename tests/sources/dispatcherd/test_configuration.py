@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.brokers import Brokers, Postgres, brokers_from_json
+from beads_workers.sources.dispatcherd.brokers import Brokers, Postgres, brokers_from_json
 from beads_workers.sources.dispatcherd.configuration import from_config, from_url, workers_of
 
 CONFIG = {

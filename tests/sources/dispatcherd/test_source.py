@@ -11,8 +11,8 @@ from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.source import Action, DeadRun, Settlement
 from beads_workers.protocols.dispatcherd.messages import Task
-from beads_workers.sources.dispatcherd import DispatcherdSource
 from beads_workers.sources.dispatcherd.queue import Queue
+from beads_workers.sources.dispatcherd.source import DispatcherdSource
 from beads_workers.sources.dispatcherd.spool import read_spool
 
 A, B, C = (IssueId(name) for name in "abc")

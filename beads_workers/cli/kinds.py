@@ -1,0 +1,36 @@
+"""Which kind of source a text of ``--source`` means, for the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from beads_workers.sources.kind import SourceKind
+
+
+def kind_said(text: str | None) -> SourceKind | None:
+    """The kind that is meant; None where nothing was said, or what nobody knows.
+
+    Raises ``CommandError`` for one that is not part of this installation.
+    """
+    from beads_workers.sources.registry import KindMissing, recognise
+
+    try:
+        return recognise(text) if text else None
+    except KindMissing as error:
+        raise CommandError(str(error), error.hint, EXIT_USAGE) from None
+
+
+def read_source(value: object) -> str:
+    """A text of ``--source``; raises ``ValueError`` saying what may be."""
+    from beads_workers.sources.registry import KindMissing, kinds, recognise
+
+    try:
+        if isinstance(value, str) and ("://" in value or recognise(value)):
+            return value
+    except KindMissing:
+        return str(value)  # Whoever is about to use it says so.
+    forms = ", ".join(f'"{kind.forms[0]}"' for kind in kinds() if kind.forms)
+    raise ValueError(f"{forms} or a URL")

@@ -1,0 +1,47 @@
+"""What publishers of dispatcherd are as a kind of source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beads_workers.core.source import Source
+from beads_workers.sources.kind import Capabilities, Opening, SourceKind, late
+
+CONFIG = "dispatcherd:"
+SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
+
+
+def _open(opening: Opening) -> Source:
+    from beads_workers.sources.dispatcherd.brokers import brokers_from_json
+    from beads_workers.sources.dispatcherd.queue import Queue
+    from beads_workers.sources.dispatcherd.source import DispatcherdSource
+    from beads_workers.sources.dispatcherd.spool import SPOOL_FILE
+
+    settings = opening.settings
+    # Whoever only looks is not told of them: there may be a password in it.
+    said = settings.source_private
+    return DispatcherdSource(
+        Queue(),
+        Path(settings.state_directory) / SPOOL_FILE,
+        actor=opening.actor,
+        place=brokers_from_json(dict(said)).describe() if said else "its brokers",
+        calls_functions=settings.work.command is None,
+        again=settings.policy.hand_back_after > 1,
+    )
+
+
+KIND = SourceKind(
+    name="dispatcherd",
+    called="tasks of dispatcherd",
+    open=_open,
+    capabilities=Capabilities(pushes=True),
+    prefixes=(CONFIG, *SCHEMES),
+    forms=("dispatcherd:CONFIG", "dispatcherd+unix:///PATH", "postgresql://"),
+    named=False,
+    prepare=late("beads_workers.cli.dispatcherd_place:prepare_dispatcherd"),
+    workers=late("beads_workers.cli.doctor_dispatcherd:workers_of"),
+    ingress=late("beads_workers.edge.dispatcherd.opening:open_ingress"),
+    prompt=True,
+    checks=late("beads_workers.cli.doctor_dispatcherd:look_at_brokers"),
+    checked="broker",
+)

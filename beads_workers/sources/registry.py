@@ -1,0 +1,73 @@
+"""Every kind of source: the one table that a new one is entered in.
+
+A kind is imported when it is asked for. One whose module is not there is passed over, and using it
+is one clear error.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+from beads_workers.core.source import SourceError
+from beads_workers.sources.kind import SourceKind
+
+KINDS: dict[str, str] = {
+    "bd": "beads_workers.sources.bd.kind:KIND",
+    "sqlite": "beads_workers.sources.sqlite.kind:KIND",
+    "rrq": "beads_workers.sources.rrq.kind:KIND",
+    "hero": "beads_workers.sources.hero.kind:KIND",
+    "dispatcherd": "beads_workers.sources.dispatcherd.kind:KIND",
+}
+"""The name of a kind: ``module:ATTRIBUTE`` of its ``SourceKind``."""
+
+
+class KindMissing(SourceError):
+    """This installation has no such kind of source, or not any more."""
+
+    def __init__(self, name: str) -> None:
+        hint = f"known are {', '.join(each for each in KINDS if _is_there(each))}"
+        super().__init__(f"the source {name} is not part of this installation", hint)
+
+
+def kind_of(name: str) -> SourceKind:
+    """The kind of this name; raises ``KindMissing``."""
+    kind = _load(name)
+    if kind is None:
+        raise KindMissing(name)
+    return kind
+
+
+def recognise(text: str) -> SourceKind | None:
+    """The kind that a text of ``--source`` means; None for one that nobody knows.
+
+    Raises ``KindMissing`` for the name of one that is not there.
+    """
+    if text in KINDS:
+        kind = kind_of(text)
+        return kind if kind.named else None
+    return next((kind for kind in kinds() if kind.recognises(text)), None)
+
+
+def kinds() -> Iterator[SourceKind]:
+    """Every kind that is there, in the order of the table; each is imported."""
+    for name in KINDS:
+        if (kind := _load(name)) is not None:
+            yield kind
+
+
+def _load(name: str) -> SourceKind | None:
+    module, _, attribute = KINDS.get(name, "").partition(":")
+    if not module:
+        return None
+    try:
+        found: SourceKind = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # It is there, and misses something else.
+        return None
+    return found
+
+
+def _is_there(name: str) -> bool:
+    return _load(name) is not None
