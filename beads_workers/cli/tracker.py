@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from typer.core import TyperCommand
@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.enveloping import print_list
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.located import located
 from beads_workers.cli.running import StateDir
 from beads_workers.cli.tracker_place import Json, init, opened, warn
 from beads_workers.cli.tracker_text import issue_row, print_array, report, shown
@@ -28,6 +29,9 @@ from beads_workers.core.jobs import (
     PRIORITY_MOST_URGENT,
 )
 from beads_workers.core.text import json_line, printable
+
+if TYPE_CHECKING:
+    from beads_workers.sources.issue import Issue
 
 _AFTER_DASHES = "beads_workers.after_dashes"
 
@@ -143,6 +147,10 @@ def list_issues(
     if envelopes:
         print_list(find_state_directory(state_dir), closed_too=closed_too, as_json=json)
         return
+    with located() as tracker:
+        if tracker is not None:
+            _list_located(tracker.issues(closed_too=closed_too), as_json=json)
+            return
     from beads_workers.sources.issue import to_object
     from beads_workers.sources.sqlite.store import Store
 
@@ -166,17 +174,41 @@ def show(
 ) -> None:
     """Show one issue with everything that is known about it."""
     from beads_workers.sources.issue import to_object
+
+    found = _find(_text(issue_id))
+    if found is None:
+        raise _unknown(issue_id)
+    if json:
+        print(json_line(to_object(found)))
+        return
+    for name, value in to_object(found).items():
+        print(f"{printable(name)}: {shown(name, value)}")
+
+
+def _find(issue_id: str) -> Issue | None:
+    with located() as tracker:
+        if tracker is not None:
+            return tracker.issue(issue_id)
     from beads_workers.sources.sqlite.store import Store
 
     with opened() as connection:
-        found = Store(connection).issues([_text(issue_id)])
-    if not found:
-        _refuse_unknown([issue_id], set())
-    if json:
-        print(json_line(to_object(found[0])))
+        return next(iter(Store(connection).issues([issue_id])), None)
+
+
+def _list_located(issues: list[Issue], *, as_json: bool) -> None:
+    from beads_workers.sources.issue import BLOCKS, to_object
+
+    if as_json:
+        print_array(json_line(to_object(issue)) for issue in issues)
         return
-    for name, value in to_object(found[0]).items():
-        print(f"{printable(name)}: {shown(name, value)}")
+    listed = {issue.id for issue in issues}
+    width = max(map(len, listed), default=0)
+    for issue in issues:
+        # What is not listed is closed, and holds nothing back.
+        waits_for = [d.depends_on_id for d in issue.dependencies if d.type == BLOCKS]
+        print(issue_row(issue, width, [each for each in waits_for if each in listed]))
+    if not issues:
+        warn("nothing to list")
 
 
 def import_issues(
@@ -263,11 +295,15 @@ def _split(title: str, command: list[str], after_dashes: int) -> tuple[str, list
 def _refuse_unknown(ids: list[str], known: set[str]) -> None:
     for each in ids:
         if each not in known:
-            raise CommandError(
-                f"no such issue: {printable(each, 60)}",
-                "'beads-workers list --all' shows every issue",
-                EXIT_UNKNOWN,
-            )
+            raise _unknown(each)
+
+
+def _unknown(issue_id: str) -> CommandError:
+    return CommandError(
+        f"no such issue: {printable(issue_id, 60)}",
+        "'beads-workers list --all' shows every issue",
+        EXIT_UNKNOWN,
+    )
 
 
 def _text(argument: str) -> str:

@@ -6,7 +6,7 @@ Beads leaves out what is empty, and so do we; what we do not know is kept and gi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,12 +15,13 @@ from beads_workers.core.jobs import (
     PRIORITY_DEFAULT,
     PRIORITY_LEAST_URGENT,
     PRIORITY_MOST_URGENT,
+    Filters,
     IssueId,
     path_of,
 )
-from beads_workers.core.source import Seen
+from beads_workers.core.source import Seen, brought
 from beads_workers.core.values import value
-from beads_workers.sources.settling import OPEN
+from beads_workers.sources.settling import CONTAINERS, OPEN
 
 BLOCKS = "blocks"
 PARENT_CHILD = "parent-child"
@@ -277,3 +278,21 @@ def _checked_time(value: str, name: str) -> None:
         microseconds(value)
     except ValueError:
         raise BadIssue(f"{name} {value[:40]!r} is not a time") from None
+
+
+def is_wanted(
+    issue: Issue, filters: Filters, is_under: Callable[[str, str], bool] = lambda each, above: False
+) -> bool:
+    """Whether it is open and passes the filters; ``is_under``: the first is below the second."""
+    f, labels = filters, set(issue.labels)
+    return (
+        issue.status == OPEN
+        and (issue.issue_type in f.types if f.types else issue.issue_type not in CONTAINERS)
+        and labels.issuperset(f.labels)
+        and (not f.labels_any or not labels.isdisjoint(f.labels_any))
+        and labels.isdisjoint(f.exclude_labels)
+        and (not f.priorities or issue.priority in f.priorities)
+        and (f.parent is None or is_under(issue.id, f.parent))
+        and (not f.only or issue.id in f.only)
+        and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
+    )

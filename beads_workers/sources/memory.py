@@ -23,13 +23,11 @@ from beads_workers.core.source import (
     Settlement,
     SourceError,
     Taken,
-    brought,
 )
-from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, to_seen
+from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Issue, is_wanted, to_seen
 from beads_workers.sources.issue_job import to_job
 from beads_workers.sources.settling import (
     CLOSED,
-    CONTAINERS,
     FINISHED,
     IN_PROGRESS,
     OPEN,
@@ -256,18 +254,7 @@ class MemorySource:
         return sorted(self.tracker.issues.values(), key=lambda issue: issue.priority)
 
     def _wanted(self, issue: Issue) -> bool:
-        f, labels = self._filters, set(issue.labels)
-        return (
-            issue.status == OPEN
-            and (issue.issue_type in f.types if f.types else issue.issue_type not in CONTAINERS)
-            and labels.issuperset(f.labels)
-            and (not f.labels_any or not labels.isdisjoint(f.labels_any))
-            and labels.isdisjoint(f.exclude_labels)
-            and (not f.priorities or issue.priority in f.priorities)
-            and (f.parent is None or self.tracker.is_under(issue.id, f.parent))
-            and (not f.only or issue.id in f.only)
-            and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
-        )
+        return is_wanted(issue, self._filters, self.tracker.is_under)
 
     def _faulty(self, call: str, answer: Callable[[], _Answer]) -> _Answer:
         self.calls.count += 1

@@ -10,11 +10,14 @@ import pytest
 from beads_workers.core.jobs import Filters, IssueId
 from beads_workers.core.source import Source
 from tests.contracts.asking import US, MakeSource, taken
-from tests.contracts.trackers import TRACKERS, Tracker
+from tests.contracts.trackers import CAPABILITIES, TRACKERS, Tracker
 
 
 @pytest.fixture(params=sorted(TRACKERS))
 def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> Tracker:
+    for needed in (name for mark in request.node.iter_markers("needs") for name in mark.args[0]):
+        if not getattr(CAPABILITIES[request.param], needed):
+            pytest.skip(f"{request.param} promises no {needed}")
     make: Callable[[Path], Tracker] = TRACKERS[request.param]
     return make(tmp_path)
 

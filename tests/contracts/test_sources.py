@@ -7,7 +7,7 @@ import pytest
 from beads_workers.core.jobs import COMMAND, FUNCTION, Filters, IssueId
 from beads_workers.core.source import Action, Result, Settlement, Source
 from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
-from tests.contracts.trackers import NOBODY, Tracker
+from tests.contracts.trackers import NOBODY, Tracker, needs
 
 
 def test_the_source_says_what_it_is(tracker: Tracker, source: Source) -> None:
@@ -98,6 +98,7 @@ def test_only_open_issues_are_taken(tracker: Tracker, source: Source, status: st
     assert (answer.jobs, answer.listed) == ((), ())
 
 
+@needs("dependencies")
 def test_a_dependency_holds_back_until_it_is_closed(tracker: Tracker, source: Source) -> None:
     first = tracker.create("first", priority=4)
     second = tracker.create("second", priority=0, blocked_by=[first])
@@ -111,6 +112,7 @@ def test_a_dependency_holds_back_until_it_is_closed(tracker: Tracker, source: So
     assert taken(source) == [second]
 
 
+@needs("dependencies")
 def test_two_dependencies_must_both_be_closed(tracker: Tracker, source: Source) -> None:
     first, second = tracker.create("first"), tracker.create("second")
     third = tracker.create("third", blocked_by=[first, second])
@@ -121,6 +123,7 @@ def test_two_dependencies_must_both_be_closed(tracker: Tracker, source: Source) 
     assert taken(source) == [third]
 
 
+@needs("dependencies", "parents")
 def test_the_child_of_a_blocked_parent_waits_too(tracker: Tracker, source: Source) -> None:
     first = tracker.create("first")
     parent = tracker.create("epic", issue_type="epic", blocked_by=[first])
@@ -137,6 +140,7 @@ def test_epics_are_left_out_unless_asked_for(tracker: Tracker, source_of: MakeSo
     assert taken(source_of(filters=Filters(types=("epic",)))) == [epic]
 
 
+@needs("parents")
 def test_each_filter_holds(tracker: Tracker, source_of: MakeSource) -> None:
     epic = tracker.create("epic", issue_type="epic")
     red = tracker.create("red", labels=["red"])

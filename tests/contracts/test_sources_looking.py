@@ -6,7 +6,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.source import Source
 from beads_workers.edge.surveying import look_down
 from tests.contracts.asking import STRANGER, US, taken
-from tests.contracts.trackers import NOBODY, Tracker
+from tests.contracts.trackers import NOBODY, Tracker, needs
 
 
 def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
@@ -30,6 +30,7 @@ def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
     assert tracker.read(free) == ("open", NOBODY)
 
 
+@needs("dependencies", "parents")
 def test_what_an_issue_waits_for_is_seen_down_to_the_roots(
     tracker: Tracker, source: Source
 ) -> None:

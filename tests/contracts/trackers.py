@@ -10,17 +10,37 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from beads_workers.core.jobs import Filters, IssueId
 from beads_workers.core.source import Source
 from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
+from beads_workers.sources.kind import Capabilities
 from beads_workers.sources.memory import MemorySource, MemoryTracker
+from beads_workers.sources.registry import kind_of
 from beads_workers.sources.sqlite.exchange import write_issues
 from beads_workers.sources.sqlite.schema import connect, create, transaction
 from beads_workers.sources.sqlite.source import SqliteSource
 from beads_workers.sources.sqlite.store import Store
+from tests.contracts import github
+from tests.support import fake_gh
 from tests.support.bd import new_project, old_project
 
 NOBODY = ""
+
+CAPABILITIES = {
+    "memory": Capabilities(dependencies=True, parents=True),
+    "sqlite": kind_of("sqlite").capabilities,
+    "bd-0.44.0": kind_of("bd").capabilities,
+    "bd-1.3.0": kind_of("bd").capabilities,
+    "github": github.KIND.capabilities,
+}
+"""What each promises: tests of what one does not promise leave it out (``needs``)."""
+
+
+def needs(*capabilities: str) -> pytest.MarkDecorator:
+    """Marks a test of what only some trackers promise."""
+    return pytest.mark.needs(capabilities)
 
 
 class Tracker(Protocol):
@@ -134,6 +154,57 @@ class Embedded:
         return f"{issue.notes}\n{issue.close_reason}"
 
 
+class GitHub:
+    """``GitHubSource`` over a ``gh`` that keeps issues in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._program = fake_gh.install(folder / "bin")
+
+    def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
+        return github.GitHubSource(
+            "o/r",
+            actor=actor,
+            filters=filters,
+            listed_max=listed_max,
+            program=str(self._program),
+        )
+
+    def create(
+        self,
+        title: str,
+        *,
+        priority: int = 2,
+        issue_type: str = "task",
+        labels: Sequence[str] = (),
+        blocked_by: Sequence[IssueId] = (),
+        parent: IssueId | None = None,
+    ) -> IssueId:
+        assert parent is None, "it promises no parents"
+        body = "".join(f"Blocked by #{number}\n" for number in blocked_by)
+        kept = (*labels, f"P{priority}", f"type:{issue_type}")
+        return IssueId(fake_gh.create(self._program, title, body, kept))
+
+    def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
+        labels = [
+            label
+            for label in fake_gh.read(self._program, issue_id)["labels"]
+            if not label.startswith(("status:", "held-by:"))
+        ]
+        labels += [f"held-by:{assignee}"] if assignee else []
+        labels += [f"status:{status}"] if status in ("in_progress", "blocked") else []
+        state = "CLOSED" if status == "closed" else "OPEN"
+        fake_gh.change(self._program, issue_id, labels=labels, state=state)
+
+    def read(self, issue_id: IssueId) -> tuple[str, str]:
+        issue = fake_gh.read(self._program, issue_id)
+        said = {name: value for name, _, value in (x.partition(":") for x in issue["labels"])}
+        status = "closed" if issue["state"] == "CLOSED" else said.get("status", "open")
+        return status, said.get("held-by", NOBODY)
+
+    def notes(self, issue_id: IssueId) -> str:
+        return "\n".join(fake_gh.read(self._program, issue_id)["comments"])
+
+
 def _issue(
     key: str,
     title: str,
@@ -163,4 +234,5 @@ TRACKERS: dict[str, Callable[[Path], Tracker]] = {
     "sqlite": Embedded,
     "bd-0.44.0": old_project,
     "bd-1.3.0": new_project,
+    "github": GitHub,
 }
