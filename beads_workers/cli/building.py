@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from beads_workers import __version__
 from beads_workers.cli.app import MODULES
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
 """Set by a shell that asks for completions; it may ask about any option of any command."""
@@ -27,13 +28,26 @@ def build(arguments: list[str]) -> typer.Typer:
     completing = COMPLETING in os.environ
     app = _empty(add_completion=completing or not found)
     for module in MODULES if completing else found:
-        importlib.import_module(f"beads_workers.cli.{module}").register(app)
+        _load(module).register(app)
     if found and not completing:
         # Typer works out the options of every command that it knows.
         app.registered_commands = [c for c in app.registered_commands if c.name == called]
     elif not completing and called != "version":
         _name_all(app)
     return app
+
+
+def _load(module: str) -> Any:
+    name = f"beads_workers.cli.{module}"
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        commands = ", ".join(MODULES[module])
+        hint = "'beads-workers --help' lists the commands"
+        message = f"not part of this installation: {commands}"
+        raise CommandError(message, hint, EXIT_USAGE) from None
 
 
 def _empty(*, add_completion: bool) -> typer.Typer:

@@ -7,13 +7,13 @@ What wins, key by key: the command line, the environment, the file, the default.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.option_hero import HeroTable
-from beads_workers.cli.options import KEYS, TABLES, TEXT, Options, Reader, read_command
+from beads_workers.cli.options import KEYS, TABLES, TEXT, Options, Reader, read_command, value_of
+from beads_workers.sources import registry
 
 if TYPE_CHECKING:
     import typer
@@ -193,7 +193,9 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
         for key, value, said_by, base in layer:
             values[key] = str(_absolute(value, base)) if KEYS[key].path else value
             origin[key] = said_by
-    return Resolved(Options(**values), origin, agents, file)
+    tables = {key: values.pop(key) for key in registry.TABLES}
+    said = {key: value for key, value in tables.items() if value is not None}
+    return Resolved(Options(**values, tables=said), origin, agents, file)
 
 
 def _absolute(path: str, base: Path) -> Path:
@@ -210,21 +212,21 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, st
 
 
 def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
-    for field in fields(cli):
-        value = getattr(cli, field.name)
+    for key, option in KEYS.items():
+        value = value_of(cli, key)
         # Typer gives an empty list for an option that may be repeated and was not given.
         if value is None or value == () or value == []:
             continue
         try:
-            yield field.name, KEYS[field.name].read(value)
+            yield key, option.read(value)
         except ValueError as error:
-            raise _wrong(f"--{field.name.replace('_', '-')}", value, error) from None
+            raise _wrong(f"--{key.replace('_', '-')}", value, error) from None
 
 
 def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
     """The settings as lines of a ``beads-workers.toml``; unset ones are left out."""
     for key in KEYS:
-        value = getattr(resolved.options, key)
+        value = value_of(resolved.options, key)
         if value is None or value == ():
             continue
         line = f"{key} = {_toml(value)}"
@@ -240,8 +242,8 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
 def _toml(value: Any) -> str:
     import json
 
-    if isinstance(value, HeroTable):
-        value = value.as_table()
+    if (as_table := getattr(value, "as_table", None)) is not None:
+        value = as_table()  # Of a kind of source.
     if isinstance(value, dict):
         said = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
         return f"{{ {', '.join(said)} }}"
@@ -255,9 +257,11 @@ def to_json(resolved: Resolved) -> dict[str, Any]:
     """``config show --json``: options, origins, agents and the file's path."""
     from dataclasses import asdict
 
+    options = asdict(resolved.options)
+    options |= options.pop("tables")
     return {
         "file": str(resolved.file) if resolved.file else None,
-        "options": asdict(resolved.options),
+        "options": {key: options.get(key) for key in KEYS},
         "origin": dict(resolved.origin),
         "agents": {name: asdict(agent) for name, agent in resolved.agents.items()},
     }

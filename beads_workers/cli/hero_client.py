@@ -85,7 +85,7 @@ def opened(
     from beads_workers.protocols.hero.keys import keys_of
     from beads_workers.sources.hero.addresses import read_url
 
-    table = resolve(Options(), Path.cwd(), {}).options.hero or HeroTable()
+    table = resolve(Options(), Path.cwd(), {}).options.tables.get("hero") or HeroTable()
     try:
         place = read_url(url or os.environ.get(URL_VARIABLE) or table.url or URL_DEFAULT)
         naming = naming or place.options.get("naming") or table.naming

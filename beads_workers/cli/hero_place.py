@@ -70,7 +70,7 @@ def find_queue(resolved: Resolved) -> HeroQueue:
     from beads_workers.sources.hero.kind import HeroQueue
 
     options = resolved.options
-    table = options.hero or HeroTable()
+    table = options.tables.get("hero") or HeroTable()
     _need_redis()
     try:
         if options.source == "hero" and not table.url:
@@ -113,7 +113,7 @@ def find_scripts(resolved: Resolved) -> Work:
     from beads_workers.core.settings import Work
 
     options = resolved.options
-    table = options.hero or HeroTable()
+    table = options.tables.get("hero") or HeroTable()
     contexts = [_checked(context) for context in table.contexts]
     if options.command:
         contexts = [context for context in contexts if context.name != ANY_CONTEXT]

@@ -15,7 +15,8 @@ def kind_said(text: str | None) -> SourceKind | None:
 
     Raises ``CommandError`` for one that is not part of this installation.
     """
-    from beads_workers.sources.registry import KindMissing, recognise
+    from beads_workers.sources.kind import KindMissing
+    from beads_workers.sources.registry import recognise
 
     try:
         return recognise(text) if text else None
@@ -25,7 +26,8 @@ def kind_said(text: str | None) -> SourceKind | None:
 
 def read_source(value: object) -> str:
     """A text of ``--source``; raises ``ValueError`` saying what may be."""
-    from beads_workers.sources.registry import KindMissing, kinds, recognise
+    from beads_workers.sources.kind import KindMissing
+    from beads_workers.sources.registry import kinds, recognise
 
     try:
         if isinstance(value, str) and ("://" in value or recognise(value)):

@@ -7,18 +7,19 @@ an option, add a field of ``Options``.
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar, cast
 
 from beads_workers.cli.kinds import read_source
 from beads_workers.cli.option_executor import read_executor
-from beads_workers.cli.option_hero import HeroTable, read_hero
 from beads_workers.cli.option_metrics import read_port
 from beads_workers.core import limits
 from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
 from beads_workers.core.values import value
+from beads_workers.sources import registry
 
 T = TypeVar("T")
 
@@ -342,12 +343,42 @@ class Options:
     metrics: int | None = _option(
         Kind(read_port, int, read_port, "PORT"), help="Serve figures; 0: any free port."
     )
-    hero: HeroTable | None = _in_file(Kind(read_hero))  # noqa: RUF009 - it makes a field
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """What kinds of sources read from tables of their own, by the name of the table."""
     trace: bool | None = _flag("A span for each attempt, by OTLP.", "--trace/--no-trace", None)
 
 
-KEYS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(Options)}
+def _keys() -> Iterator[tuple[str, Option]]:
+    for each in fields(Options):
+        if each.name != "tables":
+            yield each.name, each.metadata["option"]
+            continue
+        for name in registry.TABLES:
+            yield name, Option(Kind(_table(name)), at=())
+
+
+def _table(name: str) -> Reader[Any]:
+    def read(value: Any) -> Any:
+        module, _, function = registry.TABLES[name].partition(":")
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise ValueError("left out: this installation has no such kind of source") from None
+        return getattr(found, function)(value)
+
+    return read
+
+
+KEYS: Mapping[str, Option] = dict(_keys())
 """Every option by its name, which is its key in ``beads-workers.toml``."""
+
+
+def value_of(options: Options, key: str) -> Any:
+    """What holds for a key."""
+    return options.tables.get(key) if key in registry.TABLES else getattr(options, key)
+
 
 TABLES: dict[str, dict[str, str]] = {}
 """Tables of ``beads-workers.toml``: their keys, and the options that they stand for."""

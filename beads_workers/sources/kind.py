@@ -14,21 +14,28 @@ from typing import Any, Protocol
 
 from beads_workers.core import limits
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Source
+from beads_workers.core.source import Source, SourceError
 from beads_workers.core.values import value
 
 
-def late(name: str) -> Callable[..., Any]:
-    """A function that is imported when it is called first: ``package.module:function``.
+@value
+class Late:
+    """A function that is imported when it is called: ``package.module:function``.
 
     So a kind can name what needs the edge or the command line, and costs nothing until it is used.
     """
-    module, _, attribute = name.partition(":")
 
-    def call(*arguments: Any, **named: Any) -> Any:
-        return getattr(importlib.import_module(module), attribute)(*arguments, **named)
+    name: str
 
-    return call
+    def load(self) -> Callable[..., Any]:
+        """The function itself."""
+        module, _, attribute = self.name.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it."""
+        return self.load()(*arguments, **named)
 
 
 class CallLog(Protocol):
@@ -40,6 +47,14 @@ class CallLog(Protocol):
 
     def ended(self, pid: int) -> None:
         """The process has ended and was reaped."""
+
+
+class KindMissing(SourceError):
+    """This installation has no such kind of source, or not any more; ``known``: those it has."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        message = f"the source {name} is not part of this installation"
+        super().__init__(message, f"known are {', '.join(known)}")
 
 
 @value
@@ -106,7 +121,7 @@ class Looked:
 
 @value
 class SourceKind:
-    """One kind of source. Functions may be ``late``; None is what holds for a tracker.
+    """One kind of source. Functions may be ``Late``; None is what holds for a tracker.
 
     ``name``: of the source, as in ``FleetSettings.source`` and ``Job.source``. ``called``: for
     people. ``prefixes``: how a text of ``--source`` begins that means it, beside its name.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from beads_workers.core.source import SourceError
-from beads_workers.sources.kind import SourceKind
+if TYPE_CHECKING:
+    from beads_workers.sources.kind import SourceKind
 
 KINDS: dict[str, str] = {
     "bd": "beads_workers.sources.bd.kind:KIND",
@@ -22,19 +23,19 @@ KINDS: dict[str, str] = {
 """The name of a kind: ``module:ATTRIBUTE`` of its ``SourceKind``."""
 
 
-class KindMissing(SourceError):
-    """This installation has no such kind of source, or not any more."""
-
-    def __init__(self, name: str) -> None:
-        hint = f"known are {', '.join(each for each in KINDS if _is_there(each))}"
-        super().__init__(f"the source {name} is not part of this installation", hint)
+TABLES: dict[str, str] = {
+    "hero": "beads_workers.cli.option_hero:read_hero",
+}
+"""Tables of ``beads-workers.toml`` that a kind reads by itself: ``module:function``."""
 
 
 def kind_of(name: str) -> SourceKind:
     """The kind of this name; raises ``KindMissing``."""
     kind = _load(name)
     if kind is None:
-        raise KindMissing(name)
+        from beads_workers.sources.kind import KindMissing
+
+        raise KindMissing(name, [each.name for each in kinds()])
     return kind
 
 
@@ -67,7 +68,3 @@ def _load(name: str) -> SourceKind | None:
             raise  # It is there, and misses something else.
         return None
     return found
-
-
-def _is_there(name: str) -> bool:
-    return _load(name) is not None

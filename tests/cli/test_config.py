@@ -26,6 +26,7 @@ from beads_workers.cli.config import (
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.option_hero import HeroTable
 from beads_workers.cli.options import KEYS, Options, parse_duration
+from beads_workers.sources import registry
 
 
 def write(folder: Path, text: str) -> Path:
@@ -69,7 +70,8 @@ def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
 
 
 def test_every_option_has_a_key_and_every_key_an_option() -> None:
-    assert {field.name for field in fields(Options)} == set(KEYS)
+    own = {field.name for field in fields(Options)} - {"tables"}
+    assert own | set(registry.TABLES) == set(KEYS)
 
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
-        "py#f", 9464, HeroTable(worker="w1"), True,
+        "py#f", 9464, {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip
     assert set(resolved.origin.values()) == {str(path)}
     mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))

@@ -39,7 +39,7 @@ command = ["sh"]
 
 def read(folder: Path, text: str) -> HeroTable:
     (folder / FILE_NAME).write_text(text)
-    found = resolve(Options(), folder, {}).options.hero
+    found = resolve(Options(), folder, {}).options.tables["hero"]
     assert found is not None
     return found
 

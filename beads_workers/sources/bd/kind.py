@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.source import Source
-from beads_workers.sources.kind import Capabilities, Opening, SourceKind, late
+from beads_workers.sources.kind import Capabilities, Late, Opening, SourceKind
 
 
 def _open(opening: Opening) -> Source:
@@ -26,5 +26,5 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(dependencies=True, parents=True, leases=True, hand_over=True),
     forms=("bd",),
-    checks=late("beads_workers.edge.checks.tracker:bd"),
+    checks=Late("beads_workers.edge.checks.tracker:bd"),
 )

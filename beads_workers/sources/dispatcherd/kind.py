@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from beads_workers.core.source import Source
-from beads_workers.sources.kind import Capabilities, Opening, SourceKind, late
+from beads_workers.sources.kind import Capabilities, Late, Opening, SourceKind
 
 CONFIG = "dispatcherd:"
 SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
@@ -38,10 +38,10 @@ KIND = SourceKind(
     prefixes=(CONFIG, *SCHEMES),
     forms=("dispatcherd:CONFIG", "dispatcherd+unix:///PATH", "postgresql://"),
     named=False,
-    prepare=late("beads_workers.cli.dispatcherd_place:prepare_dispatcherd"),
-    workers=late("beads_workers.cli.doctor_dispatcherd:workers_of"),
-    ingress=late("beads_workers.edge.dispatcherd.opening:open_ingress"),
+    prepare=Late("beads_workers.cli.dispatcherd_place:prepare_dispatcherd"),
+    workers=Late("beads_workers.cli.doctor_dispatcherd:workers_of"),
+    ingress=Late("beads_workers.edge.dispatcherd.opening:open_ingress"),
     prompt=True,
-    checks=late("beads_workers.cli.doctor_dispatcherd:look_at_brokers"),
+    checks=Late("beads_workers.cli.doctor_dispatcherd:look_at_brokers"),
     checked="broker",
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from beads_workers.core.source import Source
 from beads_workers.core.values import value
-from beads_workers.sources.kind import Capabilities, Opening, SourceKind, late
+from beads_workers.sources.kind import Capabilities, Late, Opening, SourceKind
 
 SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
 
@@ -59,10 +59,10 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(pushes=True),
     prefixes=SCHEMES,
-    prepare=late("beads_workers.cli.hero_place:prepare_hero"),
-    beside=late("beads_workers.cli.hero_place:look_at_hero"),
-    ingress=late("beads_workers.edge.hero_front:open_ingress"),
-    checks=late("beads_workers.cli.doctor_hero:queue"),
+    prepare=Late("beads_workers.cli.hero_place:prepare_hero"),
+    beside=Late("beads_workers.cli.hero_place:look_at_hero"),
+    ingress=Late("beads_workers.edge.hero_front:open_ingress"),
+    checks=Late("beads_workers.cli.doctor_hero:queue"),
     checked="redis",
-    work_checks=late("beads_workers.cli.doctor_hero:scripts"),
+    work_checks=Late("beads_workers.cli.doctor_hero:scripts"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core.source import Source
 from beads_workers.core.values import value
-from beads_workers.sources.kind import Capabilities, Opening, SourceKind, late
+from beads_workers.sources.kind import Capabilities, Late, Opening, SourceKind
 
 
 @value
@@ -38,6 +38,6 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(pushes=True, looks=False),
     named=False,
-    ingress=late("beads_workers.edge.rrq_front:open_ingress"),
+    ingress=Late("beads_workers.edge.rrq_front:open_ingress"),
     prompt=True,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.source import Source
-from beads_workers.sources.kind import Capabilities, Opening, SourceKind, late
+from beads_workers.sources.kind import Capabilities, Late, Opening, SourceKind
 
 
 def _open(opening: Opening) -> Source:
@@ -23,5 +23,5 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(dependencies=True, parents=True),
     forms=("sqlite",),
-    checks=late("beads_workers.edge.checks.tracker:embedded"),
+    checks=Late("beads_workers.edge.checks.tracker:embedded"),
 )

@@ -1,0 +1,5 @@
+"""A kind of source whose own import fails: a broken installation, not a missing kind."""
+
+import no_such_module  # type: ignore[import-not-found]
+
+KIND = no_such_module
