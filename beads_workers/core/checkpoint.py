@@ -18,7 +18,7 @@ from beads_workers.core.recovery import Remains
 Key = tuple[str, str]
 """What a record tells, and of whom: a later one with the same key makes it void."""
 
-_OF_ISSUE = ("claimed", "started", "holder_lost", "finished")
+_OF_ISSUE = ("claimed", "started", "holder_lost", "requeued", "finished")
 _OF_WORKER = ("worker_started", "worker_joined")
 
 
@@ -40,6 +40,8 @@ class Checkpoint:
                 self._hold("started", issue_id, entry)
             case rec.HolderLost(issue_id):
                 self._hold("holder_lost", issue_id, entry)
+            case rec.Requeued(issue_id):
+                self._hold("requeued", issue_id, entry)
             case rec.Finished(issue_id):
                 self._drop(issue_id, *_OF_ISSUE)
                 self._hold("finished", issue_id, entry)

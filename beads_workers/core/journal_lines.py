@@ -44,6 +44,8 @@ KINDS: dict[str, type[Record]] = {
     "holder_lost": rec.HolderLost,
     "finished": rec.Finished,
     "settled": rec.SettledRecord,
+    "settlement_failed": rec.SettlementFailed,
+    "requeued": rec.Requeued,
     "withheld": rec.Withheld,
     "retry_asked": rec.RetryAsked,
     "forgiven": rec.Forgiven,

@@ -13,7 +13,13 @@ from beads_workers.core.commands import Turn
 from beads_workers.core.desk import Desk, jitter
 from beads_workers.core.events import TurnEnded
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.records import SourceRecovered, SourceTrouble, Spent, TurnBegan
+from beads_workers.core.records import (
+    SettlementFailed,
+    SourceRecovered,
+    SourceTrouble,
+    Spent,
+    TurnBegan,
+)
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.values import value
 
@@ -224,6 +230,7 @@ class Lane:
         delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))
         owed.not_before = self._desk.now + delay
         self._desk.timers.set(OwedAgain(issue_id), owed.not_before)
+        action, error = owed.settlement.action.value, error[: limits.ERROR_CHARS_MAX]
+        self._desk.write(SettlementFailed(issue_id, action, error, owed.tries, round(delay, 3)))
         if owed.tries == 1:
-            action = owed.settlement.action.value
             self._desk.note("warning", f"{issue_id}: {action} failed, trying again: {error}")

@@ -12,6 +12,7 @@ from beads_workers.core.tracker_records import (
     CallStarted,
     Hindrance,
     HindranceOver,
+    SettlementFailed,
     SourceRecovered,
     SourceTrouble,
     Spent,
@@ -25,6 +26,7 @@ __all__ = [
     "Hindrance",
     "HindranceOver",
     "Record",
+    "SettlementFailed",
     "SourceRecovered",
     "SourceTrouble",
     "Spent",
@@ -232,6 +234,17 @@ class SettledRecord(Record):
     action: str
     result: str
     error: str = ""
+
+
+@value
+class Requeued(Record):
+    """Nobody works on it, and nobody will: the tracker is owed its release.
+
+    It was claimed and unsent, or reserved for a worker that has left. The end of an attempt needs
+    no such record: ``Finished`` says what becomes of its issue.
+    """
+
+    issue_id: str
 
 
 @value

@@ -27,6 +27,7 @@ from beads_workers.core.records import (
     Finished,
     HandingOver,
     HolderLost,
+    Requeued,
     SettledRecord,
     Started,
     Withheld,
@@ -176,7 +177,7 @@ class Tasks:
         """A stop, or a drain: what nobody works on goes back at once."""
         for held in list(self.held.values()):
             if held.state is JobState.CLAIMED:
-                self._give_back(held)
+                self.take_away(held)
 
     def not_begun(self, held: Held, why: str) -> None:
         """Its worker had it for later and has not begun it: it is claimed and unsent again."""
@@ -189,12 +190,14 @@ class Tasks:
         self._line_up(held.job)
 
     def take_away(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
-        """A person took it away before it was sent; ``outcome``: for a sender that is told one."""
+        """It goes back before it was sent; ``outcome``: for a sender that is told one."""
+        self._desk.write(Requeued(held.job.issue_id))
         self._give_back(held, outcome)
 
     def unreserve(self, held: Held) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
         held.conn_id = None
+        self._desk.write(Requeued(held.job.issue_id))
         self._move(held, JobStimulus.REQUEUED)
 
     def lose(self, held: Held, pid: int) -> None:

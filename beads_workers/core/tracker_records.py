@@ -17,6 +17,20 @@ class SourceTrouble(Record):
 
 
 @value
+class SettlementFailed(Record):
+    """The tracker did not write this one: ``action``, a name of ``Action``, is still owed.
+
+    ``tries``: how often it has failed by now; it is tried again in ``retry_in_seconds``.
+    """
+
+    issue_id: str
+    action: str
+    error: str = ""
+    tries: int = 1
+    retry_in_seconds: float = 0.0
+
+
+@value
 class SourceRecovered(Record):
     """The tracker answers again."""
 

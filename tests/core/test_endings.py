@@ -45,6 +45,7 @@ def test_a_stop_says_shutdown_to_all_and_gives_back_what_is_unsent() -> None:
     stop = play.do(STOP)
     assert said(stop) == [Shutdown("user_requested")] * 2
     assert play.owed() == [(Action.RELEASE, "unsent")]
+    assert records(stop, rec.Requeued) == [rec.Requeued("unsent")]
 
 
 def test_the_run_ends_only_when_all_have_left_and_the_tracker_is_owed_nothing() -> None:

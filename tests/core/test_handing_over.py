@@ -69,7 +69,11 @@ def test_an_issue_that_is_found_closed_at_its_hand_over_counts_as_done() -> None
 
 def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once() -> None:
     play = handing_over()
-    assert said(play.answer(results={"a": Result.FAILED})) == []
+    refused = play.answer(results={"a": Result.FAILED})
+    assert said(refused) == []
+    (failure,) = records(refused, rec.SettlementFailed)
+    assert (failure.issue_id, failure.action, failure.tries) == ("a", "hand_over", 1)
+    assert 0.0 < failure.retry_in_seconds <= 1.0
     play.wait(1.0)
     assert play.owed() == [(Action.HAND_OVER, "a")]
     assert task_of(play.answer(), 1) == "a"
@@ -84,6 +88,11 @@ def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_given_
     play.answer()
     assert not play.core._parts.tasks.held
     assert not [e for e in play.entries if isinstance(e.record, rec.Started)]
+
+
+def test_the_journal_says_that_it_goes_back_before_the_tracker_has_answered() -> None:
+    play = handing_over()
+    assert records(play.do(lost(1)), rec.Requeued) == [rec.Requeued(A)]
 
 
 def test_it_is_given_back_even_if_the_hand_over_failed() -> None:
