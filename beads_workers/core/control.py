@@ -27,7 +27,7 @@ from beads_workers.core.parts import BY_HAND, Parts
 from beads_workers.core.records import RetryAsked, SettledRecord, Withheld
 from beads_workers.core.replies import Replies
 from beads_workers.core.source import Action, Result, Settlement
-from beads_workers.core.states import ConnState, JobState, RunReaction, RunState, RunStimulus
+from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
 from beads_workers.core.why.gathering import gather
 
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
@@ -137,11 +137,11 @@ class Control:
         elif not self._parts.pushed or held is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self._release_one(issue_id)
-        elif held.state is JobState.CLAIMED:
+        elif held.state is IssueState.CLAIMED:
             # Without a word its sender would have it run after all.
             held.cancelled = CANCELLED
             self._parts.tasks.take_away(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
-        elif held.state is JobState.RUNNING:
+        elif held.state is IssueState.RUNNING:
             self._replies.end_attempt(held, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
@@ -162,12 +162,12 @@ class Control:
                 return False
             self._withhold(issue_id)
             return True
-        if held.state in (JobState.CLAIMED, JobState.RELEASING):
-            if held.state is JobState.CLAIMED:
+        if held.state in (IssueState.CLAIMED, IssueState.RELEASING):
+            if held.state is IssueState.CLAIMED:
                 self._parts.tasks.take_away(held)
             self._withhold(issue_id)
             return True
-        return held.state is JobState.RUNNING and self._replies.cancel(held, RELEASED)
+        return held.state is IssueState.RUNNING and self._replies.cancel(held, RELEASED)
 
     def _withhold(self, issue_id: IssueId) -> None:
         self._desk.write(Withheld(issue_id))

@@ -18,7 +18,7 @@ from beads_workers.core.parts import Parts
 from beads_workers.core.records import WorkerJoined, WorkerLeft
 from beads_workers.core.replies import HoldOver, Overdue, Replies
 from beads_workers.core.roster import Connection
-from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, JobState, RunState
+from beads_workers.core.states import ConnReaction, ConnState, ConnStimulus, IssueState, RunState
 from beads_workers.core.values import value
 
 
@@ -116,7 +116,7 @@ class Floor:
             self._desk.write(WorkerLeft(connection.worker_id, event.reason))
         held = self._replies.held(connection)
         if held is not None:
-            if held.state is JobState.HANDING:
+            if held.state is IssueState.HANDING:
                 self._tasks.unreserve(held)
             else:
                 self._lose(connection, held)
@@ -229,7 +229,7 @@ class Floor:
 
     def _vouched(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before.
-        for held in self._tasks.loose() if self._tasks.count(JobState.LOOSE) else ():
+        for held in self._tasks.loose() if self._tasks.count(IssueState.LOOSE) else ():
             came_later = held.lost_conn_id is not None and connection.conn_id > held.lost_conn_id
             if held.holder_pid == connection.pid and came_later:
                 self._judging.conclude_loose(held)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from beads_workers.core.events import ConnId
 from beads_workers.core.jobs import Job
 from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.states import JobState
+from beads_workers.core.states import IssueState
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Held:
 
     job: Job
     claimed_at: float
-    state: JobState = JobState.CLAIMED
+    state: IssueState = IssueState.CLAIMED
     conn_id: ConnId | None = None
     worker_id: str = ""
     attempt: int = 0

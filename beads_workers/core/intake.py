@@ -17,7 +17,7 @@ from beads_workers.core.lane import TAKE_AGAIN
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import Listed
 from beads_workers.core.source import Action, Result, Taken
-from beads_workers.core.states import ConnState, JobState, RunState
+from beads_workers.core.states import ConnState, IssueState, RunState
 
 PEEK = "peek"
 """Timer key: something has come for which nobody may be free."""
@@ -55,7 +55,7 @@ class Intake:
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
         # Its share of what is there: at the end of a backlog nobody is to be without.
-        share = -(-self._tasks.count(JobState.CLAIMED) // max(1, self._parts.roster.slots()))
+        share = -(-self._tasks.count(IssueState.CLAIMED) // max(1, self._parts.roster.slots()))
         soon = limits.TASKS_AHEAD_SECONDS
         room = (keeps if keeps * seconds <= soon else int(soon / seconds)) - kept
         # Several at once: each time a worker is sent something it wakes up.
@@ -116,7 +116,9 @@ class Intake:
 
     def _may_linger(self) -> bool:
         # While workers find their next job here, a turn for one or two closes is a waste.
-        flowing = self._parts.state is RunState.RUNNING and self._tasks.count(JobState.CLAIMED) > 0
+        flowing = (
+            self._parts.state is RunState.RUNNING and self._tasks.count(IssueState.CLAIMED) > 0
+        )
         return flowing and not self._awaited and bool(self._lane.owed) and self._lane.may_linger()
 
     def answered(self, turn: TurnEnded) -> None:
@@ -157,9 +159,9 @@ class Intake:
             return 0
         if self._parts.hindrances.stop:
             return 0
-        unsent, slots = self._tasks.count(JobState.CLAIMED), self._slots()
+        unsent, slots = self._tasks.count(IssueState.CLAIMED), self._slots()
         # A loose job keeps no slot: its worker is gone from us, dead or not.
-        busy = self._tasks.count(JobState.RUNNING, JobState.HANDING)
+        busy = self._tasks.count(IssueState.RUNNING, IssueState.HANDING)
         free = max(0, slots - busy)
         ahead = self._ahead(slots)
         want = free + ahead - unsent

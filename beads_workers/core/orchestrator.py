@@ -36,8 +36,8 @@ from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import (
     ConnReaction,
     ConnState,
-    JobReaction,
-    JobState,
+    IssueReaction,
+    IssueState,
     RunState,
     RunStimulus,
 )
@@ -213,10 +213,10 @@ class Orchestrator:
         held = self._parts.tasks.held.get(issue_id)
         if held is None or held.handed_over:
             return
-        if held.state is JobState.CLAIMED:
+        if held.state is IssueState.CLAIMED:
             # The release finds out whose it is now, and leaves it alone.
             self._parts.tasks.take_away(held)
-        elif held.state is JobState.RUNNING:
+        elif held.state is IssueState.RUNNING:
             self._desk.note(level, f"{issue_id}: {why}; its attempt is ended")
             self._replies.end_attempt(held, why)
 
@@ -227,11 +227,11 @@ class Orchestrator:
         if outcome is None:
             return
         held, reaction = outcome
-        if reaction is JobReaction.DELIVER:
+        if reaction is IssueReaction.DELIVER:
             self._floor.handed_over(held)
-        elif settled.settlement.action is Action.HAND_OVER and reaction is not JobReaction.AGAIN:
+        elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.AGAIN:
             self._floor.not_handed_over(held)
-        if reaction is JobReaction.LEAVE:
+        if reaction is IssueReaction.LEAVE:
             text = f"{held.job.issue_id} is not ours any more and was left alone"
             self._desk.note("warning", f"{text}: {settled.error}" if settled.error else text)
 

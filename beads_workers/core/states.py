@@ -91,10 +91,10 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
     return total(table, st, sti, re.BUG)
 
 
-# --- a job --------------------------------------------------------------------------------------
+# --- an issue ------------------------------------------------------------------------------------
 
 
-class JobState(Key):
+class IssueState(Key):
     """The core's four states, with the steps between them that can be interrupted."""
 
     ENQUEUED = "enqueued: in the tracker, nobody's"
@@ -110,8 +110,8 @@ class JobState(Key):
     FOREIGN = "somebody else's: left alone"
 
 
-class JobStimulus(Key):
-    """What happens to a job."""
+class IssueStimulus(Key):
+    """What happens to an issue."""
 
     CLAIMED = "the source claimed it"
     RESERVED = "it is reserved for a worker that claims by itself"
@@ -127,8 +127,8 @@ class JobStimulus(Key):
     FAILED = "the tracker failed"
 
 
-class JobReaction(Enum):
-    """What a job's move brings with it."""
+class IssueReaction(Enum):
+    """What an issue's move brings with it."""
 
     NONE = "-"
     SETTLE = "write it to the tracker with the next group"
@@ -142,9 +142,9 @@ class JobReaction(Enum):
     BUG = "cannot happen: a bug of ours"
 
 
-def _job_table() -> Table[JobState, JobStimulus, JobReaction]:
-    st, sti, re = JobState, JobStimulus, JobReaction
-    table: dict[tuple[JobState, JobStimulus], Move[JobState, JobReaction]] = {
+def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
+    st, sti, re = IssueState, IssueStimulus, IssueReaction
+    table: dict[tuple[IssueState, IssueStimulus], Move[IssueState, IssueReaction]] = {
         (st.ENQUEUED, sti.CLAIMED): Move(st.CLAIMED, re.NONE),
         (st.CLAIMED, sti.RESERVED): Move(st.HANDING, re.SETTLE),
         (st.CLAIMED, sti.SENT): Move(st.RUNNING, re.NONE),
@@ -249,7 +249,7 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
 
 
 CONNECTION = _connection_table()
-JOB = _job_table()
+ISSUE = _issue_table()
 RUN = _run_table()
 
 
@@ -264,7 +264,7 @@ def document() -> str:
         " pair about, and the process ends.\n"
     ]
     parts.append(_section("A connection, seen from the orchestrator", CONNECTION))
-    parts.append(_section("A job", JOB))
+    parts.append(_section("An issue", ISSUE))
     parts.append(_section("The orchestrator", RUN))
     parts.append(_section("The worker's half", WORKER))
     return "\n".join(parts)

@@ -33,15 +33,15 @@ from beads_workers.core.records import (
     Withheld,
 )
 from beads_workers.core.source import Action, Result, Settled, Settlement
-from beads_workers.core.states import JOB, JobReaction, JobState, JobStimulus
+from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus
 from beads_workers.core.storm import Storm
 from beads_workers.core.traces import Traces
 
 _STIMULUS = {
-    Result.APPLIED: JobStimulus.APPLIED,
-    Result.FOUND_CLOSED: JobStimulus.FOUND_CLOSED,
-    Result.NOT_OURS: JobStimulus.NOT_OURS,
-    Result.FAILED: JobStimulus.FAILED,
+    Result.APPLIED: IssueStimulus.APPLIED,
+    Result.FOUND_CLOSED: IssueStimulus.FOUND_CLOSED,
+    Result.NOT_OURS: IssueStimulus.NOT_OURS,
+    Result.FAILED: IssueStimulus.FAILED,
 }
 
 _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
@@ -69,14 +69,14 @@ class Tasks:
         self._traces = traces
         self._requests = 0
         self._backlog = Backlog()
-        self._in_state = dict.fromkeys(JobState, 0)
+        self._in_state = dict.fromkeys(IssueState, 0)
         self.held: dict[IssueId, Held] = {}
         self.last_seconds = 0.0
         """How long the attempt took that ended last."""
         self.ended = 0
         """Issues that came to their end in this run: done or set aside."""
 
-    def count(self, *states: JobState) -> int:
+    def count(self, *states: IssueState) -> int:
         """How many are in one of these states."""
         number = 0
         for state in states:
@@ -87,7 +87,7 @@ class Tasks:
         """The source claimed it for us."""
         self._ledger.taken(job.issue_id)
         self.held[job.issue_id] = Held(job, self._desk.now)
-        self._in_state[JobState.CLAIMED] += 1
+        self._in_state[IssueState.CLAIMED] += 1
         self._line_up(job)
 
     def _line_up(self, job: Job) -> None:
@@ -100,26 +100,26 @@ class Tasks:
         """The next one to send, taken off the backlog; priority first, then age of the claim."""
         while (issue_id := self._backlog.next()) is not None:
             held = self.held.get(issue_id)
-            if held and held.state is JobState.CLAIMED:
+            if held and held.state is IssueState.CLAIMED:
                 return held
         return None
 
     def waiting(self) -> list[IssueId]:
         """What is claimed and unsent, the next one first."""
         lined_up = self._backlog.in_order()
-        return [i for i in lined_up if i in self.held and self.held[i].state is JobState.CLAIMED]
+        return [i for i in lined_up if i in self.held and self.held[i].state is IssueState.CLAIMED]
 
     def reserve(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
         """It goes to a worker that claims by itself: let the tracker know first."""
-        self._move(held, JobStimulus.RESERVED)
+        self._move(held, IssueStimulus.RESERVED)
         held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
         self._desk.write(HandingOver(held.job.issue_id, worker_id))
         self._lane.owe(Settlement(Action.HAND_OVER, held.job.issue_id))
 
     def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
-        if held.state is JobState.CLAIMED:
-            self._move(held, JobStimulus.SENT)
+        if held.state is IssueState.CLAIMED:
+            self._move(held, IssueStimulus.SENT)
         self._requests += 1
         held.conn_id, held.worker_id = conn_id, worker_id
         held.attempt = held.job.attempt or self._ledger.history(held.job.issue_id).attempt
@@ -147,14 +147,14 @@ class Tasks:
         )
         match verdict:
             case Finish():
-                self._move(held, JobStimulus.SUCCEEDED)
+                self._move(held, IssueStimulus.SUCCEEDED)
                 self._record(held, outcome, duration_ms, "finish")
                 self._owe(held, Action.CLOSE, outcome.note, outcome)
             case HandBack():
                 self._record(held, outcome, duration_ms, "hand_back")
                 self._ledger.done(job.issue_id)
                 self._owe(held, Action.RELEASE, outcome=outcome)
-                self._move(held, JobStimulus.REQUEUED)
+                self._move(held, IssueStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
                 until = self._desk.now + delay
@@ -169,14 +169,14 @@ class Tasks:
                 self._record(held, outcome, duration_ms, "set_aside", verdict)
                 self._ledger.set_aside(job.issue_id, job.title, reason, history)
                 self._owe(held, Action.SET_ASIDE, set_aside_note(history.charged, reason))
-                self._move(held, JobStimulus.SPENT)
+                self._move(held, IssueStimulus.SPENT)
         if struck:
             self._storm.forgive(self.held)
 
     def give_back_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""
         for held in list(self.held.values()):
-            if held.state is JobState.CLAIMED:
+            if held.state is IssueState.CLAIMED:
                 self.take_away(held)
 
     def not_begun(self, held: Held, why: str) -> None:
@@ -184,7 +184,7 @@ class Tasks:
         history = self._ledger.history(held.job.issue_id)
         outcome = Outcome(OutcomeKind.CANCELLED, why)
         self._record(held, outcome, 0, "requeue", Requeue(0.0, history))
-        self._move(held, JobStimulus.RECALLED)
+        self._move(held, IssueStimulus.RECALLED)
         held.conn_id = held.lost_conn_id = None
         held.cancelled, held.behind = "", False
         self._line_up(held.job)
@@ -198,23 +198,23 @@ class Tasks:
         """The worker that it was reserved for is gone: back to the tracker."""
         held.conn_id = None
         self._desk.write(Requeued(held.job.issue_id))
-        self._move(held, JobStimulus.REQUEUED)
+        self._move(held, IssueStimulus.REQUEUED)
 
     def lose(self, held: Held, pid: int) -> None:
         """Its worker's connection is gone; nobody else gets it before the holder is dead."""
-        self._move(held, JobStimulus.HOLDER_LOST)
+        self._move(held, IssueStimulus.HOLDER_LOST)
         held.lost_conn_id, held.conn_id, held.holder_pid = held.conn_id, None, pid
         self._desk.write(HolderLost(held.job.issue_id, held.worker_id, pid))
 
     def loose(self) -> list[Held]:
         """Jobs whose holder is not known to be dead."""
-        return [h for h in self.held.values() if h.state is JobState.LOOSE]
+        return [h for h in self.held.values() if h.state is IssueState.LOOSE]
 
     def running(self) -> int:
         """How many are with a worker, or about to be, or with one that is lost."""
-        return self.count(JobState.RUNNING, JobState.HANDING, JobState.LOOSE)
+        return self.count(IssueState.RUNNING, IssueState.HANDING, IssueState.LOOSE)
 
-    def settled(self, settled: Settled) -> tuple[Held, JobReaction] | None:
+    def settled(self, settled: Settled) -> tuple[Held, IssueReaction] | None:
         """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
         settlement = settled.settlement
         held = self.held.get(settlement.issue_id)
@@ -229,23 +229,23 @@ class Tasks:
             )
         if held is None or settlement.action is Action.REOPEN:
             return None
-        if settlement.action is Action.HAND_OVER and held.state is not JobState.HANDING:
+        if settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING:
             # The worker left while it was handed over; now it can go back.
             self._owe(held, Action.RELEASE)
             return None
         reaction = self._move(held, _STIMULUS[settled.result])
-        if reaction not in (JobReaction.DELIVER, JobReaction.AGAIN):
+        if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
             self._finished(held, reaction)
         return held, reaction
 
-    def _finished(self, held: Held, reaction: JobReaction) -> None:
+    def _finished(self, held: Held, reaction: IssueReaction) -> None:
         issue_id = held.job.issue_id
         match reaction:
-            case JobReaction.COUNT | JobReaction.LEAVE:
+            case IssueReaction.COUNT | IssueReaction.LEAVE:
                 self._ledger.done(issue_id)
                 self._traces.forget(issue_id)
                 self.ended += 1
-            case JobReaction.SHELVE:
+            case IssueReaction.SHELVE:
                 self.ended += 1
                 if not self._ledger.is_set_aside(issue_id):
                     # A person asked for another try while the mark was being set.
@@ -253,8 +253,8 @@ class Tasks:
         del self.held[issue_id]
         self._in_state[held.state] -= 1
 
-    def _move(self, held: Held, stimulus: JobStimulus) -> JobReaction:
-        move = step(JOB, held.state, stimulus)
+    def _move(self, held: Held, stimulus: IssueStimulus) -> IssueReaction:
+        move = step(ISSUE, held.state, stimulus)
         self._in_state[held.state] -= 1
         self._in_state[move.to] += 1
         held.state = move.to
@@ -262,13 +262,13 @@ class Tasks:
 
     def _give_back(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
         self._owe(held, Action.RELEASE, outcome=outcome)
-        self._move(held, JobStimulus.REQUEUED)
+        self._move(held, IssueStimulus.REQUEUED)
 
     def _owe(
         self, held: Held, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
     ) -> None:
         # What a worker did by itself, or what nobody saw the end of, is looked at first.
-        unseen = held.handed_over or held.state is JobState.LOOSE
+        unseen = held.handed_over or held.state is IssueState.LOOSE
         self._lane.owe(
             Settlement(
                 action,

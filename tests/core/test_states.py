@@ -9,14 +9,14 @@ import pytest
 from beads_workers.core.moves import ImpossibleMove, Table, step
 from beads_workers.core.states import (
     CONNECTION,
-    JOB,
+    ISSUE,
     RUN,
     ConnReaction,
     ConnState,
     ConnStimulus,
-    JobReaction,
-    JobState,
-    JobStimulus,
+    IssueReaction,
+    IssueState,
+    IssueStimulus,
     RunReaction,
     RunState,
     RunStimulus,
@@ -25,7 +25,7 @@ from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState
 
 TABLES = [
     (CONNECTION, ConnState, ConnStimulus, ConnReaction),
-    (JOB, JobState, JobStimulus, JobReaction),
+    (ISSUE, IssueState, IssueStimulus, IssueReaction),
     (RUN, RunState, RunStimulus, RunReaction),
     (WORKER, WorkerState, WorkerStimulus, WorkerReaction),
 ]
@@ -85,16 +85,16 @@ def test_whatever_a_person_asks_in_whatever_state_is_no_bug_of_ours(
 
 def test_a_bug_of_ours_ends_the_process() -> None:
     with pytest.raises(ImpossibleMove):
-        step(JOB, JobState.CLOSED, JobStimulus.SENT)
+        step(ISSUE, IssueState.CLOSED, IssueStimulus.SENT)
 
 
 def test_no_finished_job_comes_back_but_by_a_persons_retry() -> None:
     left = {
-        s: [t for t in JobStimulus if JOB[s, t].reaction is not JobReaction.BUG]
-        for s in (JobState.CLOSED, JobState.FOREIGN, JobState.SET_ASIDE)
+        s: [t for t in IssueStimulus if ISSUE[s, t].reaction is not IssueReaction.BUG]
+        for s in (IssueState.CLOSED, IssueState.FOREIGN, IssueState.SET_ASIDE)
     }
     assert left == {
-        JobState.CLOSED: [],
-        JobState.FOREIGN: [],
-        JobState.SET_ASIDE: [JobStimulus.REQUEUED],
+        IssueState.CLOSED: [],
+        IssueState.FOREIGN: [],
+        IssueState.SET_ASIDE: [IssueStimulus.REQUEUED],
     }

@@ -10,7 +10,7 @@ from beads_workers.core.envelopes import ISSUE_PATH, arguments
 from beads_workers.core.jobs import Call, Job
 from beads_workers.core.ledger import Page, Standing
 from beads_workers.core.parts import Parts
-from beads_workers.core.states import JobState
+from beads_workers.core.states import IssueState
 
 DISPATCHERD = "dispatcherd"
 """The source whose jobs are such messages: ``Job.original`` is the one that came."""
@@ -36,7 +36,7 @@ def _all(parts: Parts) -> Iterator[FoundTask]:
             yield FoundTask(issue_id, "delayed", _remembered(issue_id, page, source))
 
 
-_WITH_A_WORKER = (JobState.HANDING, JobState.RUNNING, JobState.LOOSE)
+_WITH_A_WORKER = (IssueState.HANDING, IssueState.RUNNING, IssueState.LOOSE)
 
 
 def message_of(job: Job, source: str) -> dict[str, Any]:

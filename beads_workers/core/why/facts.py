@@ -21,7 +21,7 @@ NO_FLEET = "none"
 class IssueFacts:
     """One issue. Seconds count from the moment of the answer; None where there is no such time.
 
-    ``held``: the name of its ``JobState`` in lower case, empty where it is not in our hands.
+    ``held``: the name of its ``IssueState`` in lower case, empty where it is not in our hands.
     ``position``: in the queue of what is claimed, 1 is next. ``standing``: the name of its
     ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
     or the next one; ``charged`` have been counted. ``owed``: the ``Action`` that the tracker is

@@ -8,7 +8,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import TAKE_AGAIN
 from beads_workers.core.ledger import Standing
 from beads_workers.core.parts import BY_HAND, Parts
-from beads_workers.core.states import ConnState, JobState
+from beads_workers.core.states import ConnState, IssueState
 from beads_workers.core.why.facts import Facts, IssueFacts, TrackerTrouble
 
 ISSUES_MAX = 1000
@@ -40,7 +40,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         slots=roster.slots(),
         busy=busy,
         starting=max(0, parts.crew.wanted() - roster.slots()),
-        unsent=parts.tasks.count(JobState.CLAIMED),
+        unsent=parts.tasks.count(IssueState.CLAIMED),
         look_seconds=None if look_at is None else _from(parts, look_at),
         listed=parts.listed.by_priority,
         trouble=_trouble(parts),
@@ -56,7 +56,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
     owed = parts.lane.owed.get(issue_id)
     history = parts.ledger.history(issue_id)
     cooling = page is not None and page.standing is Standing.COOLING
-    running = held is not None and held.state in (JobState.RUNNING, JobState.LOOSE)
+    running = held is not None and held.state in (IssueState.RUNNING, IssueState.LOOSE)
     return IssueFacts(
         issue_id=issue_id,
         held=held.state.name.lower() if held else "",
