@@ -149,6 +149,7 @@ def _apply(left: Remains, entry: Entry) -> None:
             left._has_taken = True
             left.claims[issue_id] = claimed
             left.begun.pop(issue_id, None)
+            left.untold.pop(issue_id, None)
             left.reopened.discard(issue_id)
             known = left.pages.get(issue_id)
             if known is not None and known.set_aside:
@@ -268,7 +269,7 @@ def _settled(left: Remains, settled: rec.SettledRecord) -> None:
     issue_id = settled.issue_id
     left.untold.pop(issue_id, None)
     left.begun.pop(issue_id, None)
-    if settled.action != _HAND_OVER:
+    if settled.action != _HAND_OVER or settled.result in _NO_MORE:
         left.claims.pop(issue_id, None)
     if not left._has_taken:
         left.heard.add(issue_id)

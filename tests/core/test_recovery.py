@@ -9,9 +9,9 @@ from beads_workers.core import events as ev
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.events import ConnId
+from beads_workers.core.ledger import Standing
 from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.ledger import Standing
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import Policy, set_aside_note
 from beads_workers.core.records import Carried, Record
@@ -136,6 +136,21 @@ def test_what_was_taken_back_is_owed_a_reopening_until_the_tracker_has_heard_of_
     # What only cooled down was never blocked.
     cooling = rec.Finished("a", "W1", 1, "r", "error", "requeue", charged=1, delay_seconds=9.0)
     assert remains(entries(STARTED, cooling, rec.RetryAsked("a"))).debts()[0].reopened == ()
+
+
+def test_an_attempt_that_was_not_begun_has_no_end_once_its_issue_is_claimed_again() -> None:
+    began = rec.Started("a", "W1", 1, "r1")
+    unbegun = rec.Finished("a", "W1", 1, "r1", "cancelled", "requeue")
+    again = (rec.Claimed("a"), rec.Started("a", "W2", 1, "r2"))
+    left = remains(entries(STARTED, rec.Claimed("a"), began, unbegun, *again))
+    assert left.debts() == [DeadRun("actor/run-1", begun=(A,))]
+
+
+def test_a_hand_over_that_was_refused_leaves_nothing_that_was_not_begun() -> None:
+    told = (STARTED, rec.Claimed("a"), rec.HandingOver("a", "W1"))
+    refused = rec.SettledRecord("a", "hand_over", "not_ours")
+    assert remains(entries(*told)).debts()[-1].unbegun == (A,)
+    assert remains(entries(*told, refused)).debts() == [DeadRun("actor/run-1")]
 
 
 def test_what_had_its_last_attempt_is_owed_that_until_the_tracker_has_it() -> None:
