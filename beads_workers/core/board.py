@@ -116,6 +116,8 @@ class Board:
                 self.ended = ended
             case rec.Carried() as page:
                 self._carried(page, entry)
+            case rec.Requeued(issue_id):
+                self.unsent.discard(issue_id)
             case rec.Withheld(issue_id):
                 self.retrying.pop(issue_id, None)
                 self.withheld.add(issue_id)
@@ -235,8 +237,13 @@ class Board:
         found_closed = settled.result == "found_closed" and settled.action != "reopen"
         if found_closed or (settled.action == "close" and was_closing):
             self.totals["done"] += settled.result != "not_ours"
-        if settled.result in ("found_closed", "not_ours"):
+        # What an earlier run was to give back was set aside by a later one: that stays known.
+        kept = (settled.action, settled.result) == ("release", "not_ours")
+        if settled.result in ("found_closed", "not_ours") and not (
+            kept and issue_id in self.set_aside
+        ):
             self.retrying.pop(issue_id, None)
+            self.withheld.discard(issue_id)
             self.set_aside.pop(issue_id, None)
         if settled.action == "close" or not self._remembers(issue_id):
             self.titles.pop(issue_id, None)

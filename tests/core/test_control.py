@@ -213,9 +213,18 @@ def test_releasing_what_is_claimed_and_unsent_gives_it_back() -> None:
     play.answer("a")
     assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "taken away: a"
     assert play.owed() == [(Action.RELEASE, "a")]
+    assert not play.board.unsent, "it is not ready for anybody here"
     play.answer()
     play.own(1)
     assert play.turn is None or "a" in play.turn.skip
+
+
+def test_what_was_taken_away_and_is_closed_by_somebody_is_forgotten() -> None:
+    play = Play(workers=1)
+    play.answer("a")
+    play.do(ev.ReleaseAskedFor(T, (A,)))
+    play.answer(results={"a": Result.FOUND_CLOSED})
+    assert play.core._parts.ledger.pages == {} and play.board.withheld == set()
 
 
 def test_releasing_what_cools_down_or_is_just_given_back_works_too() -> None:

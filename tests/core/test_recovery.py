@@ -286,6 +286,7 @@ def test_what_a_later_run_set_aside_stays_known_when_an_earlier_one_no_longer_ho
     play = recovered(Action.RELEASE, Result.NOT_OURS, aside)
     assert play.core._parts.ledger.pages[A].standing is Standing.SET_ASIDE
     assert remains(play.entries).pages == {"a": aside}
+    assert play.board.set_aside == {"a": (3, "")}
 
 
 def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:
