@@ -229,7 +229,8 @@ class Tasks:
             )
         if held is None or settlement.action is Action.REOPEN:
             return None
-        if settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING:
+        left = settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING
+        if left and settled.result in (Result.APPLIED, Result.FAILED):
             # The worker left while it was handed over; now it can go back.
             self._owe(held, Action.RELEASE)
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from beads_workers.core import events as ev
 from beads_workers.core import records as rec
 from beads_workers.core.message_types import Shutdown, Wait
@@ -93,6 +95,17 @@ def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_given_
 def test_the_journal_says_that_it_goes_back_before_the_tracker_has_answered() -> None:
     play = handing_over()
     assert records(play.do(lost(1)), rec.Requeued) == [rec.Requeued(A)]
+
+
+@pytest.mark.parametrize(("result", "closed"), [(Result.FOUND_CLOSED, 1), (Result.NOT_OURS, 0)])
+def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
+    result: Result, closed: int
+) -> None:
+    play = handing_over()
+    play.do(lost(1))
+    play.answer(results={"a": result})
+    assert not play.core._parts.tasks.held and not play.core._parts.lane.owed
+    assert play.board.totals["done"] == closed
 
 
 def test_it_is_given_back_even_if_the_hand_over_failed() -> None:
