@@ -179,6 +179,9 @@ class Board:
 
     def _carried(self, page: rec.Carried, entry: Entry) -> None:
         self.titles[page.issue_id] = page.title
+        # It may have been carried over before word came that it is done.
+        self.retrying.pop(page.issue_id, None)
+        self.set_aside.pop(page.issue_id, None)
         if page.held_by:
             self.not_closed[page.issue_id] = page.error
         elif page.set_aside:
