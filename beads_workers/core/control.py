@@ -20,8 +20,8 @@ from beads_workers.core.events import (
 )
 from beads_workers.core.held import CANCELLED, RELEASED
 from beads_workers.core.intake import Intake
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import IssueId
-from beads_workers.core.ledger import Standing
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.parts import BY_HAND, Parts
 from beads_workers.core.records import RetryAsked, SettledRecord, Withheld

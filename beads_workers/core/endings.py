@@ -11,8 +11,8 @@ from beads_workers.core import limits
 from beads_workers.core.commands import End, HangUp
 from beads_workers.core.events import StopAsked
 from beads_workers.core.intake import Intake
+from beads_workers.core.issues import Standing
 from beads_workers.core.judging import Judging
-from beads_workers.core.ledger import Standing
 from beads_workers.core.moves import step
 from beads_workers.core.parts import Parts
 from beads_workers.core.records import RunChanged, RunEnded

@@ -6,24 +6,14 @@ It outlives the run: the checkpoint at the start of each journal carries it over
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from beads_workers.core import limits
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.policy import History
 from beads_workers.core.records import Carried
 from beads_workers.core.timers import Timers
 from beads_workers.core.values import value
-
-
-class Standing(Enum):
-    """Why an issue is, or is not, to be taken."""
-
-    OPEN = "may be taken"
-    COOLING = "not before a time"
-    SET_ASIDE = "out of attempts; a person reopens it"
-    WITHHELD = "a person took it away from this run"
-    NOT_CLOSED = "its work is done; the tracker is owed a close"
 
 
 @dataclass(slots=True)

@@ -24,10 +24,11 @@ from beads_workers.core.crew import StartAgain
 from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, Ending
 from beads_workers.core.floor import Floor
 from beads_workers.core.intake import PEEK, Intake
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.judging import Judging
 from beads_workers.core.lane import LINGER, TAKE_AGAIN, OwedAgain
-from beads_workers.core.ledger import DueAgain, Standing
+from beads_workers.core.ledger import DueAgain
 from beads_workers.core.parts import make_parts
 from beads_workers.core.records import Carried, SettledRecord
 from beads_workers.core.replies import RECALL, Replies

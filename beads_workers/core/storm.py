@@ -10,9 +10,10 @@ from collections.abc import Container
 
 from beads_workers.core import limits
 from beads_workers.core.desk import Desk
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import Lane
-from beads_workers.core.ledger import Ledger, Standing
+from beads_workers.core.ledger import Ledger
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.records import Forgiven
 from beads_workers.core.source import Action, Settlement

@@ -38,6 +38,7 @@ from beads_workers.core.source import (
     Settlement,
     Taken,
 )
+from tests.simulation.folds import DoubleRun
 
 T = TypeVar("T")
 
@@ -128,6 +129,7 @@ class Play:
         self.slept = 0.0
         self.entries: list[Entry] = []
         self.board = Board()
+        self.folds = DoubleRun(self.now)
         self.turn: Turn | None = None
         self.ended: int | None = None
         carried = list(carried)
@@ -292,12 +294,14 @@ class Play:
                     self.ended = exit_code
                 case _:
                     pass
+        self.folds.believed(self.core, self.now, whole=True)
         return commands
 
     def _journal(self, record: Record) -> None:
         elapsed = self.now - BEGAN
         self.entries.append(Entry(record, EPOCH + elapsed, elapsed))
         self.board.apply(self.entries[-1])
+        self.folds.applied(self.entries[-1])
 
     def _is_told(self, settlement: Settlement) -> bool:
         """Whether the journal says why the tracker is owed this."""

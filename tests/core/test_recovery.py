@@ -9,7 +9,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.events import ConnId
-from beads_workers.core.ledger import Standing
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import Call, IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
 from beads_workers.core.outcomes import Outcome, OutcomeKind

@@ -20,9 +20,9 @@ from beads_workers.core import records as rec
 from beads_workers.core.board import Board
 from beads_workers.core.commands import Command, HangUp, KillWorker, Send, Spawn, WatchHolder
 from beads_workers.core.events import ConnId, Event
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.ledger import Standing
 from beads_workers.core.message_types import Cancel, Done, Failed, Shutdown, Task, Wait
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.policy import Policy

@@ -215,6 +215,8 @@ class Checks:
         if self._turns % 32:
             return
         parts, issues = node.core._parts, len(self._world.tracker.issues)
+        if node.journal.folds is not None:
+            node.journal.folds.believed(node.core, self._world.agenda.now, whole=True)
         sizes = {
             "roster": (len(parts.roster), node.connections_made_lately()),
             "held": (len(parts.tasks.held), issues),

@@ -14,6 +14,8 @@ from beads_workers.core.journal_lines import Entry, encode, encode_repeated
 from beads_workers.core.records import CallEnded, CallStarted, Record
 from tests.simulation.agenda import Thread
 from tests.simulation.disk import File, Folder
+from tests.simulation.folds import DoubleRun
+from tests.simulation.mutants import Mutant
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -32,6 +34,8 @@ class Journal:
         self._folder = folder
         self._told = written
         self._began = world.agenda.now
+        follows = world.mutant == Mutant() or world.mutant.writes_no_requeued
+        self.folds = DoubleRun(world.agenda.now) if follows else None
         self._gathered: list[tuple[bytes, Entry]] = []
         self._leaving = b""
         self._left = 0
@@ -53,6 +57,8 @@ class Journal:
         entry = Entry(record, round(world.wall(), 3), elapsed)
         self._gathered.append((encode(entry), entry))
         self._checkpoint.apply(entry)
+        if self.folds is not None:
+            self.folds.applied(entry)
         return entry
 
     def flush(self) -> None:

@@ -19,6 +19,7 @@ from beads_workers.core.commands import (
     Write,
 )
 from beads_workers.core.events import Event, HolderGone
+from beads_workers.core.records import Requeued
 from tests.simulation.journal import DISK_RETRY_SECONDS
 
 if TYPE_CHECKING:
@@ -119,11 +120,15 @@ class Loop:
     def _perform(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, Write):
+                if self._world.mutant.writes_no_requeued and isinstance(command.record, Requeued):
+                    continue
                 entry = self._journal.append(command.record)
                 if self._world.verbose:
                     self._world.log(f"{self._node.run_id} << {entry.record}")
             else:
                 self._outside.append(command)
+        if self._journal.folds is not None:
+            self._journal.folds.believed(self._core, self._world.agenda.now)
 
     def _write_journal(self) -> bool:
         try:

@@ -27,6 +27,7 @@ class Mutant:
     leaves_tasks: bool = False
     settles_unasked: bool = False
     ignores_lock: bool = False
+    writes_no_requeued: bool = False
     pushed: bool = False
     kind: str = ""
     answers_twice: bool = False
@@ -82,6 +83,7 @@ MUTANTS = {
     "falls-over-junk": Mutant((8,), orchestrator=FallsOverJunk),
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "no-lock": Mutant((7,), ignores_lock=True),
+    "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
     "answers-twice": Mutant((10,), pushed=True, kind="rrq", answers_twice=True),
     "acknowledges-early": Mutant((11,), pushed=True, kind="spool", acknowledges_early=True),
     "runs-duplicates": Mutant((1, 10), pushed=True, kind="queue", forgets_duplicates=True),

@@ -13,6 +13,7 @@ from tests.simulation.agenda import Agenda, Died
 from tests.simulation.checkers import Checks, Violation
 from tests.simulation.disk import Disk
 from tests.simulation.faults import Faults
+from tests.simulation.folds import Disagreement
 from tests.simulation.foreign import Foreign
 from tests.simulation.mishaps import Mishaps
 from tests.simulation.mutants import Mutant
@@ -222,6 +223,8 @@ class World:
             self._live()
         except Violation as broken:
             violation, number = str(broken), broken.number
+        except Disagreement as differs:
+            violation, number = f"invariant 12: {differs}", 12
         except Exception:  # Whatever the core raises is what is looked for.
             violation, number = f"invariant 8: it crashed\n{traceback.format_exc()}", 8
         return Outcome(

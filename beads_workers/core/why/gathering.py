@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.lane import TAKE_AGAIN
-from beads_workers.core.ledger import Standing
 from beads_workers.core.parts import BY_HAND, Parts
 from beads_workers.core.states import ConnState, IssueState
 from beads_workers.core.why.facts import Facts, IssueFacts, TrackerTrouble

@@ -1,0 +1,462 @@
+"""The life of every issue of a run: the one fold over the journal's records.
+
+    issues = Issues()
+    transition = issues.apply(entry)     # None: the record is about no issue
+    issues.known["bw-1"].state
+
+The board, the recovery, the checkpoint, reports and exports read what stands here; none of them
+keeps an account of its own. The states are those of the table that the live core moves by
+(``states.ISSUE``); a journal, unlike the core, may lack lines, so a record that the table calls
+impossible is taken at its word.
+
+What an issue holds is what is true of it now. Once it is closed, somebody else's, or open again
+without a past, it is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core import records as rec
+from beads_workers.core.checkpoint_records import Owing
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.source import Action, Result
+from beads_workers.core.states import IssueState
+from beads_workers.core.values import value
+
+
+class Standing(Enum):
+    """Why an issue is, or is not, to be taken."""
+
+    OPEN = "may be taken"
+    COOLING = "not before a time"
+    SET_ASIDE = "out of attempts; a person reopens it"
+    WITHHELD = "a person took it away from this run"
+    NOT_CLOSED = "its work is done; the tracker is owed a close"
+
+
+@value
+class Attempt:
+    """An attempt under way, with the two times of its record, as in ``Entry``."""
+
+    started: rec.Started
+    at: float
+    elapsed: float
+
+
+@dataclass(slots=True, eq=False)
+class Issue:
+    """One issue that is in our hands, or has a past.
+
+    ``page``: its past, as the next run would be told of it; None where there is nothing to tell.
+    ``due``: elapsed seconds of the run at which it may be taken again, while it is ``COOLING``.
+    ``pending``: the write that the tracker is to be asked for, or is being asked for.
+    ``attempt``: the one under way. ``end``: of the last one, until the tracker
+    has answered. ``holder``: pid and start time of a worker that is not ours and has it.
+    ``handed_over``: it may be in progress in nobody's name. ``told``: the records that still hold,
+    oldest first; whoever applies them, and ``page``, knows what is known here.
+    """
+
+    issue_id: str
+    state: IssueState = IssueState.ENQUEUED
+    standing: Standing = Standing.OPEN
+    claimed: rec.Claimed | None = None
+    worker_id: str = ""
+    attempt: Attempt | None = None
+    end: rec.Finished | None = None
+    pending: Action | None = None
+    handed_over: bool = False
+    page: rec.Carried | None = None
+    due: float = 0.0
+    holder: tuple[int, int] | None = None
+    told: list[Entry] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """As the tracker had it at the claim."""
+        described = self.claimed or self.page
+        return described.title if described else ""
+
+    @property
+    def charged(self) -> int:
+        """Attempts that count."""
+        return self.page.charged if self.page else 0
+
+    @property
+    def free_in_a_row(self) -> int:
+        """Attempts since the last one that counted, or since the first."""
+        return self.page.free_in_a_row if self.page else 0
+
+    @property
+    def error(self) -> str:
+        """What the last attempt failed with."""
+        return self.page.error if self.page else ""
+
+    @property
+    def is_reopened(self) -> bool:
+        """Set aside once, and taken back since: the tracker may block it still."""
+        if self.state is IssueState.SHELVING:
+            return self.standing is not Standing.SET_ASIDE
+        return self.pending is Action.REOPEN and self.state in _NOBODYS
+
+
+@value
+class Transition:
+    """What a record has changed. ``issue`` is as it is now, and may be forgotten already.
+
+    ``before``, ``stood``: its state and its standing until now. ``attempt``: the one that has
+    ended, where one has. ``end``: of the last attempt, which the tracker now has an answer to.
+    """
+
+    issue: Issue
+    before: IssueState
+    stood: Standing
+    attempt: Attempt | None = None
+    end: rec.Finished | None = None
+
+
+class Issues:
+    """``known``: what is in our hands or has a past, by issue id, in the order of its coming."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Issue] = {}
+        self._foreign: dict[str, tuple[int, int]] = {}
+        """Workers that are not ours: pid and start time."""
+
+    def apply(self, entry: Entry) -> Transition | None:
+        """Take in the next entry; None where it changes no issue."""
+        fold = _FOLDS.get(type(entry.record))
+        return None if fold is None else fold(self, entry.record, entry)
+
+    def count(self, *states: IssueState) -> int:
+        """How many are in one of these states."""
+        return sum(issue.state in states for issue in self.known.values())
+
+    def paid(self, issue_id: str) -> None:
+        """A later run has settled it with the tracker: its past is all that is left of it."""
+        issue = self.known.get(issue_id)
+        if issue is None:
+            return
+        issue.claimed = issue.attempt = issue.end = issue.pending = None
+        issue.handed_over = False
+        issue.told = []
+        if issue.page is not None and issue.page.held_by:
+            issue.page = replace(issue.page, held_by="")
+        self._rest(issue)
+        if issue.holder is not None:
+            self.known[issue_id] = issue
+
+    def not_begun(self, request_ids: Collection[str]) -> None:
+        """Workers have left word: of these attempts they had not begun any."""
+        for issue in self.known.values():
+            sent = issue.attempt
+            if sent is not None and sent.started.request_id in request_ids:
+                issue.attempt, issue.state = None, IssueState.CLAIMED
+
+    def take_over(self, older: Iterable[Issue]) -> None:
+        """Add the past of what is not known here, as an older run left it."""
+        for issue in older:
+            if issue.issue_id not in self.known:
+                self.known[issue.issue_id] = issue
+
+    # --- in our hands -------------------------------------------------------------------------
+
+    def _claimed(self, claimed: rec.Claimed, entry: Entry) -> Transition:
+        issue = self.known.get(claimed.issue_id)
+        if issue is None:
+            issue = self.known[claimed.issue_id] = Issue(claimed.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        if issue.page is not None and issue.page.set_aside:
+            issue.page = None  # A person has opened it again, and thereby given it new attempts.
+        if issue.pending is Action.RELEASE:
+            issue.pending = None  # Its worker had not begun it: it never went back.
+        issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
+        issue.claimed, issue.worker_id, issue.attempt, issue.end = claimed, "", None, None
+        issue.told = [entry]
+        return change
+
+    def _handing_over(self, handing: rec.HandingOver, entry: Entry) -> Transition:
+        issue = self._of(handing.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        issue.handed_over = True
+        if issue.state is IssueState.CLAIMED:
+            issue.state, issue.pending = IssueState.HANDING, Action.HAND_OVER
+            issue.worker_id = handing.worker_id
+            issue.told.append(entry)
+        return change
+
+    def _started(self, started: rec.Started, entry: Entry) -> Transition:
+        issue = self._of(started.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        issue.state, issue.worker_id = IssueState.RUNNING, started.worker_id
+        issue.attempt = Attempt(started, entry.at, entry.elapsed)
+        if issue.pending is Action.HAND_OVER:
+            issue.pending = None
+        if self._foreign and started.worker_id in self._foreign:
+            issue.holder = self._foreign[started.worker_id]
+        issue.told.append(entry)
+        return change
+
+    def _holder_lost(self, lost: rec.HolderLost, entry: Entry) -> Transition:
+        issue = self._of(lost.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        issue.state, issue.worker_id = IssueState.LOOSE, lost.worker_id
+        issue.told.append(entry)
+        return change
+
+    def _requeued(self, requeued: rec.Requeued, entry: Entry) -> Transition:
+        issue = self._of(requeued.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        issue.state = IssueState.RELEASING
+        if issue.pending is not Action.HAND_OVER:
+            issue.pending = Action.RELEASE  # Else the tracker has to answer to that first.
+        issue.told.append(entry)
+        return change
+
+    def _finished(self, finished: rec.Finished, entry: Entry) -> Transition:
+        issue = self._of(finished.issue_id)
+        change = Transition(issue, issue.state, issue.standing, issue.attempt)
+        issue.state, issue.standing = _VERDICTS.get(finished.verdict, _REQUEUED)
+        if issue.standing is Standing.COOLING:
+            if finished.outcome == _CANCELLED:
+                issue.standing = Standing.OPEN
+            issue.due = entry.elapsed + finished.delay_seconds
+        issue.pending = _WRITES[issue.state]
+        issue.page = _page_after(issue, finished, entry.at)
+        issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
+        issue.holder = None
+        issue.told = [entry]
+        return change
+
+    # --- what the tracker says ----------------------------------------------------------------
+
+    def _settled(self, settled: rec.SettledRecord, entry: Entry) -> Transition:
+        issue = self.known.get(settled.issue_id) or Issue(settled.issue_id)
+        change = Transition(issue, issue.state, issue.standing, None, issue.end)
+        if settled.action == _HAND_OVER:
+            self._handed_over(issue, settled, entry)
+        elif settled.action == _REOPEN and issue.state not in _NOBODYS:
+            # Asked for before it was taken, or while it was being set aside: no news of that.
+            if issue.pending is Action.REOPEN:
+                issue.pending = None
+        elif settled.action == _CLOSE or settled.result in _NO_MORE:
+            self._over(issue, settled)
+        else:
+            shelving = issue.state is IssueState.SHELVING and issue.pending is Action.SET_ASIDE
+            issue.claimed = issue.attempt = issue.end = issue.pending = None
+            issue.handed_over = False
+            issue.told = [each for each in issue.told if type(each.record) is rec.Withheld]
+            if shelving and issue.standing is not Standing.SET_ASIDE:
+                issue.pending = Action.REOPEN  # Another try was asked for meanwhile.
+            self._rest(issue)
+        return change
+
+    def _handed_over(self, issue: Issue, settled: rec.SettledRecord, entry: Entry) -> None:
+        handing = issue.state in (IssueState.HANDING, IssueState.RELEASING)
+        if handing and settled.result in _NO_MORE:
+            self._over(issue, settled)
+        elif issue.state is IssueState.HANDING:
+            issue.state, issue.pending = IssueState.RUNNING, None
+            issue.told.append(entry)
+        elif issue.state is IssueState.RELEASING:
+            issue.pending = Action.RELEASE  # Its worker has left meanwhile.
+            issue.told.append(entry)
+
+    def _over(self, issue: Issue, settled: rec.SettledRecord) -> None:
+        """It is closed, or not ours."""
+        page, not_ours = issue.page, settled.result == _NOT_OURS
+        if not_ours and settled.action == _RELEASE and page is not None and page.set_aside:
+            # What an earlier run was to give back was set aside by a later one: that stays known.
+            self.paid(issue.issue_id)
+            return
+        issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
+        issue.standing, issue.pending, issue.handed_over = Standing.OPEN, None, False
+        issue.page = issue.attempt = issue.end = None
+        issue.told = []
+        self.known.pop(issue.issue_id, None)
+
+    def _failed(self, failed: rec.SettlementFailed, entry: Entry) -> Transition:
+        issue = self.known.get(failed.issue_id) or Issue(failed.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        if issue.state is IssueState.RELEASING and failed.action == _HAND_OVER:
+            issue.pending = Action.RELEASE
+            issue.told.append(entry)
+        return change
+
+    # --- what people, and earlier runs, have to say --------------------------------------------
+
+    def _withheld(self, withheld: rec.Withheld, entry: Entry) -> Transition:
+        issue = self._of(withheld.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        issue.standing = Standing.WITHHELD
+        issue.told.append(entry)
+        return change
+
+    def _retry_asked(self, asked: rec.RetryAsked, entry: Entry) -> Transition:
+        return self._pardoned(asked.issue_id, entry, 0)
+
+    def _forgiven(self, forgiven: rec.Forgiven, entry: Entry) -> Transition:
+        return self._pardoned(forgiven.issue_id, entry, forgiven.charged)
+
+    def _pardoned(self, issue_id: str, entry: Entry, charged: int) -> Transition:
+        issue = self.known.get(issue_id) or Issue(issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        page, asked = issue.page, type(entry.record) is rec.RetryAsked
+        if page is not None:
+            remembered = not asked and (charged or page.free_in_a_row)
+            issue.page = (
+                replace(page, charged=charged, set_aside=False, not_before=0.0)
+                if remembered
+                else None
+            )
+        if issue.standing is Standing.SET_ASIDE and issue.state is not IssueState.SHELVING:
+            issue.pending = Action.REOPEN
+        if asked:
+            issue.standing = Standing.OPEN
+        elif issue.standing in (Standing.COOLING, Standing.SET_ASIDE):
+            issue.standing, issue.due = Standing.COOLING, entry.elapsed
+        if issue.state in _NOBODYS:
+            issue.told = []
+            self._rest(issue)
+        else:
+            issue.told.append(entry)
+        return change
+
+    def _carried(self, page: rec.Carried, entry: Entry) -> Transition:
+        old = self.known.get(page.issue_id)
+        issue = self.known[page.issue_id] = Issue(page.issue_id, page=page)
+        if old is None:
+            change = Transition(issue, issue.state, issue.standing)
+        else:
+            change = Transition(issue, old.state, old.standing)
+        if page.held_by:
+            issue.state, issue.standing = IssueState.CLOSING, Standing.NOT_CLOSED
+            issue.pending = Action.CLOSE
+        elif page.set_aside:
+            issue.state, issue.standing = IssueState.SET_ASIDE, Standing.SET_ASIDE
+        elif (left := page.not_before - entry.at) > 0:
+            # A clock that was set back makes no wait longer than it was.
+            most = page.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
+            issue.standing, issue.due = Standing.COOLING, entry.elapsed + min(left, most)
+        return change
+
+    def _owing(self, owing: Owing, entry: Entry) -> Transition:
+        issue = self._of(owing.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        if owing.note and issue.state in _NOBODYS:
+            issue.state, issue.pending = IssueState.SHELVING, Action.SET_ASIDE
+        if owing.pid:
+            issue.holder = (owing.pid, owing.start_time)
+        if owing.reopened and issue.state in _NOBODYS:
+            issue.pending = Action.REOPEN
+        self._forget(issue)
+        return change
+
+    def _joined(self, joined: rec.WorkerJoined, entry: Entry) -> None:
+        if joined.own:
+            self._foreign.pop(joined.worker_id, None)
+        else:
+            self._foreign[joined.worker_id] = (joined.pid, joined.start_time)
+
+    # --- what is remembered -------------------------------------------------------------------
+
+    def _of(self, issue_id: str) -> Issue:
+        """The issue; in a journal that lacks its claim, a new one."""
+        issue = self.known.get(issue_id)
+        if issue is None:
+            issue = self.known[issue_id] = Issue(issue_id)
+        return issue
+
+    def _rest(self, issue: Issue) -> None:
+        """It is nobody's; forgotten, where it has no past."""
+        issue.worker_id = ""
+        set_aside = issue.page is not None and issue.page.set_aside
+        issue.state = IssueState.SET_ASIDE if set_aside else IssueState.ENQUEUED
+        if issue.standing is Standing.NOT_CLOSED:
+            issue.standing = Standing.OPEN
+        self._forget(issue)
+
+    def _forget(self, issue: Issue) -> None:
+        if (
+            issue.state is IssueState.ENQUEUED
+            and issue.standing is Standing.OPEN
+            and issue.page is None
+            and issue.pending is None
+            and not issue.handed_over
+            and issue.holder is None
+        ):
+            self.known.pop(issue.issue_id, None)
+
+
+def _page_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried | None:
+    """What is to be remembered after an attempt."""
+    if finished.verdict == _FINISH:
+        return None
+    set_aside, delay = finished.verdict == _SET_ASIDE, finished.delay_seconds
+    if not (set_aside or finished.charged or finished.free_in_a_row or delay):
+        return None  # Given back without fault.
+    described = issue.claimed or issue.page
+    trace = issue.page.traceparent if issue.page else ""
+    started = issue.attempt.started if issue.attempt else None
+    if started is not None and started.traceparent and not started.trace_parent:
+        trace = started.traceparent
+    return rec.Carried(
+        issue.issue_id,
+        title=described.title if described else "",
+        charged=finished.charged,
+        free_in_a_row=finished.free_in_a_row,
+        not_before=at + delay if delay else 0.0,
+        set_aside=set_aside,
+        error=finished.error,
+        delay_seconds=delay,
+        path=described.path if described else "",
+        arguments=described.arguments if described else "",
+        enqueued_at=described.enqueued_at if described else 0.0,
+        outcome=finished.outcome,
+        traceparent=trace,
+    )
+
+
+# Four records of each issue come through here: the value of a member costs more than a name.
+_HAND_OVER, _CLOSE = Action.HAND_OVER.value, Action.CLOSE.value
+_RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
+_APPLIED, _NOT_OURS = Result.APPLIED.value, Result.NOT_OURS.value
+_NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
+_CANCELLED = OutcomeKind.CANCELLED.value
+_FINISH, _SET_ASIDE = "finish", "set_aside"
+
+_NOBODYS = (IssueState.ENQUEUED, IssueState.SET_ASIDE)
+_REQUEUED = (IssueState.RELEASING, Standing.COOLING)
+_VERDICTS = {
+    _FINISH: (IssueState.CLOSING, Standing.OPEN),
+    _SET_ASIDE: (IssueState.SHELVING, Standing.SET_ASIDE),
+    "requeue": _REQUEUED,
+    "hand_back": (IssueState.RELEASING, Standing.OPEN),
+}
+_WRITES = {
+    IssueState.CLOSING: Action.CLOSE,
+    IssueState.RELEASING: Action.RELEASE,
+    IssueState.SHELVING: Action.SET_ASIDE,
+}
+
+_FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]] = {
+    rec.Claimed: Issues._claimed,
+    rec.HandingOver: Issues._handing_over,
+    rec.Started: Issues._started,
+    rec.HolderLost: Issues._holder_lost,
+    rec.Requeued: Issues._requeued,
+    rec.Finished: Issues._finished,
+    rec.SettledRecord: Issues._settled,
+    rec.SettlementFailed: Issues._failed,
+    rec.Withheld: Issues._withheld,
+    rec.RetryAsked: Issues._retry_asked,
+    rec.Forgiven: Issues._forgiven,
+    rec.Carried: Issues._carried,
+    Owing: Issues._owing,
+    rec.WorkerJoined: Issues._joined,
+}

@@ -1,0 +1,226 @@
+"""The one fold over the journal: where an issue stands, whatever the journal holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core import records as rec
+from beads_workers.core.checkpoint_records import Owing
+from beads_workers.core.issues import Issue, Issues, Standing, Transition
+from beads_workers.core.journal_lines import Entry
+from beads_workers.core.records import Record
+from beads_workers.core.source import Action
+from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
+
+AT = 1_700_000_000.0
+
+CLAIMED = rec.Claimed("a", "title of a", 1, "m.f", "[[1],{}]", 5.0)
+HANDING = rec.HandingOver("a", "W1")
+STARTED = rec.Started("a", "W1", 1, "r.1", traceparent="00-1-2-01")
+LOST = rec.HolderLost("a", "W1", 7)
+REQUEUED = rec.Requeued("a")
+DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
+FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
+SPENT = rec.Finished("a", "W1", 1, "r.1", "error", "set_aside", "boom", charged=3)
+UNBEGUN = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue")
+
+
+def settled(action: str, result: str = "applied") -> rec.SettledRecord:
+    """The tracker's answer."""
+    return rec.SettledRecord("a", action, result)
+
+
+WAYS: dict[IssueState, tuple[Record, ...]] = {
+    IssueState.ENQUEUED: (),
+    IssueState.CLAIMED: (CLAIMED,),
+    IssueState.HANDING: (CLAIMED, HANDING),
+    IssueState.RUNNING: (CLAIMED, STARTED),
+    IssueState.LOOSE: (CLAIMED, STARTED, LOST),
+    IssueState.CLOSING: (CLAIMED, STARTED, DONE),
+    IssueState.RELEASING: (CLAIMED, REQUEUED),
+    IssueState.SHELVING: (CLAIMED, STARTED, SPENT),
+    IssueState.SET_ASIDE: (CLAIMED, STARTED, SPENT, settled("set_aside")),
+}
+"""How an issue comes into each state that is not forgotten at once."""
+
+_WRITE = {
+    IssueState.HANDING: "hand_over",
+    IssueState.CLOSING: "close",
+    IssueState.RELEASING: "release",
+    IssueState.SHELVING: "set_aside",
+}
+
+
+def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
+    """What the live core writes where this happens to an issue in that state."""
+    write = _WRITE.get(state, "")
+    if state is IssueState.SET_ASIDE:
+        return (rec.RetryAsked("a"),)
+    if stimulus is IssueStimulus.REQUEUED:
+        unsent = state in (IssueState.CLAIMED, IssueState.HANDING)
+        return (REQUEUED,) if unsent else (FAILED,)
+    return {
+        IssueStimulus.CLAIMED: (CLAIMED,),
+        IssueStimulus.RESERVED: (HANDING,),
+        IssueStimulus.SENT: (STARTED,),
+        IssueStimulus.RECALLED: (UNBEGUN, CLAIMED),
+        IssueStimulus.SUCCEEDED: (DONE,),
+        IssueStimulus.SPENT: (SPENT,),
+        IssueStimulus.HOLDER_LOST: (LOST,),
+        IssueStimulus.APPLIED: (settled(write),),
+        IssueStimulus.FOUND_CLOSED: (settled(write, "found_closed"),),
+        IssueStimulus.NOT_OURS: (settled(write, "not_ours"),),
+        IssueStimulus.FAILED: (rec.SettlementFailed("a", write, "no"),),
+    }[stimulus]
+
+
+def entries(*told: Record) -> list[Entry]:
+    """A journal; every record a second after the one before."""
+    return [Entry(record, AT + n, float(n)) for n, record in enumerate(told)]
+
+
+def after(*told: Record) -> tuple[Issues, Transition]:
+    """What these records make, and the transition that the last one was."""
+    issues = Issues()
+    changes = [issues.apply(entry) for entry in entries(*told)]
+    assert changes and changes[-1] is not None
+    return issues, changes[-1]
+
+
+def issue_after(*told: Record) -> Issue:
+    """The issue, as it is after these records."""
+    return after(*told)[0].known["a"]
+
+
+@pytest.mark.parametrize(
+    ("state", "stimulus"),
+    [pair for pair, move in ISSUE.items() if not move.bug],
+    ids=lambda each: each.name,
+)
+def test_the_journal_moves_an_issue_as_the_live_core_does(
+    state: IssueState, stimulus: IssueStimulus
+) -> None:
+    told = (*WAYS[state], *record_of(state, stimulus))
+    assert after(*told)[1].issue.state is ISSUE[state, stimulus].to
+
+
+def test_every_state_but_the_last_ones_can_be_read_from_a_journal() -> None:
+    for state, way in WAYS.items():
+        if way:
+            assert issue_after(*way).state is state
+    assert set(IssueState) - set(WAYS) == {IssueState.CLOSED, IssueState.FOREIGN}
+
+
+def test_what_is_closed_or_somebody_elses_is_forgotten() -> None:
+    for result in ("applied", "found_closed", "not_ours"):
+        issues, change = after(CLAIMED, STARTED, DONE, settled("close", result))
+        assert issues.known == {} and change.before is IssueState.CLOSING and change.end == DONE
+
+
+def test_what_is_open_again_is_remembered_only_with_a_past() -> None:
+    assert after(CLAIMED, REQUEUED, settled("release"))[0].known == {}
+    issue = issue_after(CLAIMED, STARTED, FAILED, settled("release"))
+    assert issue.state is IssueState.ENQUEUED and issue.standing is Standing.COOLING
+    assert (issue.charged, issue.free_in_a_row, issue.error, issue.due) == (1, 0, "boom", 11.0)
+
+
+def test_a_page_is_what_the_next_run_is_told() -> None:
+    page = issue_after(CLAIMED, STARTED, FAILED).page
+    assert page == rec.Carried(
+        "a",
+        "title of a",
+        charged=1,
+        not_before=AT + 2.0 + 9.0,
+        error="boom",
+        delay_seconds=9.0,
+        path="m.f",
+        arguments="[[1],{}]",
+        enqueued_at=5.0,
+        outcome="error",
+        traceparent="00-1-2-01",
+    )
+    assert issue_after(page).charged == 1
+
+
+def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() -> None:
+    assert {s: issue_after(*way).pending for s, way in WAYS.items() if way} == {
+        IssueState.CLAIMED: None,
+        IssueState.HANDING: Action.HAND_OVER,
+        IssueState.RUNNING: None,
+        IssueState.LOOSE: None,
+        IssueState.CLOSING: Action.CLOSE,
+        IssueState.RELEASING: Action.RELEASE,
+        IssueState.SHELVING: Action.SET_ASIDE,
+        IssueState.SET_ASIDE: None,
+    }
+
+
+def test_a_hand_over_is_answered_before_its_issue_is_released() -> None:
+    left = (CLAIMED, HANDING, REQUEUED)
+    assert issue_after(*left).pending is Action.HAND_OVER
+    for answer in (settled("hand_over"), rec.SettlementFailed("a", "hand_over", "no")):
+        assert issue_after(*left, answer).pending is Action.RELEASE
+
+
+def test_what_a_person_reopens_is_written_once_the_tracker_has_blocked_it() -> None:
+    spent = (CLAIMED, STARTED, SPENT, rec.RetryAsked("a"))
+    assert issue_after(*spent).pending is Action.SET_ASIDE
+    issue = issue_after(*spent, settled("set_aside"))
+    assert (issue.state, issue.pending) == (IssueState.ENQUEUED, Action.REOPEN)
+    assert issue.is_reopened and issue.charged == 0
+    assert after(*spent, settled("set_aside"), settled("reopen"))[0].known == {}
+
+
+def test_what_is_told_again_makes_the_same_issue() -> None:
+    for way in WAYS.values():
+        for more in ((), (rec.Withheld("a"),)):
+            if not (*way, *more):
+                continue
+            issue = issue_after(*way, *more)
+            again = Issues()
+            if issue.page is not None:
+                again.apply(Entry(issue.page, AT, 0.0))
+            for entry in issue.told:
+                again.apply(entry)
+            told = again.known["a"]
+            for name in ("state", "standing", "pending", "charged", "worker_id", "handed_over"):
+                assert getattr(told, name) == getattr(issue, name), (way, name)
+
+
+_ANY = st.sampled_from(
+    [
+        CLAIMED,
+        HANDING,
+        STARTED,
+        LOST,
+        REQUEUED,
+        DONE,
+        FAILED,
+        SPENT,
+        UNBEGUN,
+        rec.Withheld("a"),
+        rec.RetryAsked("a"),
+        rec.Forgiven("a", 1),
+        rec.Carried("a", charged=2, set_aside=True),
+        rec.Carried("a", held_by="x"),
+        rec.WorkerJoined("W1", 7, own=False),
+        rec.SettlementFailed("a", "close"),
+        Owing("a", "note", 7, 8, True),
+        *(
+            settled(action.value, result)
+            for action in Action
+            for result in ("applied", "found_closed", "not_ours", "of a later version")
+        ),
+    ]
+)
+
+
+@given(st.lists(_ANY, max_size=12))
+def test_a_journal_that_lacks_lines_is_taken_as_far_as_it_makes_sense(told: list[Record]) -> None:
+    issues = Issues()
+    for entry in entries(*told):
+        issues.apply(entry)
+    for issue in issues.known.values():
+        assert issue.state not in (IssueState.CLOSED, IssueState.FOREIGN)
