@@ -18,22 +18,21 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
         yield f"the tracker does not answer: {trouble.error}", trouble.hint or "doctor"
     for worker_id, reason in board.given_up.items():
         yield f"{worker_id} {reason} and is not started again", f"logs {worker_id}"
-    for lost in board.lost.values():
+    for issue in board.loose:
+        worker, pid = issue.worker_id, issue.lost_pid
         yield (
-            f"{lost.issue_id}: its worker {lost.worker_id} left, and pid {lost.pid} still lives",
+            f"{issue.issue_id}: its worker {worker} left, and pid {pid} still lives",
             "end that process, or wait for it",
         )
     if board.state == "paused":
         # The reason first: where there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
-    if board.not_closed:
-        yield f"{len(board.not_closed)} done, and not closed yet", "doctor"
-    if board.set_aside:
-        count = len(board.set_aside)
-        first = next(iter(board.set_aside))
+    if not_closed := board.not_closed:
+        yield f"{len(not_closed)} done, and not closed yet", "doctor"
+    if set_aside := list(board.set_aside):
         yield (
-            f"{count} set aside: look at the reason, then try again",
-            f"logs {first}; retry {_some(list(board.set_aside))}",
+            f"{len(set_aside)} set aside: look at the reason, then try again",
+            f"logs {set_aside[0]}; retry {_some(set_aside)}",
         )
 
 

@@ -1,12 +1,14 @@
 """The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
 
 ``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
-``core.status`` turns a board into JSON.
+Where each issue stands is told by ``core.issues``; here it is counted. ``core.status`` turns a
+board into JSON.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import limits
@@ -14,8 +16,10 @@ from beads_workers.core import records as rec
 from beads_workers.core.activity import Activity, Ended
 from beads_workers.core.board_workers import WorkerRow
 from beads_workers.core.checkpoint_records import Resumed
+from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.metrics.counters import Counters
+from beads_workers.core.states import IssueState
 
 
 @dataclass(slots=True)
@@ -40,19 +44,9 @@ class Board:
     began_at: float = 0.0
     elapsed: float = 0.0
     workers: dict[str, WorkerRow] = field(default_factory=dict)
-    titles: dict[str, str] = field(default_factory=dict)
+    issues: Issues = field(default_factory=Issues)
     listed: rec.Listed = field(default_factory=rec.Listed)
-    unsent: set[str] = field(default_factory=set)
-    running: dict[str, str] = field(default_factory=dict)
-    retrying: dict[str, float] = field(default_factory=dict)
-    set_aside: dict[str, tuple[int, str]] = field(default_factory=dict)
-    withheld: set[str] = field(default_factory=set)
-    closing: set[str] = field(default_factory=set)
-    not_closed: dict[str, str] = field(default_factory=dict)
     given_back: dict[str, None] = field(default_factory=dict)
-    handed_back: set[str] = field(default_factory=set)
-    """Failed, and about to go back to whoever sent them: nothing of them is remembered."""
-    lost: dict[str, rec.HolderLost] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
     workers_most: int = 0
@@ -72,24 +66,61 @@ class Board:
         """How many were sent, and wait for their worker to end others."""
         return sum(len(row.ahead) for row in self.workers.values())
 
+    @property
+    def unsent(self) -> list[Issue]:
+        """Claimed, and with no worker yet."""
+        return [i for i in self._all() if i.state in (IssueState.CLAIMED, IssueState.HANDING)]
+
+    @property
+    def running(self) -> list[Issue]:
+        """With a worker, or with one that is gone from us and may live."""
+        return [i for i in self._all() if i.attempt or i.state is IssueState.LOOSE]
+
+    @property
+    def loose(self) -> list[Issue]:
+        """Those of them whose worker is gone from us."""
+        return [i for i in self._all() if i.state is IssueState.LOOSE]
+
+    @property
+    def retrying(self) -> dict[str, float]:
+        """When they are due, in elapsed seconds of the run."""
+        return {i.issue_id: i.due for i in self.standing(Standing.COOLING)}
+
+    @property
+    def set_aside(self) -> dict[str, tuple[int, str]]:
+        """How many attempts each had, and its last error."""
+        found = self.standing(Standing.SET_ASIDE)
+        return {i.issue_id: (i.charged, i.error) for i in found}
+
+    @property
+    def not_closed(self) -> list[Issue]:
+        """Done by an earlier run, which the tracker was not told."""
+        return self.standing(Standing.NOT_CLOSED)
+
+    @property
+    def to_close(self) -> int:
+        """How many are done, by whatever run, and not closed."""
+        return self.issues.count(IssueState.CLOSING)
+
+    def standing(self, standing: Standing) -> list[Issue]:
+        """All that stand so."""
+        return [issue for issue in self._all() if issue.standing is standing]
+
+    def title(self, issue_id: str) -> str:
+        """Of an issue that is in our hands, or has a past; else empty."""
+        issue = self.issues.known.get(issue_id)
+        return issue.title if issue else ""
+
+    def _all(self) -> Iterable[Issue]:
+        return self.issues.known.values()
+
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
         self.elapsed = entry.elapsed
+        if (change := self.issues.apply(entry)) is not None:
+            self._about_issue(change, entry)
+            return
         match entry.record:
-            case rec.Started() as started:
-                self._started(started, entry.elapsed)
-            case rec.Finished() as finished:
-                self._finished(finished, entry)
-            case rec.Claimed(issue_id, title, _):
-                self.claims += 1
-                self.titles[issue_id] = title
-                self.unsent.add(issue_id)
-                self.given_back.pop(issue_id, None)
-                self.retrying.pop(issue_id, None)
-                self.set_aside.pop(issue_id, None)
-                self.withheld.discard(issue_id)
-            case rec.SettledRecord() as settled:
-                self._settled(settled, entry.elapsed)
             case rec.TurnBegan() as turn:
                 self.activity.asking.began(turn, entry.elapsed)
                 self.counters.turn_began(turn, entry.elapsed)
@@ -105,6 +136,24 @@ class Board:
             case _:
                 self._about_run(entry)
 
+    def _about_issue(self, change: Transition, entry: Entry) -> None:
+        match entry.record:
+            case rec.Started() as started:
+                self.counters.started += 1
+                row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
+                row.has(started, entry.elapsed)
+            case rec.Finished() as finished:
+                self._finished(finished, change.issue.title, entry)
+            case rec.Claimed(issue_id):
+                self.claims += 1
+                self.given_back.pop(issue_id, None)
+            case rec.SettledRecord() as settled:
+                self._settled(settled, change)
+            case rec.Forgiven() if change.stood is Standing.SET_ASIDE:
+                self.totals["set_aside"] -= 1
+            case _:
+                pass
+
     def _about_run(self, entry: Entry) -> None:
         match entry.record:
             case rec.RunStarted() as run:
@@ -114,34 +163,14 @@ class Board:
                 self.state, self.state_reason = state, reason
             case rec.RunEnded() as ended:
                 self.ended = ended
-            case rec.Carried() as page:
-                self._carried(page, entry)
-            case rec.Requeued(issue_id):
-                self.unsent.discard(issue_id)
-            case rec.Withheld(issue_id):
-                self.retrying.pop(issue_id, None)
-                self.withheld.add(issue_id)
-            case rec.RetryAsked(issue_id):
-                self.set_aside.pop(issue_id, None)
-                self.retrying.pop(issue_id, None)
-                self.withheld.discard(issue_id)
             case rec.Hindrance() as hindrance:
                 self.hindrances[hindrance.what] = hindrance
             case rec.HindranceOver(what):
                 self.hindrances.pop(what, None)
-            case rec.Forgiven(issue_id):
-                if self.set_aside.pop(issue_id, None) is not None:
-                    self.totals["set_aside"] -= 1
-                    self.retrying[issue_id] = entry.elapsed
-                elif issue_id in self.retrying:
-                    self.retrying[issue_id] = entry.elapsed
             case Resumed() as resumed:
                 self.claims = resumed.claims
                 self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))
                 self.totals = {name: getattr(entry.record, name) for name in self.totals}
-            case rec.HolderLost() as lost:
-                self.running[lost.issue_id] = lost.worker_id
-                self.lost[lost.issue_id] = lost
             case _:
                 self._about_worker(entry.record)
 
@@ -177,33 +206,10 @@ class Board:
     def _goes_on(self) -> bool:
         return self.state in ("recovering", "running", "paused")
 
-    def _carried(self, page: rec.Carried, entry: Entry) -> None:
-        self.titles[page.issue_id] = page.title
-        # It may have been carried over before word came that it is done.
-        self.retrying.pop(page.issue_id, None)
-        self.set_aside.pop(page.issue_id, None)
-        if page.held_by:
-            self.not_closed[page.issue_id] = page.error
-        elif page.set_aside:
-            self.set_aside[page.issue_id] = (page.charged, page.error)
-        elif (left := page.not_before - entry.at) > 0:
-            # As the ledger does: a clock that was set back makes no wait longer than it was.
-            most = page.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
-            self.retrying[page.issue_id] = entry.elapsed + min(left, most)
-
-    def _started(self, started: rec.Started, elapsed: float) -> None:
-        self.counters.started += 1
-        self.unsent.discard(started.issue_id)
-        self.running[started.issue_id] = started.worker_id
-        row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
-        row.has(started, elapsed)
-
-    def _finished(self, finished: rec.Finished, entry: Entry) -> None:
+    def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed
         self.counters.finished(finished)
-        self.running.pop(issue_id, None)
-        self.lost.pop(issue_id, None)
-        self.activity.last.append(Ended(finished, self.titles.get(issue_id, ""), entry.at))
+        self.activity.last.append(Ended(finished, title, entry.at))
         row = self.workers.get(finished.worker_id)
         success = finished.verdict == "finish"
         if row is not None:
@@ -212,7 +218,6 @@ class Board:
             row.done += success
             row.failed += not success and finished.outcome not in ("cancelled", "retry")
         if success:
-            self.closing.add(issue_id)
             self.recent_done.append(elapsed)
             self.activity.throughput.add(elapsed)
             return
@@ -222,41 +227,20 @@ class Board:
             self.totals["lost"] += 1
         if finished.verdict == "set_aside":
             self.totals["set_aside"] += 1
-            self.set_aside[issue_id] = (finished.charged, finished.error)
-        elif finished.verdict == "hand_back":
-            self.handed_back.add(issue_id)
-        elif finished.outcome != "cancelled":
+        elif finished.verdict != "hand_back" and finished.outcome != "cancelled":
             self.totals["retried"] += 1
-            self.retrying[issue_id] = elapsed + finished.delay_seconds
 
-    def _settled(self, settled: rec.SettledRecord, elapsed: float) -> None:
-        issue_id = settled.issue_id
+    def _settled(self, settled: rec.SettledRecord, change: Transition) -> None:
         self.counters.settlement(settled)
-        self.unsent.discard(issue_id)
-        self.not_closed.pop(issue_id, None)
-        was_closing = issue_id in self.closing
-        self.closing.discard(issue_id)
+        done = change.before is IssueState.CLOSING and change.stood is not Standing.NOT_CLOSED
         # A reopening that finds it closed: somebody else's work, or an earlier run's.
         found_closed = settled.result == "found_closed" and settled.action != "reopen"
-        if found_closed or (settled.action == "close" and was_closing):
+        if found_closed or (settled.action == "close" and done):
             self.totals["done"] += settled.result != "not_ours"
-        # What an earlier run was to give back was set aside by a later one: that stays known.
-        kept = (settled.action, settled.result) == ("release", "not_ours")
-        if settled.result in ("found_closed", "not_ours") and not (
-            kept and issue_id in self.set_aside
-        ):
-            self.retrying.pop(issue_id, None)
-            self.withheld.discard(issue_id)
-            self.set_aside.pop(issue_id, None)
-        if settled.action == "close" or not self._remembers(issue_id):
-            self.titles.pop(issue_id, None)
-        if issue_id in self.handed_back:
-            self.handed_back.discard(issue_id)
-        elif settled.action == "release" and settled.result == "applied":
-            self.given_back[issue_id] = None
-
-    def _remembers(self, issue_id: str) -> bool:
-        return any(issue_id in kept for kept in (self.retrying, self.set_aside, self.withheld))
+        # What failed and goes back to its sender is not open for anybody to take.
+        handed_back = change.end is not None and change.end.verdict == "hand_back"
+        if settled.action == "release" and settled.result == "applied" and not handed_back:
+            self.given_back[settled.issue_id] = None
 
     def _source(self, record: rec.SourceTrouble | rec.SourceRecovered, elapsed: float) -> None:
         if isinstance(record, rec.SourceRecovered):

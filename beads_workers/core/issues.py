@@ -98,6 +98,12 @@ class Issue:
         return self.page.error if self.page else ""
 
     @property
+    def lost_pid(self) -> int:
+        """The process that may live, while the issue is loose; else 0."""
+        told = (entry.record for entry in reversed(self.told))
+        return next((lost.pid for lost in told if isinstance(lost, rec.HolderLost)), 0)
+
+    @property
     def is_reopened(self) -> bool:
         """Set aside once, and taken back since: the tracker may block it still."""
         if self.state is IssueState.SHELVING:
@@ -228,6 +234,8 @@ class Issues:
             issue.due = entry.elapsed + finished.delay_seconds
         issue.pending = _WRITES[issue.state]
         issue.page = _page_after(issue, finished, entry.at)
+        if issue.state is IssueState.SHELVING:
+            self.known[issue.issue_id] = self.known.pop(issue.issue_id)  # The last one of these.
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
         issue.holder = None
         issue.told = [entry]

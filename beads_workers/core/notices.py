@@ -105,7 +105,7 @@ class Notices:
         """Take in the next entry, which the board has taken in; returns what is to be told now."""
         match entry.record:
             case rec.Finished(issue_id=issue_id, verdict="set_aside") as finished:
-                self._gathered.append((finished, board.titles.get(issue_id, "")))
+                self._gathered.append((finished, board.title(issue_id)))
                 self.ends = max(entry.elapsed, self._quiet_until)
                 return self.due(entry.elapsed, board)
             case rec.RunChanged("paused", reason):
@@ -192,4 +192,4 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
 
 
 def _not_closed(board: Board) -> int:
-    return len(board.not_closed) + len(board.closing)
+    return board.to_close

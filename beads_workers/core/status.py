@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from beads_workers.core.activity import Asking, Ended
 from beads_workers.core.attention import TROUBLE_FAILURES, needs
 from beads_workers.core.board import Board
 from beads_workers.core.board_workers import WorkerRow, worker_order
+from beads_workers.core.issues import Standing
 from beads_workers.core.journal_lines import Entry
 
 NOTES_MAX = 10
@@ -44,7 +46,8 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     rate = _rate_per_minute(board, elapsed)
     ahead = board.ahead()
     ready = sum(board.listed.by_priority) + len(board.unsent) + ahead
-    left = ready + len(board.running) - ahead + len(board.retrying) + board.listed.blocked
+    running, retrying, set_aside = len(board.running) - ahead, board.retrying, board.set_aside
+    left = ready + running + len(retrying) + board.listed.blocked
     return {
         "running": board.ended is None,
         "pid": run.pid if run else None,
@@ -62,17 +65,17 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "ready": ready,
             "ready_more": board.listed.more,
             "by_priority": list(board.listed.by_priority),
-            "running": len(board.running) - ahead,
-            "retrying": len(board.retrying),
-            "next_retry_seconds": _next_retry(board, elapsed),
+            "running": running,
+            "retrying": len(retrying),
+            "next_retry_seconds": _next_retry(retrying, elapsed),
             "blocked": board.listed.blocked,
-            "set_aside": len(board.set_aside),
-            "withheld": len(board.withheld),
-            "not_closed": len(board.not_closed) + len(board.closing),
+            "set_aside": len(set_aside),
+            "withheld": len(board.standing(Standing.WITHHELD)),
+            "not_closed": board.to_close,
         },
         "set_aside": [
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
-            for issue_id, (attempts, error) in islice(board.set_aside.items(), SET_ASIDE_MAX)
+            for issue_id, (attempts, error) in islice(set_aside.items(), SET_ASIDE_MAX)
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
@@ -145,8 +148,8 @@ def _doing(asking: Asking) -> str | None:
     return ", ".join(part for part in parts if part) or None
 
 
-def _next_retry(board: Board, elapsed: float) -> float | None:
-    soonest = min(board.retrying.values(), default=None)
+def _next_retry(retrying: Mapping[str, float], elapsed: float) -> float | None:
+    soonest = min(retrying.values(), default=None)
     return None if soonest is None else round(max(0.0, soonest - elapsed), 1)
 
 

@@ -224,7 +224,7 @@ def test_what_was_taken_away_and_is_closed_by_somebody_is_forgotten() -> None:
     play.answer("a")
     play.do(ev.ReleaseAskedFor(T, (A,)))
     play.answer(results={"a": Result.FOUND_CLOSED})
-    assert play.core._parts.ledger.pages == {} and play.board.withheld == set()
+    assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
 
 
 def test_releasing_what_cools_down_or_is_just_given_back_works_too() -> None:

@@ -115,7 +115,7 @@ def test_what_waited_for_another_try_is_only_not_closed_once_word_of_its_success
     cooling = rec.Carried("a", charged=1, not_before=EPOCH + 60.0, delay_seconds=60.0)
     play = Play(recovering=True, carried=[cooling])
     play.do(ev.RecoveryEnded((), (rec.Carried("a", held_by="actor/run-0"),)))
-    assert play.board.not_closed == {"a": ""} and play.board.retrying == {}
+    assert [i.issue_id for i in play.board.not_closed] == ["a"] and play.board.retrying == {}
 
 
 def test_one_that_was_closed_is_forgotten() -> None:

@@ -75,7 +75,7 @@ def test_a_failure_is_handed_back_and_nothing_of_it_is_remembered() -> None:
     play.do(ready(1))
     play.quiet()
     assert play.board.retrying == play.board.set_aside == play.board.given_back == {}
-    assert not play.board.handed_back and not play.board.titles
+    assert not play.board.issues.known
     play.do(ev.Arrived())
     assert play.turn is not None and play.turn.skip == frozenset()
     assert task_of(play.answer("a"), 1) == "a", "whoever sent it may send it again"

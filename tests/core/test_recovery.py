@@ -273,7 +273,7 @@ def recovered(action: Action, result: Result, *carried: Carried) -> Play:
 def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
     play = recovered(Action.CLOSE, Result.APPLIED, Carried("a", held_by="actor/run-0"))
     assert not play.core._parts.ledger.pages
-    assert remains(play.entries).done_not_closed == {} and play.board.not_closed == {}
+    assert remains(play.entries).done_not_closed == {} and play.board.not_closed == []
 
 
 def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
@@ -293,7 +293,7 @@ def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -
     play = recovered(Action.CLOSE, Result.FAILED, Carried("a", held_by="actor/run-0"))
     assert play.core._parts.ledger.not_to_take() == {"a"}
     assert remains(play.entries).done_not_closed == {"a": "actor/run-0"}
-    assert "a" in play.board.not_closed
+    assert [i.issue_id for i in play.board.not_closed] == ["a"]
     play.do(ev.StopAsked())
     assert play.ended == 7
 

@@ -1,7 +1,7 @@
 """The double run: what ``core.issues`` makes of a journal beside what everything else does.
 
-After every record the issue that it is about is compared with the board's account of it and the
-recovery's; after every event, with what the live core believes.
+After every record the issue that it is about is compared with the recovery's
+account of it; after every event, with what the live core believes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.board import Board
 from beads_workers.core.issues import Issue, Issues, Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
@@ -43,21 +42,18 @@ class DoubleRun:
         """``began``: the reading of the core's clock at the beginning of the run."""
         self._began = began
         self.issues = Issues()
-        self._board = Board()
         self._left = Remains()
         self._touched: set[str] = set()
 
     def applied(self, entry: Entry) -> None:
         """Raises ``Disagreement``."""
         change = self.issues.apply(entry)
-        self._board.apply(entry)
         self._left.apply(entry)
         if change is None:
             return
         issue_id = change.issue.issue_id
         self._touched.add(issue_id)
         issue = self.issues.known.get(issue_id, _NO_ISSUE)
-        _compare(issue_id, entry, _shown(issue), of_board(self._board, issue_id))
         _compare(issue_id, entry, _left(issue, self._left), of_remains(self._left, issue_id))
 
     def believed(self, core: Orchestrator, now: float, *, whole: bool = False) -> None:
@@ -108,33 +104,6 @@ def _live(issue: Issue, elapsed: float) -> Facts:
         "due": issue.due if cools else None,
         "charged": issue.charged,
         "free": issue.free_in_a_row,
-    }
-
-
-def _shown(issue: Issue) -> Facts:
-    state, earlier = issue.state, issue.standing is Standing.NOT_CLOSED
-    begun = issue.attempt is not None
-    return {
-        "running": issue.worker_id if begun and state in _WITH_WORKER else None,
-        "unsent": state in (IssueState.CLAIMED, IssueState.HANDING),
-        "closing": state is IssueState.CLOSING and not earlier,
-        "not_closed": issue.error if earlier else None,
-        "retrying": issue.due if issue.standing is Standing.COOLING else None,
-        "set_aside": (issue.charged, issue.error) if _is_set_aside(issue) else None,
-        "withheld": issue.standing is Standing.WITHHELD,
-    }
-
-
-def of_board(board: Board, issue_id: str) -> Facts:
-    """What the board shows of it."""
-    return {
-        "running": board.running.get(issue_id),
-        "unsent": issue_id in board.unsent,
-        "closing": issue_id in board.closing,
-        "not_closed": board.not_closed.get(issue_id),
-        "retrying": board.retrying.get(issue_id),
-        "set_aside": board.set_aside.get(issue_id),
-        "withheld": issue_id in board.withheld,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from beads_workers.core.board import Board
 from beads_workers.core.board_workers import worker_order
+from beads_workers.core.issues import Standing
 from beads_workers.core.metrics.counters import BUCKETS, Durations
 from beads_workers.core.metrics.exposition import Family, Sample, number
 from beads_workers.core.status import SHOWN_STATES
@@ -57,8 +58,8 @@ def _queue(board: Board) -> list[Family]:
         "retrying": len(board.retrying),
         "blocked": board.listed.blocked,
         "set_aside": len(board.set_aside),
-        "withheld": len(board.withheld),
-        "not_closed": len(board.not_closed) + len(board.closing),
+        "withheld": len(board.standing(Standing.WITHHELD)),
+        "not_closed": board.to_close,
     }
     return [
         _gauge(

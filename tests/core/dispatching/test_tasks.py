@@ -9,6 +9,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import Answer
 from beads_workers.core.dispatching.found import FoundTasks, TaskFilter
 from beads_workers.core.dispatching.tasks import message_of
+from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import Call, IssueId, Job
 from beads_workers.core.message_types import Cancel
 from beads_workers.core.outcomes import OutcomeKind
@@ -119,7 +120,7 @@ def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
     assert places(asked(play)) == {"fails": "delayed"}
     asked(play, cancel=True)
     assert places(asked(play)) == {}
-    assert not play.board.retrying and not play.board.withheld
+    assert not play.board.retrying and not play.board.standing(Standing.WITHHELD)
 
 
 def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() -> None:
