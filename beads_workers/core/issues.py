@@ -15,14 +15,14 @@ without a past, it is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core import records as rec
-from beads_workers.core.checkpoint_records import Owing
+from beads_workers.core.checkpoint_records import Owing, Resumed
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.source import Action, Result
@@ -49,7 +49,7 @@ class Attempt:
     elapsed: float
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Issue:
     """One issue that is in our hands, or has a past.
 
@@ -104,6 +104,11 @@ class Issue:
         return next((lost.pid for lost in told if isinstance(lost, rec.HolderLost)), 0)
 
     @property
+    def is_unbegun(self) -> bool:
+        """In our hands, and no attempt was made since its claim."""
+        return self.claimed is not None and self.attempt is None and self.end is None
+
+    @property
     def is_reopened(self) -> bool:
         """Set aside once, and taken back since: the tracker may block it still."""
         if self.state is IssueState.SHELVING:
@@ -115,8 +120,9 @@ class Issue:
 class Transition:
     """What a record has changed. ``issue`` is as it is now, and may be forgotten already.
 
-    ``before``, ``stood``: its state and its standing until now. ``attempt``: the one that has
-    ended, where one has. ``end``: of the last attempt, which the tracker now has an answer to.
+    ``before``, ``stood``: its state and its standing until now. ``attempt``: the one that is over,
+    where one is; in a journal that lacks lines, not always with an end of its own. ``end``: of the
+    last attempt, which the tracker now has an answer to.
     """
 
     issue: Issue
@@ -126,13 +132,18 @@ class Transition:
     end: rec.Finished | None = None
 
 
+@dataclass(slots=True)
 class Issues:
-    """``known``: what is in our hands or has a past, by issue id, in the order of its coming."""
+    """``known``: what is in our hands or has a past, by issue id, in the order of its coming.
 
-    def __init__(self) -> None:
-        self.known: dict[str, Issue] = {}
-        self._foreign: dict[str, tuple[int, int]] = {}
-        """Workers that are not ours: pid and start time."""
+    ``heard``: those of which the tracker told this run before it took any.
+    """
+
+    known: dict[str, Issue] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
+    _has_taken: bool = False
+    _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Workers that are not ours: pid and start time."""
 
     def apply(self, entry: Entry) -> Transition | None:
         """Take in the next entry; None where it changes no issue."""
@@ -154,8 +165,6 @@ class Issues:
         if issue.page is not None and issue.page.held_by:
             issue.page = replace(issue.page, held_by="")
         self._rest(issue)
-        if issue.holder is not None:
-            self.known[issue_id] = issue
 
     def not_begun(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
@@ -164,21 +173,17 @@ class Issues:
             if sent is not None and sent.started.request_id in request_ids:
                 issue.attempt, issue.state = None, IssueState.CLAIMED
 
-    def take_over(self, older: Iterable[Issue]) -> None:
-        """Add the past of what is not known here, as an older run left it."""
-        for issue in older:
-            if issue.issue_id not in self.known:
-                self.known[issue.issue_id] = issue
-
     # --- in our hands -------------------------------------------------------------------------
 
     def _claimed(self, claimed: rec.Claimed, entry: Entry) -> Transition:
         issue = self.known.get(claimed.issue_id)
         if issue is None:
             issue = self.known[claimed.issue_id] = Issue(claimed.issue_id)
-        change = Transition(issue, issue.state, issue.standing)
-        if issue.page is not None and issue.page.set_aside:
-            issue.page = None  # A person has opened it again, and thereby given it new attempts.
+        change = Transition(issue, issue.state, issue.standing, issue.attempt)
+        self._has_taken = True
+        if (page := issue.page) is not None:
+            # One that was set aside was opened by a person, who thereby gave it new attempts.
+            issue.page = None if page.set_aside else replace(page, not_before=0.0)
         if issue.pending is Action.RELEASE:
             issue.pending = None  # Its worker had not begun it: it never went back.
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
@@ -198,7 +203,7 @@ class Issues:
 
     def _started(self, started: rec.Started, entry: Entry) -> Transition:
         issue = self._of(started.issue_id)
-        change = Transition(issue, issue.state, issue.standing)
+        change = Transition(issue, issue.state, issue.standing, issue.attempt)
         issue.state, issue.worker_id = IssueState.RUNNING, started.worker_id
         issue.attempt = Attempt(started, entry.at, entry.elapsed)
         if issue.pending is Action.HAND_OVER:
@@ -245,7 +250,9 @@ class Issues:
 
     def _settled(self, settled: rec.SettledRecord, entry: Entry) -> Transition:
         issue = self.known.get(settled.issue_id) or Issue(settled.issue_id)
-        change = Transition(issue, issue.state, issue.standing, None, issue.end)
+        change = Transition(issue, issue.state, issue.standing, issue.attempt, issue.end)
+        if not self._has_taken:
+            self.heard.add(settled.issue_id)
         if settled.action == _HAND_OVER:
             self._handed_over(issue, settled, entry)
         elif settled.action == _REOPEN and issue.state not in _NOBODYS:
@@ -341,7 +348,7 @@ class Issues:
         if old is None:
             change = Transition(issue, issue.state, issue.standing)
         else:
-            change = Transition(issue, old.state, old.standing)
+            change = Transition(issue, old.state, old.standing, old.attempt)
         if page.held_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.NOT_CLOSED
             issue.pending = Action.CLOSE
@@ -360,10 +367,15 @@ class Issues:
             issue.state, issue.pending = IssueState.SHELVING, Action.SET_ASIDE
         if owing.pid:
             issue.holder = (owing.pid, owing.start_time)
+        if owing.heard:
+            self.heard.add(owing.issue_id)
         if owing.reopened and issue.state in _NOBODYS:
             issue.pending = Action.REOPEN
         self._forget(issue)
         return change
+
+    def _resumed(self, resumed: Resumed, entry: Entry) -> None:
+        self._has_taken = self._has_taken or resumed.claims > 0
 
     def _joined(self, joined: rec.WorkerJoined, entry: Entry) -> None:
         if joined.own:
@@ -467,4 +479,5 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Carried: Issues._carried,
     Owing: Issues._owing,
     rec.WorkerJoined: Issues._joined,
+    Resumed: Issues._resumed,
 }

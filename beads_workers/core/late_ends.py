@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.issues import Attempt
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
 from beads_workers.core.messages import ProtocolError, parse
 from beads_workers.core.outcomes import OutcomeKind, kept, note_of
 from beads_workers.core.records import Finished
-from beads_workers.core.recovery import Begun, Remains
+from beads_workers.core.recovery import Remains
 
 MEASURED_SECONDS_MAX = 86_400.0
 """No longer than this a dead run is taken to have lived on."""
@@ -44,7 +45,7 @@ def take_in(left: Remains, words: Words) -> dict[str, Entry]:
     """
     ends: dict[str, Entry] = {}
     unbegun: set[str] = set()
-    for issue_id, begun in list(left.begun.items()):
+    for issue_id, begun in left.begun.items():
         said = words.get(begun.started.request_id)
         if said is None or said.issue_id != issue_id:
             continue
@@ -67,9 +68,9 @@ def _word(line: bytes) -> Done | Failed | None:
     return said if isinstance(said, Failed) and said.error_detail == NOT_BEGUN else None
 
 
-def _end(left: Remains, begun: Begun, done: Done) -> Entry:
+def _end(left: Remains, begun: Attempt, done: Done) -> Entry:
     started, milliseconds = begun.started, done.duration_ms or 0
-    claimed = left.claims.get(started.issue_id)
+    claimed = left.issues.known[started.issue_id].claimed
     finished = Finished(
         started.issue_id,
         started.worker_id,

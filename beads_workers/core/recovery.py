@@ -1,71 +1,96 @@
-"""What a dead run left, told by its journal alone: a fold over its records."""
+"""What a dead run left, told by its journal alone: a reader of ``core.issues``."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import records as rec
-from beads_workers.core.checkpoint_records import Owing, Resumed
+from beads_workers.core.issues import Attempt, Issue, Issues, Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.outcomes import Outcome, OutcomeKind
 from beads_workers.core.policy import set_aside_note
 from beads_workers.core.records import Carried
-from beads_workers.core.source import Action, DeadRun, Result
-from beads_workers.core.values import value
-
-
-@value
-class Begun:
-    """An attempt with its record's two times, as in ``Entry``."""
-
-    started: rec.Started
-    at: float
-    elapsed: float
+from beads_workers.core.source import DeadRun
+from beads_workers.core.states import IssueState
 
 
 @dataclass(slots=True)
 class Remains:
-    """``pages``: unfinished issues with a past. ``last_call``: pid and start time of a tracker
-    process whose end was not recorded. ``whole``: the checkpoint was complete, so that older
-    runs add nothing to ``pages``.
+    """``last_call``: pid and start time of a tracker process whose end was not recorded.
+    ``whole``: the checkpoint was complete, so that older runs add nothing to ``pages``.
     """
 
     run_id: str = ""
     actor: str = ""
     socket: str = ""
-    pages: dict[str, Carried] = field(default_factory=dict)
-    done_not_closed: dict[str, str] = field(default_factory=dict)
-    """Issue id -> the actor in whose name it is held."""
-    handed_over: set[str] = field(default_factory=set)
-    set_aside: dict[str, str] = field(default_factory=dict)
-    """Issue id -> the note of its last failure, until the tracker has it."""
-    reopened: set[str] = field(default_factory=set)
-    """Set aside once, and taken back since, by a person or after a spawn storm: no longer blocked
-    as soon as the tracker has heard of it."""
-    holders: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Issue id -> pid and start time of a worker that was not ours, and had it to the end."""
+    issues: Issues = field(default_factory=Issues)
     last_call: tuple[int, int] | None = None
-    heard: set[str] = field(default_factory=set)
-    """Issues of which this run heard before it took any: what earlier runs owed for them is paid.
-    """
     whole: bool = False
     ended: rec.RunEnded | None = None
-    begun: dict[str, Begun] = field(default_factory=dict)
-    """With a worker, and not at their end, by issue id."""
-    untold: dict[str, rec.Finished] = field(default_factory=dict)
-    """The ends of the last attempts of which the source was not told."""
-    claims: dict[str, rec.Claimed] = field(default_factory=dict)
-    """What is in the run's hands, and not at its end."""
-    _has_taken: bool = False
-    _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _traces: dict[str, str] = field(default_factory=dict)
-    """Issue id -> the context of an attempt that runs, and began a trace."""
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of this run's journal."""
-        _apply(self, entry)
+        self.issues.apply(entry)
+        match entry.record:
+            case rec.RunStarted(run_id=run_id, actor=actor, socket=socket):
+                self.run_id, self.actor, self.socket = run_id, actor, socket
+            case rec.CheckpointEnded():
+                self.whole = True
+            case rec.CallStarted(pid=pid, start_time=start_time):
+                self.last_call = (pid, start_time)
+            case rec.CallEnded():
+                self.last_call = None
+            case rec.RunEnded() as ended:
+                self.ended = ended
+            case _:
+                pass
+
+    @property
+    def heard(self) -> set[str]:
+        """Issues of which this run heard before it took any: what earlier runs owed is paid."""
+        return self.issues.heard
+
+    @property
+    def pages(self) -> dict[str, Carried]:
+        """Unfinished issues with a past."""
+        return {i.issue_id: replace(i.page, held_by="") for i in self._all() if i.page}
+
+    @property
+    def done_not_closed(self) -> dict[str, str]:
+        """The actors in whose names they are held."""
+        return {i.issue_id: self._holder(i) for i in self._in(IssueState.CLOSING)}
+
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """The notes of their last failures, which the tracker does not have yet."""
+        shelving = self._in(IssueState.SHELVING)
+        return {
+            i.issue_id: set_aside_note(i.charged, i.error)
+            for i in shelving
+            if i.standing is Standing.SET_ASIDE
+        }
+
+    @property
+    def reopened(self) -> list[str]:
+        """Set aside once, and taken back since, by a person or after a spawn storm."""
+        return [i.issue_id for i in self._all() if i.is_reopened]
+
+    @property
+    def handed_over(self) -> list[str]:
+        """What may be in progress in nobody's name."""
+        return [i.issue_id for i in self._all() if i.handed_over]
+
+    @property
+    def holders(self) -> dict[str, tuple[int, int]]:
+        """Pid and start time of the workers that were not ours, and had these to the end."""
+        return {i.issue_id: i.holder for i in self._all() if i.holder}
+
+    @property
+    def begun(self) -> dict[str, Attempt]:
+        """With a worker, and not at their end."""
+        return {i.issue_id: i.attempt for i in self._all() if i.attempt}
 
     def debts(self) -> list[DeadRun]:
         """What is to be settled with the tracker, one per actor, this run's own last."""
@@ -74,21 +99,23 @@ class Remains:
             by_actor.setdefault(actor, []).append(IssueId(issue_id))
         own = by_actor.pop(self.actor)
         debts = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
-        handed_over = tuple(IssueId(i) for i in sorted(self.handed_over))
-        set_aside = tuple((IssueId(i), note) for i, note in self.set_aside.items())
-        reopened = tuple(IssueId(i) for i in sorted(self.reopened))
-        outcomes = tuple((IssueId(i), outcome_of(end)) for i, end in self.untold.items())
-        unbegun = tuple(IssueId(i) for i in self.claims if i not in self.begun)
-        last = DeadRun(self.actor, tuple(own), handed_over, set_aside, reopened, outcomes, unbegun)
-        begun = tuple(IssueId(i) for i in sorted(self.begun))
-        back = (i for i, end in self.untold.items() if end.verdict == "hand_back")
-        handed_back = tuple(IssueId(i) for i in sorted(back))
-        return [*debts, replace(last, begun=begun, handed_back=handed_back)]
+        untold = {IssueId(i.issue_id): i.end for i in self._all() if i.end}
+        last = DeadRun(
+            self.actor,
+            tuple(own),
+            _sorted(self.handed_over),
+            tuple((IssueId(i), note) for i, note in self.set_aside.items()),
+            _sorted(self.reopened),
+            tuple((i, outcome_of(end)) for i, end in untold.items()),
+            tuple(IssueId(i.issue_id) for i in self._all() if i.is_unbegun),
+            _sorted(self.begun),
+            _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
+        )
+        return [*debts, last]
 
     def never_began(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
-        sent = self.begun.items()
-        self.begun = {i: each for i, each in sent if each.started.request_id not in request_ids}
+        self.issues.not_begun(request_ids)
 
     def is_paid(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is owed.
@@ -96,12 +123,7 @@ class Remains:
         A person may have changed them since, and a debt that is paid twice would undo that.
         """
         for issue_id in issue_ids:
-            self.done_not_closed.pop(issue_id, None)
-            self.set_aside.pop(issue_id, None)
-            self.handed_over.discard(issue_id)
-            self.reopened.discard(issue_id)
-            self.begun.pop(issue_id, None)
-            self.untold.pop(issue_id, None)
+            self.issues.paid(issue_id)
 
     def own_debts(self) -> set[str]:
         """Issues for which this run owes something itself: it had them last, so no earlier run
@@ -115,16 +137,33 @@ class Remains:
         A run that died while it wrote its checkpoint must not lose what it was carrying over.
         """
         if not self.whole:
-            self.pages = {**before.pages, **self.pages}
-            self.done_not_closed = {**before.done_not_closed, **self.done_not_closed}
+            for page in before.checkpoint():
+                if page.issue_id not in self.issues.known:
+                    self.issues.apply(Entry(page, 0.0, 0.0))
 
     def checkpoint(self) -> list[Carried]:
         """What the next run carries over."""
-        pages = dict(self.pages)
-        for issue_id, actor in self.done_not_closed.items():
-            page = pages.get(issue_id, Carried(issue_id))
-            pages[issue_id] = replace(page, held_by=actor)
-        return list(pages.values())
+        pages = []
+        for issue in self._all():
+            if issue.state is IssueState.CLOSING:
+                page = issue.page or Carried(issue.issue_id)
+                pages.append(replace(page, held_by=self._holder(issue)))
+            elif issue.page:
+                pages.append(issue.page)
+        return pages
+
+    def _all(self) -> Iterable[Issue]:
+        return self.issues.known.values()
+
+    def _in(self, state: IssueState) -> Iterator[Issue]:
+        return (issue for issue in self._all() if issue.state is state)
+
+    def _holder(self, done: Issue) -> str:
+        return done.page.held_by if done.page else self.actor
+
+
+def _sorted(issue_ids: Iterable[str]) -> tuple[IssueId, ...]:
+    return tuple(IssueId(issue_id) for issue_id in sorted(issue_ids))
 
 
 def remains(entries: Iterable[Entry]) -> Remains:
@@ -133,96 +172,6 @@ def remains(entries: Iterable[Entry]) -> Remains:
     for entry in entries:
         left.apply(entry)
     return left
-
-
-def _apply(left: Remains, entry: Entry) -> None:
-    match entry.record:
-        case rec.RunStarted(run_id=run_id, actor=actor, socket=socket):
-            left.run_id, left.actor, left.socket = run_id, actor, socket
-        case rec.Carried() as page:
-            left.pages[page.issue_id] = replace(page, held_by="")
-            if page.held_by:
-                left.done_not_closed[page.issue_id] = page.held_by
-        case rec.CheckpointEnded():
-            left.whole = True
-        case rec.Claimed(issue_id=issue_id) as claimed:
-            left._has_taken = True
-            left.claims[issue_id] = claimed
-            left.begun.pop(issue_id, None)
-            left.untold.pop(issue_id, None)
-            left.reopened.discard(issue_id)
-            known = left.pages.get(issue_id)
-            if known is not None and known.set_aside:
-                del left.pages[issue_id]
-        case rec.WorkerJoined(worker_id=worker_id, own=True):
-            left._foreign.pop(worker_id, None)
-        case rec.WorkerJoined(worker_id=worker_id, pid=pid, start_time=start_time):
-            left._foreign[worker_id] = (pid, start_time)
-        case rec.Started(issue_id=issue_id, worker_id=worker_id) as started:
-            left.begun[issue_id] = Begun(started, entry.at, entry.elapsed)
-            if worker_id in left._foreign:
-                left.holders[issue_id] = left._foreign[worker_id]
-            if started.traceparent and not started.trace_parent:
-                left._traces[issue_id] = started.traceparent
-        case rec.HandingOver(issue_id=issue_id):
-            left.handed_over.add(issue_id)
-        case rec.Finished() as finished:
-            _finished(left, finished, entry.at)
-        case rec.SettledRecord() as settled:
-            _settled(left, settled)
-        case rec.Forgiven(issue_id, charged):
-            _forgiven(left, issue_id, charged)
-        case rec.RetryAsked(issue_id=issue_id):
-            _forgiven(left, issue_id, 0)
-            left.pages.pop(issue_id, None)
-        case rec.CallStarted(pid=pid, start_time=start_time):
-            left.last_call = (pid, start_time)
-        case rec.CallEnded():
-            left.last_call = None
-        case rec.RunEnded() as ended:
-            left.ended = ended
-        case Resumed(claims=claims):
-            left._has_taken = left._has_taken or claims > 0
-        case Owing() as owing:
-            _owing(left, owing)
-        case _:
-            pass
-
-
-def _finished(left: Remains, finished: rec.Finished, at: float) -> None:
-    issue_id = finished.issue_id
-    left.holders.pop(issue_id, None)
-    left.begun.pop(issue_id, None)
-    left.untold[issue_id] = finished
-    before = left.pages.get(issue_id)
-    described = left.claims.pop(issue_id, None) or before
-    trace = left._traces.pop(issue_id, before.traceparent if before else "")
-    if finished.verdict == "finish":
-        left.pages.pop(issue_id, None)
-        left.done_not_closed[issue_id] = left.actor
-        return
-    set_aside = finished.verdict == "set_aside"
-    left.reopened.discard(issue_id)
-    if set_aside:
-        left.set_aside[issue_id] = set_aside_note(finished.charged, finished.error)
-    if not (set_aside or finished.charged or finished.free_in_a_row or finished.delay_seconds):
-        left.pages.pop(issue_id, None)  # Given back without fault: nothing to remember.
-        return
-    left.pages[issue_id] = Carried(
-        issue_id,
-        title=described.title if described else "",
-        charged=finished.charged,
-        free_in_a_row=finished.free_in_a_row,
-        not_before=at + finished.delay_seconds if finished.delay_seconds else 0.0,
-        set_aside=set_aside,
-        error=finished.error,
-        delay_seconds=finished.delay_seconds,
-        path=described.path if described else "",
-        arguments=described.arguments if described else "",
-        enqueued_at=described.enqueued_at if described else 0.0,
-        outcome=finished.outcome,
-        traceparent=trace,
-    )
 
 
 def outcome_of(finished: rec.Finished) -> Outcome:
@@ -238,53 +187,3 @@ def outcome_of(finished: rec.Finished) -> Outcome:
         result=finished.result,
         result_file=finished.result_file,
     )
-
-
-def _owing(left: Remains, owing: Owing) -> None:
-    if owing.note:
-        left.set_aside[owing.issue_id] = owing.note
-    if owing.pid:
-        left.holders[owing.issue_id] = (owing.pid, owing.start_time)
-    if owing.reopened:
-        left.reopened.add(owing.issue_id)
-    if owing.heard:
-        left.heard.add(owing.issue_id)
-
-
-def _forgiven(left: Remains, issue_id: str, charged: int) -> None:
-    left.set_aside.pop(issue_id, None)
-    page = left.pages.pop(issue_id, None)
-    if page is not None and page.set_aside:
-        left.reopened.add(issue_id)
-    if page is not None and (charged or page.free_in_a_row):
-        left.pages[issue_id] = replace(page, charged=charged, set_aside=False, not_before=0.0)
-
-
-# Four records of each job come through here: the value of a member takes longer than a comparison.
-_HAND_OVER, _CLOSE, _APPLIED = Action.HAND_OVER.value, Action.CLOSE.value, Result.APPLIED.value
-_NO_MORE = (Result.FOUND_CLOSED.value, Result.NOT_OURS.value)
-
-
-def _settled(left: Remains, settled: rec.SettledRecord) -> None:
-    issue_id = settled.issue_id
-    left.untold.pop(issue_id, None)
-    left.begun.pop(issue_id, None)
-    if settled.action != _HAND_OVER or settled.result in _NO_MORE:
-        left.claims.pop(issue_id, None)
-    if not left._has_taken:
-        left.heard.add(issue_id)
-    closed = settled.action == _CLOSE and settled.result == _APPLIED
-    if settled.result in _NO_MORE or closed:
-        page = left.pages.get(issue_id)
-        kept = settled.action == Action.RELEASE.value and settled.result == Result.NOT_OURS.value
-        if not (kept and page is not None and page.set_aside):
-            # What an earlier run was to give back was set aside by a later one: that stays known.
-            left.pages.pop(issue_id, None)
-        left.is_paid((issue_id,))
-    elif settled.action == Action.REOPEN.value and settled.result != Result.FAILED.value:
-        left.reopened.discard(issue_id)
-        left.handed_over.discard(issue_id)
-    elif settled.action == Action.RELEASE.value or settled.action == Action.SET_ASIDE.value:
-        left.handed_over.discard(issue_id)
-        if settled.result != Result.FAILED.value:
-            left.set_aside.pop(issue_id, None)

@@ -148,7 +148,8 @@ class Journal:
             self._retired.append(self._fd)
             self._fd, self._current, self._number = fd, path, self._number + 1
             counts = resumed(board, self._number)
-            entries = self._checkpoint.entries(counts, self._call, time.time(), self.elapsed())
+            now = time.time(), self.elapsed()
+            entries = self._checkpoint.entries(board.issues, counts, self._call, *now)
             self._leaving = b"".join(map(encode_repeated, entries))
             self._untold = len(self._leaving)
             self._removal_due = True

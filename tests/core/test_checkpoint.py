@@ -29,7 +29,7 @@ def after(entries: Iterable[Entry], call: Entry | None = None) -> list[Entry]:
     for last in entries:
         checkpoint.apply(last)
         board.apply(last)
-    lines = checkpoint.entries(resumed(board, 2), call, last.at, last.elapsed)
+    lines = checkpoint.entries(board.issues, resumed(board, 2), call, last.at, last.elapsed)
     read = [decode(encode_repeated(entry)) for entry in lines]
     assert None not in read
     return [entry for entry in read if entry is not None]

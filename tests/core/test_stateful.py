@@ -271,7 +271,7 @@ class World(RuleBasedStateMachine):
             for debt in left.debts():
                 self.source.recover(debt)
         else:
-            assert (left.done_not_closed, left.handed_over) == ({}, set())
+            assert (left.done_not_closed, left.handed_over) == ({}, [])
             closed = sum(i.status == "closed" for i in self.source.tracker.issues.values())
             assert self.play.board.totals["done"] == closed
         for issue in self.source.tracker.issues.values():

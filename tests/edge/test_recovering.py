@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.core.checkpoint_records import Owing
 from beads_workers.core.events import RecoveryFailed
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry, encode
@@ -60,7 +61,7 @@ def test_what_a_dead_run_held_is_given_back_and_the_run_is_settled(scene: Scene)
 
 def test_what_it_had_done_is_closed(scene: Scene) -> None:
     os.close(scene.alive)
-    scene.dead.done_not_closed[IssueId("a")] = "actor/dead"
+    scene.dead.apply(Entry(Carried("a", held_by="actor/dead"), 5.0, 2.0))
     scene.recovery.run()
     assert scene.source.tracker.issues["a"].status == "closed"
 
@@ -117,7 +118,7 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
     if what.startswith("its"):
         scene.dead.last_call = left
     else:
-        scene.dead.holders["a"] = left
+        scene.dead.apply(Entry(Owing("a", "", *left), 5.0, 2.0))
     thread = threading.Thread(target=scene.recovery.run)
     thread.start()
     thread.join(0.15)
@@ -131,7 +132,8 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
 
 def test_another_process_under_the_same_pid_is_not_waited_for(scene: Scene) -> None:
     os.close(scene.alive)
-    scene.dead.last_call = scene.dead.holders["a"] = (os.getpid(), 1)
+    scene.dead.last_call = (os.getpid(), 1)
+    scene.dead.apply(Entry(Owing("a", "", os.getpid(), 1), 5.0, 2.0))
     assert len(scene.recovery.run().settled) == 1
 
 

@@ -15,7 +15,7 @@ from beads_workers.core.history_fold import fold
 from beads_workers.core.journal_lines import KINDS, Entry
 from beads_workers.core.late_ends import read_words, take_in
 from beads_workers.core.message_types import Done, Failed
-from beads_workers.core.recovery import Begun, Remains, remains
+from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.status import status
 from beads_workers.edge.run_directory import RunInfo, read_info
 from beads_workers.edge.worktrees.looking import parse_status
@@ -170,8 +170,9 @@ def words_hold(read: Any, data: bytes) -> None:
         line = messages.encode(said, "W1", 1.0, v1=False)
         again = read([line], WANTED)
         require(again.keys() == {request_id}, f"{line!r} is not read as it is written")
-    begun = Begun(rec.Started("bw-1", "W1", 1, "r.1"), 1700000000.0, 2.5)
-    for end in take_in(Remains(begun={"bw-1": begun}), found).values():
+    left = Remains()
+    left.apply(Entry(rec.Started("bw-1", "W1", 1, "r.1"), 1700000000.0, 2.5))
+    for end in take_in(left, found).values():
         well_typed(end.record)
         on_file = journal_lines.decode(journal_lines.encode(end))
         require(on_file is not None and on_file.record == end.record, f"{end} is not on file")

@@ -1,21 +1,19 @@
-"""The double run: what ``core.issues`` makes of a journal beside what everything else does.
+"""One account: what ``core.issues`` makes of a journal, and what the live core believes.
 
-After every record the issue that it is about is compared with the recovery's
-account of it; after every event, with what the live core believes.
+After every event the issues that its records are about are compared; and whatever a checkpoint
+says of all of them, with what it was made from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from beads_workers.core.issues import Issue, Issues, Standing
 from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.policy import set_aside_note
-from beads_workers.core.recovery import Remains
+from beads_workers.core.records import CheckpointEnded
 from beads_workers.core.states import IssueState
 
 Facts = Mapping[str, Any]
@@ -42,19 +40,13 @@ class DoubleRun:
         """``began``: the reading of the core's clock at the beginning of the run."""
         self._began = began
         self.issues = Issues()
-        self._left = Remains()
         self._touched: set[str] = set()
 
     def applied(self, entry: Entry) -> None:
-        """Raises ``Disagreement``."""
+        """The next record of the run."""
         change = self.issues.apply(entry)
-        self._left.apply(entry)
-        if change is None:
-            return
-        issue_id = change.issue.issue_id
-        self._touched.add(issue_id)
-        issue = self.issues.known.get(issue_id, _NO_ISSUE)
-        _compare(issue_id, entry, _left(issue, self._left), of_remains(self._left, issue_id))
+        if change is not None:
+            self._touched.add(change.issue.issue_id)
 
     def believed(self, core: Orchestrator, now: float, *, whole: bool = False) -> None:
         """Raises ``Disagreement``. ``whole``: all issues, not only those of the last records."""
@@ -65,8 +57,19 @@ class DoubleRun:
         for issue_id in asked:
             issue = self.issues.known.get(issue_id, _NO_ISSUE)
             ours = _live(issue, now - self._began)
-            _compare(issue_id, None, ours, self._of_core(core, IssueId(issue_id), now))
+            _compare(
+                issue_id, "in the live core", ours, self._of_core(core, IssueId(issue_id), now)
+            )
         self._touched.clear()
+
+    def dumped(self, entries: Iterable[Entry]) -> None:
+        """A segment begins with these; raises ``Disagreement`` where they do not say it all."""
+        read, now = Issues(), Entry(CheckpointEnded(), 0.0, 0.0)
+        for now in entries:
+            read.apply(now)
+        for issue_id in {*read.known, *self.issues.known}:
+            one, other = (i.known.get(issue_id, _NO_ISSUE) for i in (self.issues, read))
+            _compare(issue_id, "in a checkpoint", _told(one, now), _told(other, now))
 
     def _of_core(self, core: Orchestrator, issue_id: IssueId, now: float) -> Facts:
         parts = core._parts
@@ -92,68 +95,54 @@ _WITH_WORKER = (IssueState.RUNNING, IssueState.LOOSE)
 
 
 def _live(issue: Issue, elapsed: float) -> Facts:
-    cools = issue.standing is Standing.COOLING and issue.due > elapsed + CLOCKS_SECONDS
     earlier = issue.standing is Standing.NOT_CLOSED
-    standing = issue.standing
     return {
         # What an earlier run has done is closed by the recovery, and not in the core's hands.
         "state": issue.state if issue.state in HELD and not earlier else None,
         "worker": issue.worker_id if issue.state in _WITH_WORKER else "",
         "pending": None if earlier else issue.pending,
-        "standing": Standing.OPEN if standing is Standing.COOLING and not cools else standing,
-        "due": issue.due if cools else None,
+        **_waits(issue, elapsed),
         "charged": issue.charged,
         "free": issue.free_in_a_row,
     }
 
 
-def _left(issue: Issue, left: Remains) -> Facts:
-    page, done = issue.page, issue.state is IssueState.CLOSING
-    note = None
-    if issue.state is IssueState.SHELVING and _is_set_aside(issue):
-        note = set_aside_note(issue.charged, issue.error)
-    unbegun = issue.attempt is None and issue.end is None and issue.claimed is not None
+def _waits(issue: Issue, elapsed: float) -> Facts:
+    """Why it is not to be taken now; what has cooled down is as good as what never did."""
+    cools = issue.standing is Standing.COOLING and issue.due > elapsed + CLOCKS_SECONDS
+    cooled = issue.standing is Standing.COOLING and not cools
     return {
-        "page": _without_holder(page),
-        "done_not_closed": (page.held_by if page else left.actor) if done else None,
-        "handed_over": issue.handed_over,
-        "set_aside": note,
-        "reopened": issue.is_reopened,
+        "standing": Standing.OPEN if cooled else issue.standing,
+        "due": issue.due if cools else None,
+    }
+
+
+def _told(issue: Issue, now: Entry) -> Facts:
+    """All that a checkpoint must say of it."""
+    waits = _waits(issue, now.elapsed)
+    if not issue.told and issue.page and issue.page.not_before - CLOCKS_SECONDS > now.at:
+        # The clock was set back since: the page says by the clock when it may be taken.
+        waits = {"standing": None, "due": None}
+    return {
+        "state": issue.state,
+        **waits,
+        "worker": issue.worker_id,
+        "pending": issue.pending,
+        "attempt": issue.attempt,
+        "end": issue.end,
+        "page": issue.page,
         "holder": issue.holder,
-        "begun": issue.attempt.started if issue.attempt else None,
-        "unbegun": unbegun,
-        "untold": issue.end,
+        "handed_over": issue.handed_over,
+        "reopened": issue.is_reopened,
+        "unbegun": issue.is_unbegun,
+        # What has no past has its name in the records that are dropped at an attempt's end.
+        "title": "" if issue.end else issue.title,
     }
 
 
-def of_remains(left: Remains, issue_id: str) -> Facts:
-    """What the next start would know of it."""
-    begun = left.begun.get(issue_id)
-    return {
-        "page": left.pages.get(issue_id),
-        "done_not_closed": left.done_not_closed.get(issue_id),
-        "handed_over": issue_id in left.handed_over,
-        "set_aside": left.set_aside.get(issue_id),
-        "reopened": issue_id in left.reopened,
-        "holder": left.holders.get(issue_id),
-        "begun": begun.started if begun else None,
-        "unbegun": issue_id in left.claims and begun is None,
-        "untold": left.untold.get(issue_id),
-    }
-
-
-def _without_holder(page: Any) -> Any:
-    return replace(page, held_by="") if page is not None else None
-
-
-def _is_set_aside(issue: Issue) -> bool:
-    return issue.standing is Standing.SET_ASIDE
-
-
-def _compare(issue_id: str, entry: Entry | None, ours: Facts, theirs: Facts) -> None:
+def _compare(issue_id: str, where: str, ours: Facts, theirs: Facts) -> None:
     if differ := list(_different(ours, theirs)):
-        when = f"after {entry.record}" if entry else "in the live core"
-        raise Disagreement(f"{issue_id}, {when}: {'; '.join(differ)}")
+        raise Disagreement(f"{issue_id}, {where}: {'; '.join(differ)}")
 
 
 def _nearly(one: object, other: object) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core.checkpoint import Checkpoint
 from beads_workers.core.checkpoint_records import Resumed
+from beads_workers.core.issues import Issues
 from beads_workers.core.journal_lines import Entry, encode, encode_repeated
 from beads_workers.core.records import CallEnded, CallStarted, Record
 from tests.simulation.agenda import Thread
@@ -44,7 +45,7 @@ class Journal:
         self._written = 0
         self._synced = 0
         self._untold = 0
-        self._checkpoint = Checkpoint()
+        self._checkpoint, self._issues = Checkpoint(), Issues()
         self._call: Entry | None = None
         self._next_at = SEGMENT_BYTES
         self._retired: list[File] = []
@@ -57,6 +58,7 @@ class Journal:
         entry = Entry(record, round(world.wall(), 3), elapsed)
         self._gathered.append((encode(entry), entry))
         self._checkpoint.apply(entry)
+        self._issues.apply(entry)
         if self.folds is not None:
             self.folds.applied(entry)
         return entry
@@ -86,7 +88,10 @@ class Journal:
         world.point("before the checkpoint of a segment")
         elapsed = world.agenda.now - self._began
         counts = Resumed(len(self._folder.segments))
-        entries = self._checkpoint.entries(counts, self._call, world.wall(), elapsed)
+        now = world.wall(), elapsed
+        entries = list(self._checkpoint.entries(self._issues, counts, self._call, *now))
+        if self.folds is not None:
+            self.folds.dumped(entries)
         self._leaving = b"".join(map(encode_repeated, entries))
         self._untold = len(self._leaving)
         self._next_at = self._written + max(SEGMENT_BYTES, 4 * self._untold)
