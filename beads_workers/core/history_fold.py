@@ -1,4 +1,6 @@
-"""The fold that makes a ``History`` from a journal's entries, of a run in any state.
+"""Makes a ``History`` from a journal's entries, of a run in any state.
+
+Where an issue stands is told by ``core.issues``; here is written down what it came through.
 
 An entry out of place (a journal with torn lines) is taken as far as it makes sense, never
 refused: whoever reads a report of a bad night must get one.
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from beads_workers.core import issues as reducer
 from beads_workers.core import records as rec
 from beads_workers.core.board_workers import worker_order
 from beads_workers.core.checkpoint_records import Resumed
@@ -23,7 +26,9 @@ from beads_workers.core.history import (
     Span,
     WorkerSpan,
 )
+from beads_workers.core.issues import Issues, Standing, Transition
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.states import IssueState
 
 
 def fold(
@@ -52,8 +57,6 @@ class _Issue:
     closed: float | None = None
     earlier: bool = True
     """Until this run claims it."""
-    done: bool = False
-    """An attempt of this run succeeded, and nothing has come of that yet."""
 
 
 @dataclass(slots=True)
@@ -62,9 +65,10 @@ class _Account:
     began_at: float = 0.0
     elapsed: float = 0.0
     ended: rec.RunEnded | None = None
+    known: Issues = field(default_factory=Issues)
     issues: dict[str, _Issue] = field(default_factory=dict)
-    started: dict[str, tuple[rec.Started, float]] = field(default_factory=dict)
-    """Attempts under way, by request id."""
+    endless: list[reducer.Attempt] = field(default_factory=list)
+    """Attempts of which the end was lost with a part of the journal."""
     attempts: list[Attempt] = field(default_factory=list)
     living: dict[str, WorkerSpan] = field(default_factory=dict)
     workers: list[WorkerSpan] = field(default_factory=list)
@@ -81,21 +85,10 @@ class _Account:
         """Take in the next entry."""
         # Two threads write: an entry may stand a little after one that is younger.
         self.elapsed = now = max(self.elapsed, entry.elapsed)
+        if (change := self.known.apply(entry)) is not None:
+            self._about_issue(entry.record, change, now)
+            return
         match entry.record:
-            case rec.Started() as started:
-                self._started(started, now)
-            case rec.Finished() as finished:
-                self._finished(finished, now)
-            case rec.Claimed() as claimed:
-                self._claimed(claimed)
-            case rec.SettledRecord() as settled:
-                self._settled(settled, now)
-            case rec.Carried() as page:
-                self._carried(page)
-            case rec.Forgiven(issue_id, charged):
-                self._reopened(issue_id, charged)
-            case rec.RetryAsked(issue_id):
-                self._reopened(issue_id)
             case rec.Spent() as spent:
                 self.spent = spent
             case rec.Noted(level, text):
@@ -158,53 +151,42 @@ class _Account:
                 replace(span, ended=now, status=status, reason=reason, dismissed=self.stopping)
             )
 
-    def _carried(self, page: rec.Carried) -> None:
-        fate = Fate.GIVEN_BACK
-        if page.held_by:
-            fate = Fate.NOT_CLOSED
-        elif page.set_aside:
-            fate = Fate.SET_ASIDE
-        self.issues[page.issue_id] = _Issue(
-            page.title, fate=fate, charged=page.charged, error=page.error
-        )
-
-    def _reopened(self, issue_id: str, charged: int | None = None) -> None:
+    def _about_issue(self, record: rec.Record, change: Transition, now: float) -> None:
+        issue_id = change.issue.issue_id
         issue = self.issues.get(issue_id)
         if issue is None:
-            return
-        issue.charged = issue.charged if charged is None else charged
-        if issue.fate is Fate.SET_ASIDE:
-            issue.fate = Fate.GIVEN_BACK
+            if not isinstance(record, _KNOWN_BY):
+                return
+            issue = self.issues[issue_id] = _Issue(earlier=not isinstance(record, rec.Finished))
+        ended = change.attempt
+        match record:
+            case rec.Started() | rec.Claimed():
+                issue.title, issue.priority = record.title or issue.title, record.priority
+                issue.closed, issue.earlier = None, False
+            case rec.Finished():
+                if record.verdict != "finish":
+                    issue.charged, issue.error = record.charged, record.error or issue.error
+                if ended is not None and ended.started.request_id == record.request_id:
+                    self.attempts.append(self._attempt(ended, now, record))
+                    ended = None
+            case rec.SettledRecord() if change.issue.state is IssueState.CLOSED:
+                # A reopening that finds it closed: somebody else's work, or an earlier run's.
+                issue.earlier = issue.earlier or record.action == "reopen"
+                issue.closed = now
+            case rec.Carried():
+                self.issues[issue_id] = issue = _Issue(
+                    record.title, charged=record.charged, error=record.error
+                )
+            case rec.Forgiven():
+                issue.charged = record.charged
+            case _:
+                pass
+        if ended is not None:
+            self.endless.append(ended)
+        issue.fate = _fate(change.issue)
 
-    def _claimed(self, claimed: rec.Claimed) -> None:
-        issue = self._issue(claimed.issue_id, claimed.title, claimed.priority)
-        issue.fate, issue.closed, issue.earlier, issue.done = Fate.UNFINISHED, None, False, False
-
-    def _issue(self, issue_id: str, title: str, priority: int) -> _Issue:
-        issue = self.issues.setdefault(issue_id, _Issue())
-        issue.title, issue.priority = title or issue.title, priority
-        return issue
-
-    def _started(self, started: rec.Started, now: float) -> None:
-        self.started[started.request_id] = (started, now)
-        issue = self._issue(started.issue_id, started.title, started.priority)
-        issue.fate, issue.earlier = Fate.UNFINISHED, False
-
-    def _finished(self, finished: rec.Finished, now: float) -> None:
-        began = self.started.pop(finished.request_id, None)
-        issue = self.issues.setdefault(finished.issue_id, _Issue(earlier=False))
-        if began is not None:
-            self.attempts.append(self._attempt(*began, now, finished))
-        if finished.verdict == "finish":
-            issue.fate, issue.done = Fate.NOT_CLOSED, True
-            return
-        issue.charged, issue.error = finished.charged, finished.error or issue.error
-        # Until the tracker has answered, what is to be given back is ours.
-        issue.fate = Fate.SET_ASIDE if finished.verdict == "set_aside" else Fate.UNFINISHED
-
-    def _attempt(
-        self, started: rec.Started, began: float, until: float, end: rec.Finished | str
-    ) -> Attempt:
+    def _attempt(self, begun: reducer.Attempt, until: float, end: rec.Finished | str) -> Attempt:
+        started, began = begun.started, begun.elapsed
         issue = self.issues[started.issue_id]
         issue.attempts += 1
         issue.seconds += until - began
@@ -232,17 +214,6 @@ class _Account:
             delay_seconds=end.delay_seconds,
         )
 
-    def _settled(self, settled: rec.SettledRecord, now: float) -> None:
-        issue = self.issues.setdefault(settled.issue_id, _Issue())
-        if settled.result == "not_ours":
-            issue.fate = Fate.LEFT_ALONE
-        elif settled.result == "found_closed" or settled.action == "close":
-            # A reopening that finds it closed: somebody else's work, or an earlier run's.
-            issue.earlier = issue.earlier or (settled.action == "reopen" and not issue.done)
-            issue.fate, issue.closed = Fate.CLOSED, now
-        elif settled.action in ("release", "reopen"):
-            issue.fate = Fate.GIVEN_BACK
-
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
         """The account, with what has no end in it."""
         run = self.run
@@ -255,8 +226,9 @@ class _Account:
         end = RUNNING if state == "running" else CUT_OFF
         workers = [*self.workers, *self.living.values()]
         workers.sort(key=lambda span: (*worker_order(span.worker_id), span.began))
-        for started, began in self.started.values():
-            self.attempts.append(self._attempt(started, began, until, end))
+        under_way = (issue.attempt for issue in self.known.known.values() if issue.attempt)
+        for begun in (*self.endless, *under_way):
+            self.attempts.append(self._attempt(begun, until, end))
         return History(
             run_id=run.run_id,
             project=run.project,
@@ -281,6 +253,25 @@ class _Account:
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
         )
+
+
+_KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Carried)
+"""What an account may begin with; whatever else is said of an issue nobody knows is passed over."""
+
+_FATES = {
+    IssueState.ENQUEUED: Fate.GIVEN_BACK,
+    IssueState.CLOSING: Fate.NOT_CLOSED,
+    IssueState.CLOSED: Fate.CLOSED,
+    IssueState.FOREIGN: Fate.LEFT_ALONE,
+}
+
+
+def _fate(issue: reducer.Issue) -> Fate:
+    if issue.state in (IssueState.SHELVING, IssueState.SET_ASIDE):
+        # What a person has reopened meanwhile is for anybody to take.
+        return Fate.SET_ASIDE if issue.standing is Standing.SET_ASIDE else Fate.GIVEN_BACK
+    # Until the tracker has answered, what is to be given back is ours.
+    return _FATES.get(issue.state, Fate.UNFINISHED)
 
 
 def _told(issue_id: str, issue: _Issue, state: str, settled: bool) -> IssueHistory:
