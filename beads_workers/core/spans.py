@@ -1,10 +1,11 @@
-"""Spans: a fold over the journal, one span for every attempt that has ended."""
+"""Spans: one for every attempt that has ended, as ``core.issues`` tells of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from beads_workers.core import records as rec
+from beads_workers.core.issues import Attempt, Issue, Issues, Transition
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.traces import SpanContext, parse
@@ -43,30 +44,28 @@ class Spans:
     def __init__(self) -> None:
         self._common: dict[str, Value] = {}
         self._source = ""
-        self._open: dict[str, tuple[rec.Started, Entry]] = {}
-        self._paths: dict[str, str] = {}
+        self._issues = Issues()
 
     def add(self, entry: Entry) -> Span | None:
         """The span that ends with this entry, if one does."""
+        change = self._issues.apply(entry)
         match entry.record:
             case rec.RunStarted() as run:
                 self._source = run.source
                 self._common = {"beads.source": run.source, "beads.run.id": run.run_id}
-            case rec.Claimed(issue_id=issue_id, path=path) if path:
-                self._paths[issue_id] = path
-            case rec.Started() as started if started.traceparent:
-                self._open[started.issue_id] = started, entry
-            case rec.Finished() as finished:
-                return self._finished(finished, entry)
-            case rec.SettledRecord(issue_id=issue_id, action=action) if action != "hand_over":
-                self._paths.pop(issue_id, None)
+            case rec.Finished() as finished if change is not None:
+                return self._finished(change, finished, entry)
         return None
 
     def left(self, at: float) -> Iterator[Span]:
         """The orchestrator is gone, since ``at``: attempts that nobody saw the end of."""
-        for issue_id, (started, entry) in self._open.items():
+        under_way = [issue for issue in self._issues.known.values() if issue.attempt]
+        self._issues = Issues()
+        for issue in under_way:
+            assert issue.attempt is not None, "it was asked for that"
+            started = issue.attempt.started
             lost = rec.Finished(
-                issue_id,
+                issue.issue_id,
                 started.worker_id,
                 started.attempt,
                 started.request_id,
@@ -74,37 +73,42 @@ class Spans:
                 "",
                 "the orchestrator died",
             )
-            if (span := self._span(started, entry, lost, max(entry.at, at))) is not None:
+            span = self._span(issue, issue.attempt, lost, max(issue.attempt.at, at))
+            if span is not None:
                 yield span
-        self._open.clear()
 
-    def _finished(self, finished: rec.Finished, entry: Entry) -> Span | None:
-        known = self._open.pop(finished.issue_id, None)
-        if known is None or known[0].request_id != finished.request_id:
+    def _finished(self, change: Transition, finished: rec.Finished, entry: Entry) -> Span | None:
+        begun = change.attempt
+        if begun is None or begun.started.request_id != finished.request_id:
             return None
-        started, began = known
         # By the clock that nobody sets.
-        return self._span(started, began, finished, began.at + entry.elapsed - began.elapsed)
+        ended = begun.at + entry.elapsed - begun.elapsed
+        return self._span(change.issue, begun, finished, ended)
 
     def _span(
-        self, started: rec.Started, began: Entry, finished: rec.Finished, ended: float
+        self, issue: Issue, begun: Attempt, finished: rec.Finished, ended: float
     ) -> Span | None:
-        context = parse(started.traceparent)
+        started = begun.started
+        context = parse(started.traceparent) if started.traceparent else None
         if context is None or not context.sampled:
             return None
         rrq = self._source == "rrq"
+        path = issue.claimed.path if issue.claimed else ""
+        attributes = self._attributes(started, finished, path)
         return Span(
             RRQ_NAME if rrq else NAME,
             context,
             parse(started.trace_parent),
             started.tracestate,
-            began.at,
-            max(began.at, ended),
-            self._attributes(started, finished) | (_of_rrq(started, finished) if rrq else {}),
+            begun.at,
+            max(begun.at, ended),
+            attributes | (_of_rrq(started, finished) if rrq else {}),
             None if finished.outcome in _FINE else finished.error or finished.outcome,
         )
 
-    def _attributes(self, started: rec.Started, finished: rec.Finished) -> dict[str, Value]:
+    def _attributes(
+        self, started: rec.Started, finished: rec.Finished, path: str
+    ) -> dict[str, Value]:
         found: dict[str, Value] = {
             **self._common,
             "beads.issue.id": started.issue_id,
@@ -117,7 +121,7 @@ class Spans:
             "beads.verdict": finished.verdict,
             "beads.duration_ms": finished.duration_ms,
         }
-        if path := self._paths.get(started.issue_id):
+        if path:
             found["code.function.name"] = path
         if finished.outcome not in _FINE:
             found["error.type"] = finished.outcome
