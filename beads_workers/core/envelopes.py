@@ -1,4 +1,4 @@
-"""Jobs as envelopes: a fold over the journal's records, in which every transition is an envelope.
+"""Jobs as envelopes: every transition that ``core.issues`` tells of is one.
 
 Source: docs/ENVELOPE.md. A job is known from its claim on, or from what an earlier run left.
 """
@@ -10,9 +10,12 @@ from math import floor
 from typing import Any
 
 from beads_workers.core import records as rec
+from beads_workers.core.issues import Issues, Transition
 from beads_workers.core.jobs import Call
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.json_fields import is_deep, strict_loads
+from beads_workers.core.source import Action
+from beads_workers.core.states import IssueState
 from beads_workers.protocols.envelope import ATTEMPT_MAX, SECONDS_MAX, Envelope, State
 
 ISSUE_PATH = "beads.issue"
@@ -42,6 +45,7 @@ class Envelopes:
     def __init__(self, *, keep_done: bool = True) -> None:
         self.jobs: dict[str, Envelope] = {}
         self._keep_done = keep_done
+        self._issues = Issues()
         self.source = ""
         """Of the run: a name such as ``bd``."""
 
@@ -56,6 +60,11 @@ class Envelopes:
         return job
 
     def _changed(self, entry: Entry) -> Envelope | None:
+        change = self._issues.apply(entry)
+        if change is None:
+            if isinstance(entry.record, rec.RunStarted):
+                self.source = entry.record.source
+            return None
         at = _seconds(entry.at)
         match entry.record:
             case rec.Claimed() as claimed:
@@ -66,31 +75,25 @@ class Envelopes:
             case rec.Finished() as finished:
                 return _finished(self._known(finished.issue_id, at), finished, entry.at)
             case rec.SettledRecord() as settled:
-                return self._settled(settled, at)
+                return self._settled(settled, change, at)
             case rec.Carried() as page:
-                return self._carried(page, at)
-            case rec.RunStarted() as run:
-                self.source = run.source
+                return self._carried(page, change, at)
             case _:
-                return self._asked(entry.record, at)
-        return None
+                return self._asked(entry.record, change, at)
 
-    def _asked(self, record: rec.Record, at: int) -> Envelope | None:
+    def _asked(self, record: rec.Record, change: Transition, at: int) -> Envelope | None:
         """A person has a say in what is not running; or it failed for no fault of its own."""
+        job = self.jobs.get(change.issue.issue_id)
+        waits = change.before not in _AT_WORK and job is not None and job.state is not State.DONE
         match record:
-            case rec.Withheld(issue_id) if issue_id in self.jobs:
-                job = self.jobs[issue_id]
+            case rec.Withheld() if job is not None:
                 return _failed(job, TAKEN_AWAY, "cancelled", at)
-            case rec.RetryAsked(issue_id) if self._waits(issue_id):
-                return _moved(self.jobs[issue_id], State.ENQUEUED, None)
-            case rec.Forgiven(issue_id, charged) if self._waits(issue_id):
-                return _moved(self.jobs[issue_id], State.ENQUEUED, _next(charged))
+            case rec.RetryAsked() if job is not None and waits:
+                return _moved(job, State.ENQUEUED, None)
+            case rec.Forgiven() if job is not None and waits:
+                return _moved(job, State.ENQUEUED, _next(record.charged))
             case _:
                 return None
-
-    def _waits(self, issue_id: str) -> bool:
-        job = self.jobs.get(issue_id)
-        return job is not None and job.state in (State.ENQUEUED, State.ERROR)
 
     def _known(self, issue_id: str, at: int) -> Envelope:
         """The job; where its claim was lost with a part of the journal, what is left to say."""
@@ -122,13 +125,12 @@ class Envelopes:
             return job
         return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
 
-    def _carried(self, page: rec.Carried, at: int) -> Envelope | None:
+    def _carried(self, page: rec.Carried, change: Transition, at: int) -> Envelope | None:
         if page.held_by:
             return None  # The run that did it has told that it is done.
         job = self._described(page, at)
         if page.set_aside:
-            old = self.jobs.get(page.issue_id)
-            if old is not None and old.state is State.ERROR:
+            if change.before in _FAILED and page.issue_id in self.jobs:
                 return None
             reason, attempt = _REASONS.get(page.outcome), _attempt(page.charged)
             said = {"error": page.error or "failed", "reason": reason}
@@ -136,21 +138,20 @@ class Envelopes:
         retry_at = _seconds(page.not_before) if page.not_before > at else None
         return _moved(job, State.ENQUEUED, _next(page.charged), next_retry_at=retry_at)
 
-    def _settled(self, settled: rec.SettledRecord, at: int) -> Envelope | None:
-        job = self.jobs.get(settled.issue_id)
-        if job is None:
+    def _settled(self, settled: rec.SettledRecord, change: Transition, at: int) -> Envelope | None:
+        job, state = self.jobs.get(settled.issue_id), change.issue.state
+        if job is None or job.state is State.DONE:
             return None
-        if settled.result == "found_closed" and settled.action != "reopen":
-            if job.state is State.DONE:
-                return None
-            # Somebody else has closed it meanwhile.
-            return _moved(job, State.DONE, job.attempt, ts_finished=at)
-        if settled.result == "not_ours" and job.state is not State.DONE:
+        if state is IssueState.CLOSED:
+            # Somebody else has closed it meanwhile. Of what is not with us they tell others.
+            theirs = settled.action == Action.REOPEN.value
+            return None if theirs else _moved(job, State.DONE, job.attempt, ts_finished=at)
+        if state is IssueState.FOREIGN:
             del self.jobs[settled.issue_id]
             return None
         if (settled.action, settled.result) != _GIVEN_BACK:
             return None
-        if job.state is State.RUNNING:
+        if change.before in _AT_WORK:
             # Its run was killed under it, and a later one has given it back.
             return _moved(job, State.ENQUEUED, job.attempt)
         if self.source in _SENT_TO_US and job.state is State.ENQUEUED and job.attempt is None:
@@ -158,6 +159,8 @@ class Envelopes:
         return None
 
 
+_AT_WORK = (IssueState.RUNNING, IssueState.LOOSE)
+_FAILED = (IssueState.SHELVING, IssueState.SET_ASIDE)
 _GIVEN_BACK = ("release", "applied")
 
 

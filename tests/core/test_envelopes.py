@@ -311,3 +311,12 @@ def test_whatever_goes_wrong_every_job_moves_along_the_allowed_ways(seed: int) -
     accounts = world.check.accounts
     assert shown == {issue_id for issue_id in jobs if accounts.is_set_aside(issue_id)}
     assert all(jobs[i].state is State.DONE for i in jobs if accounts.is_owed_a_close(i))
+
+
+def test_what_was_done_by_word_that_its_worker_left_is_done_once_it_is_closed() -> None:
+    play = working()
+    heard = rec.Carried("a", held_by="actor/run-1")
+    later = [*play.entries, *Play(recovering=True).entries]
+    at = later[-1].at
+    later += [Entry(heard, at, 1.0), Entry(rec.SettledRecord("a", "close", "applied"), at, 1.0)]
+    assert states(later)[-2:] == ["running", "done"]
