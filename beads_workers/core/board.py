@@ -8,7 +8,6 @@ board into JSON.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import limits
@@ -67,52 +66,47 @@ class Board:
         return sum(len(row.ahead) for row in self.workers.values())
 
     @property
-    def unsent(self) -> list[Issue]:
-        """Claimed, and with no worker yet."""
-        return [i for i in self._all() if i.state in (IssueState.CLAIMED, IssueState.HANDING)]
+    def unsent(self) -> int:
+        """How many are claimed, and with no worker yet."""
+        return self.issues.count(IssueState.CLAIMED, IssueState.HANDING)
 
     @property
-    def running(self) -> list[Issue]:
-        """With a worker, or with one that is gone from us and may live."""
-        return [i for i in self._all() if i.attempt or i.state is IssueState.LOOSE]
+    def running(self) -> int:
+        """How many are with a worker, or with one that is gone from us and may live."""
+        return self.issues.count(IssueState.RUNNING, IssueState.LOOSE)
 
     @property
     def loose(self) -> list[Issue]:
         """Those of them whose worker is gone from us."""
-        return [i for i in self._all() if i.state is IssueState.LOOSE]
+        if not self.issues.count(IssueState.LOOSE):
+            return []
+        return [i for i in self.issues.known.values() if i.state is IssueState.LOOSE]
 
     @property
     def retrying(self) -> dict[str, float]:
         """When they are due, in elapsed seconds of the run."""
-        return {i.issue_id: i.due for i in self.standing(Standing.COOLING)}
+        return {i.issue_id: i.due for i in self.issues.standing(Standing.COOLING)}
 
     @property
     def set_aside(self) -> dict[str, tuple[int, str]]:
         """How many attempts each had, and its last error."""
-        found = self.standing(Standing.SET_ASIDE)
+        found = self.issues.standing(Standing.SET_ASIDE)
         return {i.issue_id: (i.charged, i.error) for i in found}
 
     @property
     def not_closed(self) -> list[Issue]:
         """Done by an earlier run, which the tracker was not told."""
-        return self.standing(Standing.NOT_CLOSED)
+        return self.issues.standing(Standing.NOT_CLOSED)
 
     @property
     def to_close(self) -> int:
         """How many are done, by whatever run, and not closed."""
         return self.issues.count(IssueState.CLOSING)
 
-    def standing(self, standing: Standing) -> list[Issue]:
-        """All that stand so."""
-        return [issue for issue in self._all() if issue.standing is standing]
-
     def title(self, issue_id: str) -> str:
         """Of an issue that is in our hands, or has a past; else empty."""
         issue = self.issues.known.get(issue_id)
         return issue.title if issue else ""
-
-    def _all(self) -> Iterable[Issue]:
-        return self.issues.known.values()
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""

@@ -17,20 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core import records as rec
 from beads_workers.core.checkpoint_records import Owing, Resumed
 from beads_workers.core.journal_lines import Entry
+from beads_workers.core.moves import Key
 from beads_workers.core.outcomes import OutcomeKind
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState
 from beads_workers.core.values import value
 
 
-class Standing(Enum):
+class Standing(Key):
     """Why an issue is, or is not, to be taken."""
 
     OPEN = "may be taken"
@@ -144,33 +144,50 @@ class Issues:
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Workers that are not ours: pid and start time."""
+    _in_state: dict[IssueState, int] = field(default_factory=lambda: dict.fromkeys(IssueState, 0))
+    """How many are in each state in which nothing is forgotten."""
+    _standing: dict[Standing, dict[str, None]] = field(default_factory=dict)
+    """The ids of those that are not to be taken, by the reason."""
 
     def apply(self, entry: Entry) -> Transition | None:
         """Take in the next entry; None where it changes no issue."""
         fold = _FOLDS.get(type(entry.record))
-        return None if fold is None else fold(self, entry.record, entry)
+        if fold is None or (change := fold(self, entry.record, entry)) is None:
+            return None
+        issue, before = change.issue, change.before
+        if issue.state is not before:
+            self._in_state[before] -= 1
+            self._in_state[issue.state] += 1
+        if issue.standing is not change.stood:
+            self._stands(issue, change.stood)
+        return change
 
     def count(self, *states: IssueState) -> int:
-        """How many are in one of these states."""
-        return sum(issue.state in states for issue in self.known.values())
+        """How many are in one of these states, of those in which nothing is forgotten."""
+        return sum(self._in_state[state] for state in states)
+
+    def standing(self, standing: Standing) -> list[Issue]:
+        """All that stand so, but for ``OPEN``; the one that has come to it last at the end."""
+        return [self.known[issue_id] for issue_id in self._standing.get(standing, ())]
 
     def paid(self, issue_id: str) -> None:
         """A later run has settled it with the tracker: its past is all that is left of it."""
         issue = self.known.get(issue_id)
         if issue is None:
             return
-        issue.claimed = issue.attempt = issue.end = issue.pending = None
-        issue.handed_over = False
-        issue.told = []
-        if issue.page is not None and issue.page.held_by:
-            issue.page = replace(issue.page, held_by="")
-        self._rest(issue)
+        before, stood = issue.state, issue.standing
+        self._returned(issue)
+        self._in_state[before] -= 1
+        self._in_state[issue.state] += 1
+        self._stands(issue, stood)
 
     def not_begun(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
         for issue in self.known.values():
             sent = issue.attempt
             if sent is not None and sent.started.request_id in request_ids:
+                self._in_state[issue.state] -= 1
+                self._in_state[IssueState.CLAIMED] += 1
                 issue.attempt, issue.state = None, IssueState.CLAIMED
 
     # --- in our hands -------------------------------------------------------------------------
@@ -239,8 +256,6 @@ class Issues:
             issue.due = entry.elapsed + finished.delay_seconds
         issue.pending = _WRITES[issue.state]
         issue.page = _page_after(issue, finished, entry.at)
-        if issue.state is IssueState.SHELVING:
-            self.known[issue.issue_id] = self.known.pop(issue.issue_id)  # The last one of these.
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
         issue.holder = None
         issue.told = [entry]
@@ -263,12 +278,9 @@ class Issues:
             self._over(issue, settled)
         else:
             shelving = issue.state is IssueState.SHELVING and issue.pending is Action.SET_ASIDE
-            issue.claimed = issue.attempt = issue.end = issue.pending = None
-            issue.handed_over = False
-            issue.told = [each for each in issue.told if type(each.record) is rec.Withheld]
-            if shelving and issue.standing is not Standing.SET_ASIDE:
-                issue.pending = Action.REOPEN  # Another try was asked for meanwhile.
-            self._rest(issue)
+            reopens = shelving and issue.standing is not Standing.SET_ASIDE
+            # Another try may have been asked for meanwhile.
+            self._returned(issue, Action.REOPEN if reopens else None)
         return change
 
     def _handed_over(self, issue: Issue, settled: rec.SettledRecord, entry: Entry) -> None:
@@ -287,7 +299,7 @@ class Issues:
         page, not_ours = issue.page, settled.result == _NOT_OURS
         if not_ours and settled.action == _RELEASE and page is not None and page.set_aside:
             # What an earlier run was to give back was set aside by a later one: that stays known.
-            self.paid(issue.issue_id)
+            self._returned(issue)
             return
         issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
         issue.standing, issue.pending, issue.handed_over = Standing.OPEN, None, False
@@ -391,6 +403,21 @@ class Issues:
         if issue is None:
             issue = self.known[issue_id] = Issue(issue_id)
         return issue
+
+    def _stands(self, issue: Issue, stood: Standing) -> None:
+        if stood is not Standing.OPEN:
+            self._standing[stood].pop(issue.issue_id, None)
+        if issue.standing is not Standing.OPEN:
+            self._standing.setdefault(issue.standing, {})[issue.issue_id] = None
+
+    def _returned(self, issue: Issue, pending: Action | None = None) -> None:
+        """It is out of our hands, and the tracker is owed at most this."""
+        issue.claimed = issue.attempt = issue.end = None
+        issue.pending, issue.handed_over = pending, False
+        issue.told = [each for each in issue.told if type(each.record) is rec.Withheld]
+        if issue.page is not None and issue.page.held_by:
+            issue.page = replace(issue.page, held_by="")
+        self._rest(issue)
 
     def _rest(self, issue: Issue) -> None:
         """It is nobody's; forgotten, where it has no past."""

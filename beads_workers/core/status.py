@@ -45,8 +45,8 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     run = board.run
     rate = _rate_per_minute(board, elapsed)
     ahead = board.ahead()
-    ready = sum(board.listed.by_priority) + len(board.unsent) + ahead
-    running, retrying, set_aside = len(board.running) - ahead, board.retrying, board.set_aside
+    ready = sum(board.listed.by_priority) + board.unsent + ahead
+    running, retrying, set_aside = board.running - ahead, board.retrying, board.set_aside
     left = ready + running + len(retrying) + board.listed.blocked
     return {
         "running": board.ended is None,
@@ -70,7 +70,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "next_retry_seconds": _next_retry(retrying, elapsed),
             "blocked": board.listed.blocked,
             "set_aside": len(set_aside),
-            "withheld": len(board.standing(Standing.WITHHELD)),
+            "withheld": len(board.issues.standing(Standing.WITHHELD)),
             "not_closed": board.to_close,
         },
         "set_aside": [

@@ -53,12 +53,12 @@ def _queue(board: Board) -> list[Family]:
     depths = {str(priority): n for priority, n in enumerate(board.listed.by_priority)}
     jobs = {
         "ready": sum(board.listed.by_priority),
-        "claimed": len(board.unsent) + board.ahead(),
-        "running": len(board.running) - board.ahead(),
+        "claimed": board.unsent + board.ahead(),
+        "running": board.running - board.ahead(),
         "retrying": len(board.retrying),
         "blocked": board.listed.blocked,
         "set_aside": len(board.set_aside),
-        "withheld": len(board.standing(Standing.WITHHELD)),
+        "withheld": len(board.issues.standing(Standing.WITHHELD)),
         "not_closed": board.to_close,
     }
     return [

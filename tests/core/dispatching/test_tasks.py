@@ -120,7 +120,7 @@ def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
     assert places(asked(play)) == {"fails": "delayed"}
     asked(play, cancel=True)
     assert places(asked(play)) == {}
-    assert not play.board.retrying and not play.board.standing(Standing.WITHHELD)
+    assert not play.board.retrying and not play.board.issues.standing(Standing.WITHHELD)
 
 
 def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() -> None:
