@@ -39,9 +39,10 @@ class Resumed(Record):
 
 @value
 class Owing(Record):
-    """What an issue still needs: the tracker is to be told ``note``, for it is set aside; and the
-    worker that was not ours and had it to the end (``pid``, ``start_time``) must be gone.
-    ``reopened``: the tracker may block it still. ``heard``: nothing is owed by earlier runs.
+    """What no other record of a checkpoint says of an issue: the worker that was not ours and had
+    it to the end (``pid``, ``start_time``) must be gone; ``reopened``: the tracker may block it
+    still; ``heard``: nothing is owed by earlier runs. ``note``, in older journals: the tracker is
+    to be told that it is set aside.
     """
 
     issue_id: str
