@@ -192,16 +192,6 @@ def _short(room: Room) -> Check | None:
     return None
 
 
-def size(count: int) -> str:
-    """Bytes as people say and type them: ``1.5 GB`` are 1,500,000,000."""
-    amount = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            break
-        amount /= 1000
-    return f"{amount:.1f} {unit}" if unit == "GB" and amount < 100 else f"{amount:.0f} {unit}"
-
-
 # --- the clock --------------------------------------------------------------------------------
 
 NOT_BEFORE = 1_735_689_600.0

@@ -13,13 +13,11 @@ from beads_workers.core import records as rec
 from beads_workers.core.issues import Issues, Transition
 from beads_workers.core.jobs import Call
 from beads_workers.core.journal_lines import Entry
-from beads_workers.core.json_fields import is_deep, strict_loads
+from beads_workers.core.kept import ISSUE_PATH, arguments, stored_value
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 from beads_workers.protocols.envelope import ATTEMPT_MAX, SECONDS_MAX, Envelope, State
 
-ISSUE_PATH = "beads.issue"
-"""``job_path`` of an issue that names no function: whatever the fleet runs is run for it."""
 SCRIPT_PATH = "hero.script"
 _PATH_OF_SOURCE = {"hero": SCRIPT_PATH}
 
@@ -214,7 +212,7 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
             more = {
                 "ts_started": job.ts_started,
                 "ts_finished": _seconds(at),
-                "result": _json(finished.result) if finished.result else None,
+                "result": stored_value(finished.result) if finished.result else None,
                 "result_file": finished.result_file or None,
             }
             return _moved(job, State.DONE, job.attempt, **more)
@@ -229,26 +227,6 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
             return _moved(
                 job, State.ENQUEUED, _attempt(finished.charged + 1), next_retry_at=retry_at
             )
-
-
-def arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
-    """What ``kept.arguments_of`` has kept, and the names of what it has not."""
-    if not text:
-        return (), {}, ()
-    match _json(text):
-        case [list() as args, dict() as kwargs]:
-            return tuple(args), kwargs, ()
-        case _:  # Too long to be kept, or damaged.
-            return (), {}, ("args", "kwargs")
-
-
-def _json(text: str) -> Any:
-    """A value that was kept as a text, and can be written again; None for a damaged one."""
-    try:
-        value = strict_loads(text.encode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return None if is_deep(value) else value
 
 
 def _seconds(at: float) -> int:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from math import floor
 from typing import Any
 
-from beads_workers.core.envelopes import ISSUE_PATH, SCRIPT_PATH, call_path, envelope
+from beads_workers.core.envelopes import SCRIPT_PATH, call_path, envelope
 from beads_workers.core.jobs import call_of
+from beads_workers.core.kept import ISSUE_PATH
 from beads_workers.protocols.envelope import Envelope, State
 from beads_workers.sources.issue import (
     BadIssue,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from beads_workers.core.dispatching.found import FoundTask, FoundTasks, TaskFilter
-from beads_workers.core.envelopes import ISSUE_PATH, arguments
 from beads_workers.core.issues import Standing
 from beads_workers.core.jobs import Call, Job
+from beads_workers.core.kept import ISSUE_PATH, arguments
 from beads_workers.core.ledger import Page
 from beads_workers.core.parts import Parts
 from beads_workers.core.states import IssueState

@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.checks import size
 from beads_workers.core.settings import Worktrees, worktrees_from_json
+from beads_workers.core.text import size
 from beads_workers.core.values import value
 from beads_workers.edge.git import BRANCHES, GitError, git
 from beads_workers.edge.worktrees import removing
