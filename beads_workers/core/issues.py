@@ -278,8 +278,9 @@ class Issues:
             self._over(issue, settled)
         else:
             shelving = issue.state is IssueState.SHELVING and issue.pending is Action.SET_ASIDE
-            reopens = shelving and issue.standing is not Standing.SET_ASIDE
-            # Another try may have been asked for meanwhile.
+            # Another try may have been asked for meanwhile, of what we or an earlier run set aside.
+            asked = shelving and issue.standing is not Standing.SET_ASIDE
+            reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
             self._returned(issue, Action.REOPEN if reopens else None)
         return change
 

@@ -173,6 +173,13 @@ def test_what_a_person_reopens_is_written_once_the_tracker_has_blocked_it() -> N
     assert after(*spent, settled("set_aside"), settled("reopen"))[0].known == {}
 
 
+def test_what_an_earlier_run_set_aside_is_reopened_although_its_mark_is_settled_later() -> None:
+    aside, asked = rec.Carried("a", charged=3, set_aside=True), rec.RetryAsked("a")
+    issue = issue_after(aside, asked, settled("set_aside"))
+    assert issue.pending is Action.REOPEN and issue.is_reopened
+    assert after(aside, asked, settled("set_aside"), settled("reopen"))[0].known == {}
+
+
 def test_what_is_told_again_makes_the_same_issue() -> None:
     for way in WAYS.values():
         for more in ((), (rec.Withheld("a"),)):

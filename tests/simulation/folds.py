@@ -14,6 +14,7 @@ from beads_workers.core.jobs import IssueId
 from beads_workers.core.journal_lines import Entry
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import CheckpointEnded
+from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 
 Facts = Mapping[str, Any]
@@ -120,14 +121,16 @@ def _waits(issue: Issue, elapsed: float) -> Facts:
 def _told(issue: Issue, now: Entry) -> Facts:
     """All that a checkpoint must say of it."""
     waits = _waits(issue, now.elapsed)
-    if not issue.told and issue.page and issue.page.not_before - CLOCKS_SECONDS > now.at:
-        # The clock was set back since: the page says by the clock when it may be taken.
+    if not issue.told and issue.page and issue.page.not_before:
+        # The clock may have been set since: the page says by the clock when it may be taken.
         waits = {"standing": None, "due": None}
+    # What was claimed is open, whatever the tracker says to a reopening that had failed.
+    reopens = issue.pending is Action.REOPEN and issue.state in HELD
     return {
         "state": issue.state,
         **waits,
         "worker": issue.worker_id,
-        "pending": issue.pending,
+        "pending": None if reopens else issue.pending,
         "attempt": issue.attempt,
         "end": issue.end,
         "page": issue.page,
