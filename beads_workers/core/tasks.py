@@ -228,6 +228,8 @@ class Tasks:
                 )
             )
         if held is None or settlement.action is Action.REOPEN:
+            if held is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
+                self._ledger.done(settlement.issue_id)  # Nobody reopens what is over.
             return None
         left = settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING
         if left and settled.result in (Result.APPLIED, Result.FAILED):

@@ -208,6 +208,16 @@ def test_a_success_that_crosses_the_cancel_counts() -> None:
     assert play.owed() == [(Action.CLOSE, "a")]
 
 
+def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() -> None:
+    play = Play(carried=[rec.Carried("a", charged=3, set_aside=True)])
+    play.quiet()
+    play.do(ev.RetryAskedFor(T, (A,)))
+    play.wait(1.0)
+    assert play.owed() == [(Action.REOPEN, "a")]
+    play.answer(results={"a": Result.FOUND_CLOSED})
+    assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
+
+
 def test_releasing_what_is_claimed_and_unsent_gives_it_back() -> None:
     play = Play(workers=1)
     play.answer("a")
