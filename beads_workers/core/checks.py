@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from beads_workers.core import limits
-from beads_workers.core.text import counted
+from beads_workers.core.text import counted, size
 from beads_workers.core.values import value
 
 
