@@ -23,16 +23,15 @@ Where things are: ``core`` and ``protocols`` are pure, ``sources`` and ``executo
 the map.
 
 What projects may import from here is ``Retry`` and ``trace_context``, for functions that workers
-call.
-"""
+call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from beads_workers.executors.functions.retry import Retry
-    from beads_workers.executors.functions.tracing import trace_context
+    from beads_workers.executors.retry import Retry, trace_context
+
 
 __all__ = ["Retry", "__version__", "trace_context"]
 
@@ -42,11 +41,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     # Imported by who asks for it: every command and every worker loads this module.
     if name == "Retry":
-        from beads_workers.executors.functions.retry import Retry
+        from beads_workers.executors.retry import Retry
 
         return Retry
     if name == "trace_context":
-        from beads_workers.executors.functions.tracing import trace_context
+        from beads_workers.executors.retry import trace_context
 
         return trace_context
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.jobs import IssueId
 from beads_workers.core.limits import LINE_BYTES_MAX
-from beads_workers.core.message_types import CANCEL, GROUPED, RESERVED
-from beads_workers.core.messages import (
+from beads_workers.core.model import IssueId
+from beads_workers.core.wire import (
+    CANCEL,
+    GROUPED,
+    RESERVED,
     Done,
     Failed,
     Message,

@@ -1,8 +1,7 @@
 """The command line: which command stands in which module, and how every command ends.
 
 Only the module of the command that is called is imported, and for ``--help`` none at all:
-``status`` must cost no more than an empty application.
-"""
+``status`` must cost no more than an empty application."""
 
 from __future__ import annotations
 
@@ -14,22 +13,22 @@ from beads_workers import __version__
 from beads_workers.cli.errors import EXIT_ERROR, CommandError
 
 MODULES: dict[str, dict[str, str]] = {
-    "demonstrating": {
+    "demo.commands": {
         "demo": "Show a whole run in under a minute, mishaps included.",
     },
-    "wrecking": {
+    "chaos.commands": {
         "chaos": "Kill things at random on a throw-away tracker, and check that nothing is lost.",
     },
-    "doctor": {
+    "cli.doctor": {
         "doctor": "Check what a fleet needs, and say how to mend it.",
     },
-    "starting": {
+    "cli.starting": {
         "start": "Run the fleet: take issues, hand them to workers, close them.",
     },
-    "restarting": {
+    "cli.restarting": {
         "restart": "Stop the fleet and start it again as it was started.",
     },
-    "running": {
+    "cli.fleet": {
         "status": "Show what the fleet does, or how the last run ended.",
         "stop": "Stop the fleet, giving back what runs.",
         "wait": "Wait until the fleet ends; its exit code is ours.",
@@ -38,29 +37,29 @@ MODULES: dict[str, dict[str, str]] = {
         "resume": "Go on after a pause.",
         "release": "Take issues away from the fleet, until 'retry'.",
     },
-    "metrics": {
+    "integrations.metrics.commands": {
         "metrics": "Print the fleet's figures for Prometheus.",
     },
-    "dispatcherd_config": {
+    "integrations.dispatcherd.commands": {
         "dispatcherd-config": "Print the settings with which 'dispatcherctl' finds this fleet.",
     },
-    "watching": {
+    "cli.watching": {
         "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
         "replay": "Show a run again from its journal, as it was shown when it ran.",
     },
-    "retrying": {
+    "cli.retrying": {
         "retry": "Try issues again that were set aside or taken away.",
     },
-    "why": {
+    "cli.why": {
         "why": "Say why an issue does not run; without one, why nothing happens.",
     },
-    "logs": {
+    "cli.logs": {
         "logs": "Show the fleet's events, or what attempts printed.",
     },
-    "reporting": {
+    "cli.reporting": {
         "report": "Show what happened in a run, and what it cost.",
     },
-    "tracker": {
+    "cli.tracker": {
         "init": "Make a tracker and a settings file in this folder.",
         "add": "Add an issue, and print its id.",
         "list": "List issues, the most urgent first.",
@@ -68,26 +67,26 @@ MODULES: dict[str, dict[str, str]] = {
         "import": "Read issues from beads' JSON Lines: all of them, or none.",
         "export": "Write every issue as beads' JSON Lines.",
     },
-    "submitting": {
+    "integrations.envelopes.commands": {
         "submit": "Hand in jobs as envelopes: all of them, or none.",
     },
-    "worker": {
+    "cli.worker": {
         "worker": "Run one worker in this folder.",
     },
-    "rrq_executor": {
+    "integrations.rrq.commands": {
         "rrq-executor": "Be an RRQ executor: run what an orchestrator sends.",
     },
-    "hero": {
+    "integrations.hero.commands": {
         "hero": "Hand in Hero jobs in a Redis, wait for them, stop them.",
     },
-    "config": {
+    "cli.config": {
         "config": "What beads-workers.toml and others settle.",
     },
-    "cleaning": {
+    "cli.cleaning": {
         "clean": "Remove what old runs left: logs, sockets, empty worktrees.",
     },
 }
-"""Module of ``beads_workers.cli`` -> its commands, each with the first sentence of its help.
+"""Module of ``beads_workers`` -> its commands, each with the first sentence of its help.
 
 Each module has ``register(app)``. A test compares the sentences with what the commands say.
 """

@@ -1,8 +1,7 @@
 """The application that typer runs, with as much in it as this call needs.
 
 A command that is called comes from its module, with all of its options. Everything else is there
-by name and sentence only, which is all that ``--help`` shows and a misspelt name is compared with.
-"""
+by name and sentence only, which is all that ``--help`` shows and a misspelt name is compared with."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def build(arguments: list[str]) -> typer.Typer:
 
 
 def _load(module: str) -> Any:
-    name = f"beads_workers.cli.{module}"
+    name = f"beads_workers.{module}"
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

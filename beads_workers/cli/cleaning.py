@@ -1,4 +1,4 @@
-"""``clean``: remove what old runs left; never what is alive, owed or remembered."""
+"""``clean``: remove what old runs left; never what is alive, unclosed or remembered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,42 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.running import StateDir
+from beads_workers.cli.fleet import StateDir
+from beads_workers.core.text import printable
+from beads_workers.worktrees.keeping import Looked
+
+# --- worktree text -------------------------------------------------------------------------------
+# What ``clean`` says about worktrees.
+
+
+def removed_text(looked: Looked) -> str:
+    """The worktree and the branch that go."""
+    path = [] if looked.path is None else [f"worktree {looked.path}"]
+    branch = [] if looked.branch is None else [f"branch {looked.branch}"]
+    return printable(" and ".join([*path, *branch]))
+
+
+def kept_text(looked: Looked) -> str:
+    """The worktree that stays, and why."""
+    branch = f" ({looked.branch})" if looked.branch and looked.path else ""
+    what = f"worktree {looked.path}" if looked.path else f"branch {looked.branch}"
+    return printable(f"{what}{branch}: {'; '.join(looked.kept_because)}")
+
+
+def worktree_json(looked: Looked) -> dict[str, object]:
+    """The same for programs; without reasons it goes."""
+    return {
+        "issue_id": looked.record.issue_id,
+        "attempt": looked.record.attempt,
+        "path": None if looked.path is None else str(looked.path),
+        "branch": looked.branch,
+        "reasons": list(looked.kept_because),
+    }
+
+
+# --- cleaning ------------------------------------------------------------------------------------
+# ``clean``: remove what old runs left; never what is alive, owed or remembered.
+
 
 KEEP = 3
 
@@ -30,12 +65,11 @@ def clean(
 
     Never what is alive, owed, or holds work.
     """
-    from beads_workers.cli.worktree_text import kept_text, removed_text, worktree_json
     from beads_workers.core.text import printable
-    from beads_workers.edge.listener import dead_sockets
-    from beads_workers.edge.retention import Keep, disposable, remove
-    from beads_workers.edge.run_directory import RunDirectory
-    from beads_workers.edge.worktrees.removing import clean as clean_worktrees
+    from beads_workers.runtime.retention import Keep, disposable, remove
+    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.runtime.sockets import dead_sockets
+    from beads_workers.worktrees.keeping import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = disposable(directory, Keep(keep, None))

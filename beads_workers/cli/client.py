@@ -1,7 +1,6 @@
 """Talking to the running fleet: found from any folder of the project, through its run directory.
 
-Imports little: ``status`` is to cost no more than an empty application.
-"""
+Imports little: ``status`` is to cost no more than an empty application."""
 
 from __future__ import annotations
 
@@ -14,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, CommandError
-from beads_workers.edge.locks import is_locked
+from beads_workers.runtime.locks import is_locked
 
 if TYPE_CHECKING:
-    from beads_workers.edge.project import Mark
+    from beads_workers.runtime.project import Mark
+
 
 STATE_FOLDER = ".beads-workers"
 EXIT_SECONDS = 15.0
@@ -226,7 +226,7 @@ def _worktree_mark(here: Path) -> Mark | None:
     # Only a linked worktree has a file of this name, and only there the import is worth it.
     if not any((folder / ".git").is_file() for folder in (here, *here.parents)):
         return None
-    from beads_workers.edge.project import worktree_mark
+    from beads_workers.runtime.project import worktree_mark
 
     return worktree_mark(here)
 

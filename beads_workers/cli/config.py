@@ -1,8 +1,7 @@
 """``beads-workers.toml``: found walking up, checked key by key, and shown with its origin.
 
 What wins, key by key: the command line, the environment, the file, the default. Not imported by
-``status`` and its like, whose start-up time matters.
-"""
+``status`` and its like, whose start-up time matters."""
 
 from __future__ import annotations
 
@@ -11,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beads_workers import registry
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import KEYS, TABLES, TEXT, Options, Reader, read_command, value_of
-from beads_workers.sources import registry
 
 if TYPE_CHECKING:
     import typer
+
 
 FILE_NAME = "beads-workers.toml"
 FILE_BYTES_MAX = 1 << 20

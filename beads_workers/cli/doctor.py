@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -16,7 +18,109 @@ from beads_workers.cli.doctor_remedies import edit, mend_apart, mend_file, sente
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
+from beads_workers.cli.preparing import check_modules
 from beads_workers.cli.starting import CommandAfterDashes, command_of
+from beads_workers.core.text import counted, printable
+from beads_workers.doctor.rules import Check, Grade, any_failed, fail, ok
+
+# --- doctor text ---------------------------------------------------------------------------------
+# How the checks of ``doctor`` look: aligned and coloured on a terminal, plain in a pipe.
+
+
+WORDS = {Grade.OK: "ok", Grade.WARN: "warn", Grade.FAIL: "FAIL"}
+COLOURS = {Grade.OK: "32", Grade.WARN: "33", Grade.FAIL: "1;31"}
+INDENT = " " * 17
+WIDTH_MIN = 40
+CLEAR_LINE = "\r\x1b[K"
+
+
+class Printer:
+    """Prints each check as it comes. ``fancy``: the stream is a terminal that can do more."""
+
+    def __init__(self, stream: TextIO, *, silent: bool) -> None:
+        self._stream = stream
+        self._silent = silent
+        terminal = stream.isatty()
+        self._fancy = terminal and os.environ.get("TERM", "dumb") != "dumb"
+        self._colour = self._fancy and not os.environ.get("NO_COLOR")
+        self._width = max(shutil.get_terminal_size().columns, WIDTH_MIN) if terminal else 0
+
+    def waiting(self, name: str) -> None:
+        """Says what is waited for, where that can be taken away again."""
+        if self._fancy and not self._silent:
+            self._write(f"{CLEAR_LINE}...   {name}", end="")
+
+    def check(self, check: Check) -> None:
+        """One line, wrapped on a terminal, and the remedy below it, never wrapped: it is copied."""
+        if self._silent:
+            return
+        clear = CLEAR_LINE if self._fancy else ""
+        self._write(clear + self._first(check))
+        if check.remedy:
+            self._write(f"{INDENT}{self._paint('fix:', '36')} {check.remedy}")
+
+    def end(self, checks: Sequence[Check]) -> None:
+        """The sum of it."""
+        count = {grade: sum(c.status is grade for c in checks) for grade in Grade}
+        problems = [
+            counted(count[grade], word)
+            for grade, word in ((Grade.FAIL, "failure"), (Grade.WARN, "warning"))
+            if count[grade]
+        ]
+        verdict = "not ready" if any_failed(checks) else "ready"
+        self._write(f"{verdict}: {', '.join(problems) or 'all fine'}")
+
+    def _first(self, check: Check) -> str:
+        text = printable(check.text)
+        lead = f"{WORDS[check.status]:<6}{check.name:<11}"
+        line = lead + text
+        if self._width:
+            line = textwrap.fill(
+                text,
+                self._width,
+                initial_indent=lead,
+                subsequent_indent=INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        mark = WORDS[check.status]
+        return self._paint(mark, COLOURS[check.status]) + line[len(mark) :]
+
+    def _paint(self, text: str, colour: str) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._colour else text
+
+    def _write(self, text: str, end: str = "\n") -> None:
+        self._stream.write(text + end)
+        self._stream.flush()
+
+
+def printer(stream: TextIO, *, as_json: bool) -> Printer:
+    """For this stream; silent where one JSON object is to come at the end."""
+    return Printer(stream, silent=as_json)
+
+
+def as_object(checks: Sequence[Check]) -> dict[str, Any]:
+    """``{"ok": bool, "checks": [{"name", "status", "text", "remedy"}...]}``."""
+    listed = [{**asdict(check), "status": check.status.value} for check in checks]
+    return {"ok": not any_failed(checks), "checks": listed}
+
+
+# --- doctor work ---------------------------------------------------------------------------------
+# What ``doctor`` says of functions that issues and tasks may call.
+
+
+def functions(options: Options, folder: Path) -> Check:
+    """Whether the modules of ``--allow-module`` are there; none of them is imported."""
+    try:
+        check_modules(options, folder)
+    except CommandError as error:
+        return fail("command", sentence(error))
+    modules = ", ".join(options.allow_module or ())
+    return ok("command", f"functions of {modules}, which are there")
+
+
+# --- doctor --------------------------------------------------------------------------------------
+# ``doctor``: everything that a fleet needs, looked at before it is started. Changes nothing.
 
 
 def register(app: typer.Typer) -> None:
@@ -47,10 +151,9 @@ def doctor(
 
     Options and what stands after -- are those of 'start'. Nothing is changed, claimed or paid for.
     """
-    from beads_workers.cli.doctor_text import as_object, printer
-    from beads_workers.core.checks import Grade, any_failed
     from beads_workers.core.text import json_line
-    from beads_workers.edge.checks.checking import carry_out
+    from beads_workers.doctor.checking import carry_out
+    from beads_workers.doctor.rules import Grade, any_failed
 
     said = replace(said, command=command_of(ctx))
     here = Situation(said)
@@ -73,8 +176,9 @@ def doctor(
 
 def plan(here: Situation, said: Options) -> list[Any]:
     """The checks for these options, in the order in which they are shown."""
-    from beads_workers.edge.checks import git, machine, place, work
-    from beads_workers.edge.checks.checking import Job
+    from beads_workers.doctor import machine, place, work
+    from beads_workers.doctor import work as git
+    from beads_workers.doctor.checking import Job
 
     workers, folder, root = here.workers, here.folder, here.state
     agent = here.agent is not None
@@ -113,9 +217,9 @@ class Situation:
         from beads_workers.cli import preparing
         from beads_workers.cli.kinds import kind_said
         from beads_workers.core.settings import Work
-        from beads_workers.edge.project import STATE_FOLDER
-        from beads_workers.sources.kind import Looked
-        from beads_workers.sources.registry import kind_of
+        from beads_workers.kinds import Looked
+        from beads_workers.registry import kind_of
+        from beads_workers.runtime.project import STATE_FOLDER
 
         self.found: list[Any] = []
         self.resolved = resolved = self._resolve(said)
@@ -142,8 +246,8 @@ class Situation:
 
     def _resolve(self, said: Options) -> Any:
         from beads_workers.cli.config import FILE_NAME, combine, find_file
-        from beads_workers.core.checks import fail, ok
         from beads_workers.core.text import counted
+        from beads_workers.doctor.rules import fail, ok
 
         folder = Path.cwd()
         plain = combine(said, folder, {}, None)  # Raises for what was typed.
@@ -167,7 +271,7 @@ class Situation:
 
     def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, Any]:
         from beads_workers.cli.preparing import choose_work
-        from beads_workers.core.checks import fail
+        from beads_workers.doctor.rules import fail
 
         try:
             return choose_work(resolved)
@@ -180,7 +284,7 @@ class Situation:
 
     def _find_tracker(self) -> Any:
         from beads_workers.cli.preparing import find_tracker
-        from beads_workers.core.checks import fail, warn
+        from beads_workers.doctor.rules import fail, warn
 
         try:
             found = find_tracker(self.options.source)
@@ -197,7 +301,7 @@ class Situation:
 
 
 def _source(here: Situation) -> Any:
-    from beads_workers.edge.checks.tracker import tracker
+    from beads_workers.doctor.tracker import tracker
 
     pushed = here.kind is not None and here.kind.capabilities.pushes
     if here.kind is None or not (here.fleet or pushed):
@@ -206,16 +310,15 @@ def _source(here: Situation) -> Any:
 
 
 def _work(here: Situation, said: Options) -> Any:
-    from beads_workers.cli.doctor_work import functions
-    from beads_workers.cli.embedded_work import issues_bring_commands
-    from beads_workers.core.checks import ok, warn
-    from beads_workers.edge.checks import work
-    from beads_workers.executors.agents import find_agents
+    from beads_workers.agents.presets import find_agents
+    from beads_workers.cli.preparing import issues_bring_commands
+    from beads_workers.doctor import work
+    from beads_workers.doctor.rules import ok, warn
 
     if here.kind is not None and here.kind.work_checks is not None:
         return here.kind.work_checks(here.looked)
     if here.options.executor:
-        from beads_workers.cli.executing import commands_of
+        from beads_workers.integrations.rrq.opening import commands_of
 
         remedy = mend_file(here.file, here.folder)
         return [work.executor(argv, here.folder, remedy) for argv in commands_of(here.options)]
@@ -240,9 +343,9 @@ def _work(here: Situation, said: Options) -> Any:
 
 def _apart(here: Situation) -> Any:
     """Whether attempts are kept out of each other's way, where that matters."""
-    from beads_workers.cli.worktree_checks import apart
-    from beads_workers.core.checks import fail, ok
-    from beads_workers.edge.checks.machine import below_floor
+    from beads_workers.cli.preparing import apart
+    from beads_workers.doctor.machine import below_floor
+    from beads_workers.doctor.rules import fail, ok
 
     if here.fleet is None or (here.agent is None and not here.options.worktree):
         return None
@@ -259,8 +362,8 @@ def _apart(here: Situation) -> Any:
 
 
 def _fleet(here: Situation) -> Any:
-    from beads_workers.core.checks import ok
-    from beads_workers.edge.checks.place import elsewhere, living
+    from beads_workers.doctor.place import elsewhere, living
+    from beads_workers.doctor.rules import ok
 
     if (running := living(here.state)) is not None:
         return running

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from beads_workers.cli.client import Client
-from beads_workers.dashboard.look import Faster
+from beads_workers.ui.viewer import Faster
 
 Message = dict[str, Any]
 

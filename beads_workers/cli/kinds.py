@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
-    from beads_workers.sources.kind import SourceKind
+    from beads_workers.kinds import SourceKind
 
 
 def kind_said(text: str | None) -> SourceKind | None:
@@ -15,8 +15,8 @@ def kind_said(text: str | None) -> SourceKind | None:
 
     Raises ``CommandError`` for one that is not part of this installation.
     """
-    from beads_workers.sources.kind import KindMissing
-    from beads_workers.sources.registry import recognise
+    from beads_workers.kinds import KindMissing
+    from beads_workers.registry import recognise
 
     try:
         return recognise(text) if text else None
@@ -26,8 +26,8 @@ def kind_said(text: str | None) -> SourceKind | None:
 
 def read_source(value: object) -> str:
     """A text of ``--source``; raises ``ValueError`` saying what may be."""
-    from beads_workers.sources.kind import KindMissing
-    from beads_workers.sources.registry import kinds, recognise
+    from beads_workers.kinds import KindMissing
+    from beads_workers.registry import kinds, recognise
 
     try:
         if isinstance(value, str) and ("://" in value or recognise(value)):

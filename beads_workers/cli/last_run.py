@@ -31,9 +31,9 @@ def _written(run: Path) -> dict[str, Any] | None:
 
 def _from_journal(run: Path) -> dict[str, Any] | None:
     # Imported here: they cost half as much again as the rest of ``status``.
-    from beads_workers.core.board import Board
+    from beads_workers.core.snapshot import Board
     from beads_workers.core.status import last_words
-    from beads_workers.edge.journal_files import read_end
+    from beads_workers.runtime.journal_file import read_end
 
     board = Board()
     for entry in read_end(run / "journal.jsonl"):

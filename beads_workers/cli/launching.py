@@ -1,4 +1,4 @@
-"""Starting the orchestrator's process, and watching it to its end."""
+"""Starting the orchestrator's process, watching it to its end, and the last lines of a run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,75 @@ from typing import Any
 
 from beads_workers.cli.client import Client, wait_for_exit
 from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
-from beads_workers.cli.summary import summary
-from beads_workers.core.journal_lines import from_json, heads
+from beads_workers.core.journal import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
-from beads_workers.dashboard.lines import SILENT, line
-from beads_workers.edge.own_process import heard, wake_on
+from beads_workers.core.text import counted, printable
+from beads_workers.runtime.processes import heard, wake_on
+from beads_workers.ui.lines import SILENT, line
+
+# --- summary -------------------------------------------------------------------------------------
+# The three lines at the end of a run: what became of the issues, the cost, and what is next.
+
+
+SHOWN_MAX = 5
+
+
+def summary(ended: dict[str, Any]) -> list[str]:
+    """Three lines, and one for each of the first issues that were set aside."""
+    totals, queue = ended["totals"], ended["queue"]
+    calls, given_back = ended["source_calls"], ended.get("given_back", [])
+    lines = [
+        f"closed {totals['done']}, failed attempts {totals['failed']},"
+        f" set aside {totals['set_aside']}, given back {len(given_back)}",
+        f"took {_duration(ended['uptime_seconds'])}, tracker asked {calls['count']} times in"
+        f" {calls['seconds']:.1f} s ('beads-workers report' tells it all)",
+    ]
+    over = ended["ended"] or {}
+    if over.get("exit_code") and " " in over["reason"]:
+        # A sentence of ours, and no word of the protocol: it says what to do first.
+        lines.append(f"ended because: {printable(over['reason'])}")
+    set_aside = ended["set_aside"]
+    for row in set_aside[:SHOWN_MAX]:
+        error = printable(row["error"], 120)
+        lines.append(
+            f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
+        )
+    if unmerged := ended.get("unmerged_branches"):
+        hold = "branch holds" if unmerged == 1 else "branches hold"
+        lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")
+    return [*lines, f"next: {_next(ended, queue, set_aside)}"]
+
+
+def _next(ended: dict[str, Any], queue: dict[str, Any], set_aside: list[dict[str, Any]]) -> str:
+    if ended.get("owed"):
+        ids = " ".join(printable(issue_id) for issue_id in ended["owed"][:SHOWN_MAX])
+        return f"start again when the tracker works: it is still owed a word on {ids}"
+    if queue["not_closed"]:
+        return "start again when the tracker works: what is done is closed then, never run again"
+    if set_aside:
+        ids = " ".join(printable(row["issue_id"]) for row in set_aside[:SHOWN_MAX])
+        return f"'beads-workers logs ISSUE' says why; 'beads-workers retry {ids}' tries again"
+    if ended.get("given_back"):
+        return "'beads-workers start' goes on with what was given back"
+    if queue["ready"]:
+        return "'beads-workers start' goes on with what is ready"
+    if queue["blocked"]:
+        return f"{queue['blocked']} issues wait for others that are not closed"
+    if ended.get("unmerged_branches"):
+        return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"
+    return "nothing is left to do"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+# --- launching -----------------------------------------------------------------------------------
+# Starting the orchestrator's process, and watching it to its end.
 
 
 class Launch:
@@ -36,7 +100,7 @@ class Launch:
             # The process is not waited for: it is to live on when this one ends. -P: what lies in
             # the project's folder is never imported.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "beads_workers.edge.main", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "beads_workers.runtime.main", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -168,7 +232,7 @@ def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:
     """Remove the run's worktrees that hold no work; how many branches hold unmerged work."""
-    from beads_workers.edge.worktrees.removing import tidy_run, unmerged_branches
+    from beads_workers.worktrees.keeping import tidy_run, unmerged_branches
 
     state_directory = Path(worktrees.state_directory)
     tidy_run(state_directory, run_id)

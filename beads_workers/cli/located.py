@@ -1,7 +1,6 @@
 """``list`` and ``show`` for a tracker that is neither bd nor the embedded one: asked, as it is.
 
-Which one it is stands in ``beads-workers.toml``: ``source``.
-"""
+Which one it is stands in ``beads-workers.toml``: ``source``."""
 
 from __future__ import annotations
 
@@ -12,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.model import IssueId
 from beads_workers.core.source import SourceError
 
 if TYPE_CHECKING:
     from beads_workers.core.source import Seen, Source
-    from beads_workers.sources.issue import Issue
+    from beads_workers.trackers.issue import Issue
+
 
 ROWS_MAX = 2000
 """Of a listing: more than anybody reads."""
@@ -57,7 +57,7 @@ def located() -> Iterator[Located | None]:
     from beads_workers.cli.options import Options
     from beads_workers.cli.preparing import find_tracker
     from beads_workers.core.settings import FleetSettings
-    from beads_workers.edge.opening import open_source
+    from beads_workers.runtime.opening import open_source
 
     said = resolve(Options(), Path.cwd(), os.environ).options.source
     kind = kind_said(said)
@@ -84,7 +84,7 @@ def _says_source(folder: Path) -> bool:
 
 def _issue(seen: Seen) -> Issue:
     """In the shape in which the embedded tracker's issues are shown."""
-    from beads_workers.sources.issue import PARENT_CHILD, Dependency, Issue
+    from beads_workers.trackers.issue import PARENT_CHILD, Dependency, Issue
 
     parents = [Dependency(each, PARENT_CHILD) for each in seen.parents]
     return Issue(

@@ -16,11 +16,12 @@ import typer
 
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
-from beads_workers.cli.running import StateDir
+from beads_workers.cli.fleet import StateDir
 
 if TYPE_CHECKING:
-    from beads_workers.core.journal_lines import Entry
-    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.core.journal import Entry
+    from beads_workers.runtime.run_directory import RunDirectory
+
 
 LOOK_SECONDS = 0.2
 """How often a followed file is looked at."""
@@ -59,7 +60,7 @@ def logs(
     state_dir: StateDir = None,
 ) -> None:
     """Show the fleet's events, or what attempts printed."""
-    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.runtime.run_directory import RunDirectory
 
     directory = RunDirectory(find_state_directory(state_dir))
     run_ids = directory.run_ids()
@@ -104,19 +105,19 @@ Shown = Callable[["Entry"], str | None]
 
 
 def _told(entry: Entry) -> str | None:
-    from beads_workers.dashboard.lines import line
+    from beads_workers.ui.lines import line
 
     return line(entry)
 
 
 def _raw(entry: Entry) -> str | None:
-    from beads_workers.core.journal_lines import encode
+    from beads_workers.core.journal import encode
 
     return encode(entry).decode().rstrip("\n")
 
 
 def _events(journal: Path, after: float, shown: Shown) -> Iterator[str]:
-    from beads_workers.edge.journal_files import read_journal
+    from beads_workers.runtime.journal_file import read_journal
 
     for entry in read_journal(journal):
         if entry.at >= after and (text := shown(entry)) is not None:
@@ -127,9 +128,9 @@ def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
 ) -> list[Attempt]:
     """Of the newest run that has any."""
-    from beads_workers.core.records import Finished, Started
-    from beads_workers.edge.journal_files import read_journal
+    from beads_workers.core.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
+    from beads_workers.runtime.journal_file import read_journal
 
     for run_id in reversed(run_ids):
         folder = str(directory.run(run_id))
@@ -177,8 +178,8 @@ def _show(texts: Iterator[str], count: int | None) -> None:
 
 
 def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: Shown) -> None:
-    from beads_workers.core.journal_lines import decode, is_repeated
-    from beads_workers.edge.journal_files import following, segments
+    from beads_workers.core.journal import decode, is_repeated
+    from beads_workers.runtime.journal_file import following, segments
 
     newest = segments(journal)[-1:] or [journal]
     for raw in _grow(directory, run_id, newest[0], following):

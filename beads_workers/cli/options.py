@@ -2,8 +2,7 @@
 
 Everything else is made from it: the parameters of the command line (``cli.parameters``), the keys
 of ``beads-workers.toml`` and of its tables, the environment, ``config show`` and completion. To add
-an option, add a field of ``Options``.
-"""
+an option, add a field of ``Options``."""
 
 from __future__ import annotations
 
@@ -13,13 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar, cast
 
+from beads_workers import registry
 from beads_workers.cli.kinds import read_source
-from beads_workers.cli.option_executor import read_executor
-from beads_workers.cli.option_metrics import read_port
 from beads_workers.core import limits
-from beads_workers.core.jobs import PRIORITY_LEAST_URGENT, is_module_name
-from beads_workers.core.values import value
-from beads_workers.sources import registry
+from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
+from beads_workers.integrations.metrics.commands import read_port
+from beads_workers.integrations.rrq.options import read_executor
 
 T = TypeVar("T")
 

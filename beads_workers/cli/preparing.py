@@ -2,32 +2,302 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from beads_workers.cli.allowing import check_modules, to_bring
+from beads_workers.agents.presets import DEFAULT_PROMPT, PRESETS, WORKTREE_PROMPT, find_agents
 from beads_workers.cli.config import Resolved
-from beads_workers.cli.embedded_work import allow_functions, issues_bring_commands
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
-from beads_workers.cli.executing import find_executors
 from beads_workers.cli.kinds import kind_said
-from beads_workers.cli.option_trace import tracing
-from beads_workers.cli.sharing import check_shared
-from beads_workers.cli.worktree_checks import apart
-from beads_workers.core.jobs import Filters
+from beads_workers.cli.options import Options
+from beads_workers.core import limits
+from beads_workers.core.model import COMMAND, FUNCTION, Filters
 from beads_workers.core.policy import Policy
-from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work
+from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work, Worktrees
 from beads_workers.core.source import SourceError
-from beads_workers.edge.project import STATE_FOLDER, Project, find_project
-from beads_workers.executors.agents import DEFAULT_PROMPT, PRESETS, find_agents
-from beads_workers.executors.placeholders import check_command
-from beads_workers.sources.kind import SourceKind
-from beads_workers.sources.registry import kind_of, kinds
+from beads_workers.core.text import printable
+from beads_workers.executors.command import check_command
+from beads_workers.integrations.rrq.opening import find_executors
+from beads_workers.integrations.tracing.options import tracing
+from beads_workers.kinds import SourceKind
+from beads_workers.registry import kind_of, kinds
+from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
+from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.making import matching
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+# --- sharing -------------------------------------------------------------------------------------
+# ``--shared``: what must hold before several orchestrators work on one tracker.
+
+
+def check_shared(options: Options, kind: SourceKind) -> None:
+    """Raise ``CommandError`` for what cannot be shared safely.
+
+    Whether this ``bd`` can is seen when the orchestrator asks it for its version.
+    """
+    if not kind.capabilities.leases:
+        able = " or ".join(each.name for each in kinds() if each.capabilities.leases)
+        raise CommandError(
+            f"--shared goes with {able} only: {kind.called} has no leases",
+            f"leave it out; one orchestrator drains {kind.called.replace('the ', 'an ')}",
+            EXIT_USAGE,
+        )
+    if options.bd_calls == "worker":
+        raise CommandError(
+            "--shared does not go with --bd-calls worker: what a worker claims has no lease",
+            "leave one of them out",
+            EXIT_USAGE,
+        )
+    if (options.term_grace or 0.0) > limits.SHARED_GRACE_SECONDS_MAX:
+        raise CommandError(
+            f"--term-grace is at most {limits.SHARED_GRACE_SECONDS_MAX:g}s with --shared:"
+            " a task must end before its lease does",
+            "give a shorter one",
+            EXIT_USAGE,
+        )
+
+
+# --- allowing ------------------------------------------------------------------------------------
+# ``--allow-module``: whether functions could be called as it says, before a fleet is started.
+
+
+def check_modules(options: Options, folder: Path) -> None:
+    """Raises ``CommandError`` where they could not: each call would set its issue aside."""
+    from beads_workers.executors.functions import is_there
+
+    if options.allow_module and options.worktree:
+        raise CommandError(
+            "--allow-module and --worktree do not go together",
+            "functions are called in the project's own folder; start two fleets",
+            EXIT_USAGE,
+        )
+    for module in options.allow_module or ():
+        if not is_there(module, str(folder)):
+            raise CommandError(
+                f"--allow-module {module}: there is no such module in {folder}",
+                f"nor is it installed for {sys.executable}",
+                EXIT_USAGE,
+            )
+
+
+def shown_functions(work: Work) -> str:
+    """What of an issue's functions is called; "" where none is."""
+    modules = ", ".join(work.allow_modules)
+    return f"the function of {modules} that an issue names" if modules else ""
+
+
+def to_bring(work: Work) -> tuple[str, ...]:
+    """What an issue must bring, any of it, for a fleet that has nothing of its own to run: others
+    are not for it, and are left alone."""
+    if work.executors:
+        return () if work.function else (FUNCTION,)
+    if work.command or work.agent or work.contexts:
+        return ()
+    return (FUNCTION, COMMAND) if work.allow_modules else (COMMAND,)
+
+
+# --- embedded work -------------------------------------------------------------------------------
+# What the issues of the embedded tracker bring along to be run.
+
+
+def issues_bring_commands(tracker: Tracker) -> bool:
+    """Whether any issue has a command of its own, so that the fleet needs none."""
+    if tracker.source != "sqlite":
+        return False
+    from beads_workers.trackers.sqlite.store import any_command
+
+    with _embedded(tracker) as connection:
+        return any_command(connection)
+
+
+def allow_functions(tracker: Tracker) -> str:
+    """What has the functions called that issues name; "" where none does."""
+    if tracker.source != "sqlite":
+        return ""
+    from beads_workers.trackers.sqlite.store import a_function
+
+    with _embedded(tracker) as connection:
+        path = printable(a_function(connection), 60)
+    if not path or "#" in path:  # Of an RRQ executor: it is that which calls it.
+        return ""
+    return f"to call {path}: beads-workers start --allow-module {path.partition('.')[0]}"
+
+
+@contextlib.contextmanager
+def _embedded(tracker: Tracker) -> Iterator[sqlite3.Connection]:
+    from beads_workers.trackers.sqlite.store import connect
+
+    try:
+        with contextlib.closing(connect(tracker.place)) as connection:
+            yield connection
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+
+
+# --- worktree checks -----------------------------------------------------------------------------
+# ``--worktree`` and ``--shared-checkout``: what must hold before a fleet starts with them.
+
+
+FOLDER = "worktrees"
+"""In the run directory: out of git, hidden from test runners and globs, and below the project,
+whose tracker is then found from inside of a worktree, too."""
+
+
+def apart(settings: FleetSettings, options: Options) -> FleetSettings:
+    """The settings with what keeps attempts out of each other's way; raises ``CommandError``."""
+    beads = settings.tracker if settings.source == "bd" else None
+    place = Path(settings.project), settings.state_directory
+    work = in_worktrees(settings.work, options, *place, beads)
+    return replace(settings, work=work, workers_max=check_crowd(work, options))
+
+
+def in_worktrees(
+    work: Work, options: Options, project: Path, state_directory: str, beads: str | None
+) -> Work:
+    """The work with its worktrees, where they are asked for; raises ``CommandError``."""
+    if not options.worktree:
+        return work
+    if work.agent is not None and work.agent.prompt == DEFAULT_PROMPT:
+        work = replace(work, agent=replace(work.agent, prompt=WORKTREE_PROMPT))
+    worktrees = find_worktrees(options, project, state_directory)
+    for pattern in worktrees.copy:
+        if not matching(worktrees, pattern):
+            text = f"warning: [worktree] copy: nothing that git ignores matches {pattern}"
+            print(printable(text), file=sys.stderr)
+    return replace(work, worktrees=replace(worktrees, beads=beads))
+
+
+def find_worktrees(options: Options, project: Path, state_directory: str) -> Worktrees:
+    """Where worktrees are made from and to; raises ``CommandError`` where none can be made."""
+    top, prefix, common = _repository(project)
+    base = options.worktree_base or "HEAD"
+    commit = _base(project, base, named=options.worktree_base is not None)
+    if _git(project, "for-each-ref", "--format=%(refname)", f"refs/heads/{BRANCHES}").split() == [
+        f"refs/heads/{BRANCHES}"
+    ]:
+        raise CommandError(
+            f"a branch named {BRANCHES} is in the way of {BRANCHES}/<issue>/<attempt>",
+            f"rename it: git branch -m {BRANCHES} another-name",
+            EXIT_USAGE,
+        )
+    folder = options.worktree_folder or f"{Path(state_directory).absolute()}/{FOLDER}"
+    if options.worktree_folder:
+        _check_folder(Path(folder), top)
+    assert options.worktree_disk_floor is not None, "resolve() fills in every default"
+    return Worktrees(
+        checkout=str(project),
+        prefix=prefix,
+        common=common,
+        folder=folder,
+        state_directory=str(Path(state_directory).absolute()),
+        # What nobody named is what is checked out now, for all attempts of this run alike.
+        base=options.worktree_base or commit,
+        base_name=base,
+        setup=options.worktree_setup,
+        copy=options.worktree_copy or (),
+        disk_floor_bytes=options.worktree_disk_floor,
+    )
+
+
+def check_crowd(work: Work, options: Options) -> int | None:
+    """How many workers may share the checkout: any number, or one agent alone.
+
+    Raises ``CommandError`` where more are asked for: agents in one folder overwrite each other.
+    """
+    if work.agent is None or work.worktrees is not None or options.shared_checkout:
+        return None
+    if (options.workers or 0) > 1:
+        raise CommandError(
+            f"{options.workers} agents in one checkout would overwrite each other's work",
+            "--worktree gives each attempt its own git worktree; --shared-checkout takes the"
+            " risk; or have one worker: -n 1",
+            EXIT_USAGE,
+        )
+    return 1
+
+
+def shown_place(settings: FleetSettings) -> str:
+    """Where tasks run."""
+    worktrees = settings.work.worktrees
+    if worktrees is None:
+        return settings.project
+    base = worktrees.base_name
+    if worktrees.base != base:
+        base = f"{base} ({worktrees.base[:12]})"
+    name = f"{BRANCHES}/<issue>/<attempt>"
+    below = f"/{worktrees.prefix.rstrip('/')}" if worktrees.prefix else ""
+    return f"{worktrees.folder}/<issue>.<attempt>{below}, a worktree on {name} from {base}"
+
+
+def _repository(project: Path) -> tuple[str, str, str]:
+    try:
+        bare, inside = git(
+            str(project), "rev-parse", "--is-bare-repository", "--is-inside-work-tree"
+        ).split()
+    except GitError as error:
+        raise CommandError(
+            f"--worktree needs a git repository: {error}",
+            f"run 'git init' in {project} and commit, or leave --worktree out",
+            EXIT_USAGE,
+        ) from None
+    if bare == "true" or inside != "true":
+        raise CommandError(
+            f"--worktree needs a checkout, and {project} is in a bare repository",
+            "put the tracker into a checkout of it: git worktree add FOLDER BRANCH",
+            EXIT_USAGE,
+        )
+    options = ("--path-format=absolute", "--show-toplevel", "--git-common-dir", "--show-prefix")
+    top, common, prefix = _git(project, "rev-parse", *options).split("\n")[:3]
+    return top, prefix, common
+
+
+def _base(project: Path, base: str, *, named: bool) -> str:
+    from beads_workers.worktrees.making import resolve_base
+
+    try:
+        return resolve_base(str(project), base)
+    except GitError as error:
+        if named:
+            message = f"no such base for worktrees: {base}"
+            hint = f"[worktree] base is a branch, a tag or a commit; git says: {error}"
+        else:
+            message = "--worktree needs a commit to begin with, and this repository has none"
+            hint = "git add the files and git commit them first"
+        raise CommandError(message, hint, EXIT_USAGE) from None
+
+
+def _check_folder(folder: Path, top: str) -> None:
+    if not folder.resolve().is_relative_to(Path(top).resolve()):
+        return
+    try:
+        git(top, "check-ignore", "--quiet", "--no-index", str(folder / "x"))
+    except GitError:
+        raise CommandError(
+            f"worktrees in {folder} would show up in the checkout's 'git status'",
+            "name a folder that git ignores, or one outside of the checkout",
+            EXIT_USAGE,
+        ) from None
+
+
+def _git(project: Path, *arguments: str) -> str:
+    try:
+        return git(str(project), *arguments)
+    except GitError as error:
+        raise CommandError(f"git: {error}", "", EXIT_USAGE) from None
+
+
+# --- preparing -----------------------------------------------------------------------------------
+# From options to the settings of a fleet: which tracker, which command, and is it all there.
+
 
 T = TypeVar("T")
 

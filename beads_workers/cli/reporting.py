@@ -11,12 +11,14 @@ import typer
 
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
-from beads_workers.cli.running import Json, StateDir
+from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.cli.runs import find_run
 
 if TYPE_CHECKING:
     from beads_workers.core.history import History
-    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.runtime.run_directory import RunDirectory
+
+
 WIDTH_MAX = 120
 """Lines that are longer are no longer read at a glance."""
 
@@ -40,15 +42,15 @@ def report(
 
     What was closed, what failed and why, and what to do next.
     """
-    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.runtime.run_directory import RunDirectory
 
     if html is not None and as_json:
         raise CommandError("--html and --json are two reports", "ask for one", EXIT_USAGE)
     directory = RunDirectory(find_state_directory(state_dir))
     history = read_history(directory, find_run(directory.root, run).name)
     if as_json:
-        from beads_workers.core import report as told
         from beads_workers.core.text import json_line
+        from beads_workers.ui import findings as told
 
         print(json_line(told.report(history)))
     elif html is not None:
@@ -59,8 +61,8 @@ def report(
 
 def read_history(directory: RunDirectory, run_id: str) -> History:
     """The account of a run, also of one that still runs; raises ``CommandError`` without one."""
-    from beads_workers.core.history_fold import fold
-    from beads_workers.edge.journal_files import read_journal
+    from beads_workers.core.history import fold
+    from beads_workers.runtime.journal_file import read_journal
 
     info = directory.read_info()
     # Locked before the journal is read: whoever lives then may still write, but not the reverse.
@@ -79,7 +81,7 @@ def read_history(directory: RunDirectory, run_id: str) -> History:
 def _show(history: History) -> None:
     from rich.console import Console
 
-    from beads_workers.dashboard.report_text import told
+    from beads_workers.ui.report_text import told
 
     console = Console(markup=False, emoji=False, highlight=False)
     unicode = "utf" in console.encoding.lower()
@@ -88,7 +90,7 @@ def _show(history: History) -> None:
 
 
 def _write_page(history: History, file: str) -> None:
-    from beads_workers.dashboard.report_html import page
+    from beads_workers.ui.report_html import page
 
     text = page(history)
     if file == "-":

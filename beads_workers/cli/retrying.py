@@ -10,7 +10,7 @@ import typer
 
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
-from beads_workers.cli.running import Json, StateDir, report
+from beads_workers.cli.fleet import Json, StateDir, report
 
 
 def register(app: typer.Typer) -> None:
@@ -42,12 +42,12 @@ def retry(
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
     """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
     from beads_workers.cli.preparing import find_tracker
-    from beads_workers.core.jobs import IssueId
+    from beads_workers.core.model import IssueId
     from beads_workers.core.settings import FleetSettings
     from beads_workers.core.source import Action, Result, Settlement, SourceError
-    from beads_workers.edge.forgetting import forget
-    from beads_workers.edge.opening import open_source
-    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.runtime.opening import open_source
+    from beads_workers.runtime.retention import forget
+    from beads_workers.runtime.run_directory import RunDirectory
 
     tracker = find_tracker(source)
     settings = FleetSettings(

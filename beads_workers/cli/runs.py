@@ -12,7 +12,7 @@ LISTED_MAX = 8
 
 def find_run(directory: Path, said: str | None) -> Path:
     """The folder of a run, by its id or the beginning of it; raises ``CommandError`` (exit 4)."""
-    from beads_workers.edge.run_directory import RunDirectory
+    from beads_workers.runtime.run_directory import RunDirectory
 
     runs = RunDirectory(directory)
     run_ids = runs.run_ids()

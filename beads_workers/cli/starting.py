@@ -1,15 +1,13 @@
-"""``start``: check, start the orchestrator, show what happens, and end with its exit code.
-
-What the user starts is always a client. The orchestrator is a process of its own, in a session
-of its own, so that Ctrl-C reaches only the client, which then asks for a stop.
-"""
+"""``start``: check, start the orchestrator, show what happens, and end with its exit code."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,14 +15,154 @@ import typer
 from typer.core import TyperCommand
 
 from beads_workers.cli.client import Client
-from beads_workers.cli.errors import CommandError
+from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
-from beads_workers.cli.start_words import say_preflight, show_detached
+from beads_workers.cli.preparing import shown_functions, shown_place
+from beads_workers.core.model import IssueId, Listed
+from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, Work
+from beads_workers.core.source import Source, SourceError
+from beads_workers.core.text import printable
+from beads_workers.integrations.rrq.opening import shown_executors
+from beads_workers.runtime.opening import open_source
 
 if TYPE_CHECKING:
     from beads_workers.cli.launching import Launch, Watched
-    from beads_workers.core.settings import FleetSettings
+
+
+# --- shown work ----------------------------------------------------------------------------------
+# What a fleet runs, in words.
+
+
+def shown_command(work: Work) -> str:
+    """What is run, as one would type it."""
+    if work.executors:
+        return shown_executors(work)
+    if work.contexts:
+        return ", ".join(f"{c.name}: {shlex.join(c.command)}" for c in work.contexts)
+    argv = work.command or (work.agent.argv if work.agent else ())
+    shown = shlex.join(argv) if argv else "each issue's own command"
+    functions = shown_functions(work)
+    return f"{functions}, or {shown}" if functions else shown
+
+
+# --- start words ---------------------------------------------------------------------------------
+# What ``start`` says once its fleet answers.
+
+
+def say_preflight(settings: Any, started: dict[str, Any]) -> None:
+    """One line per check, on stderr."""
+    from beads_workers.cli.preparing import shown_place
+    from beads_workers.core.text import printable
+    from beads_workers.integrations.tracing.options import lines
+
+    until = ", until empty" if settings.until_empty else ""
+    for name, text in (
+        ("tracker", started["tracker"]),
+        ("command", printable(shown_command(settings.work), 160)),
+        ("workers", f"{settings.workers}{until}"),
+        ("folder", printable(shown_place(settings))),
+        *_metrics(started),
+        *lines(settings.tracing),
+        ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
+    ):
+        print(f"ok {name:<8} {text}", file=sys.stderr)
+
+
+def _metrics(started: dict[str, Any]) -> list[tuple[str, str]]:
+    return [("metrics", started["metrics"])] if started["metrics"] else []
+
+
+def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
+    """Where the fleet is, and how to get at it."""
+    if as_json:
+        print(json.dumps(started))
+    else:
+        print(f"started: pid {started['pid']}, run {started['run_id']}")
+        if started["metrics"]:
+            print(f"metrics: {started['metrics']}")
+        print("see it with 'beads-workers status', end it with 'beads-workers stop'")
+
+
+# --- dry run -------------------------------------------------------------------------------------
+# ``start --dry-run``: what would be taken, and how it would be run. Changes nothing.
+
+
+def show(settings: FleetSettings, *, as_json: bool) -> None:
+    """Print the listing and the command; raises ``CommandError`` where the tracker fails."""
+    source = open_source(settings, "beads-workers/dry-run")
+    try:
+        description = source.describe()
+        taken = source.take(0, ())
+        calls = _calls(settings, source, taken.listed)
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    finally:
+        source.close()
+    if as_json:
+        print(json.dumps(_as_json(settings, description, taken.listed, calls)))
+        return
+    print(f"tracker  {description}")
+    print(f"command  {printable(shown_command(settings.work))}")
+    if settings.work.verify:
+        print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
+    print(f"folder   {printable(shown_place(settings))}")
+    if settings.notify:
+        print(f"notify   {_shown(settings.notify)}")
+    for row in taken.listed:
+        called = f"  calls {printable(calls[row.issue_id], 80)}" if row.issue_id in calls else ""
+        print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}{called}")
+    more = "+" if taken.more else ""
+    print(f"{len(taken.listed)}{more} would be taken by {settings.workers} workers")
+    if settings.work.agent is not None:
+        print("\nprompt, with the issue's own text in place of {title} and {description}:\n")
+        print(settings.work.agent.prompt)
+
+
+def _calls(
+    settings: FleetSettings, source: Source, listed: tuple[Listed, ...]
+) -> dict[IssueId, str]:
+    """The functions that these issues name, where the fleet calls any."""
+    if not (settings.work.allow_modules or settings.work.executors):
+        return {}
+    seen = source.look([row.issue_id for row in listed])
+    return {issue_id: each.calls for issue_id, each in seen.items() if each.calls}
+
+
+def _shown(notify: str) -> str:
+    return notify if notify == NOTIFY_DESKTOP else f"sh -c {shlex.quote(printable(notify))}"
+
+
+def _as_json(
+    settings: FleetSettings,
+    description: str,
+    listed: tuple[Listed, ...],
+    calls: dict[IssueId, str],
+) -> dict[str, object]:
+    work = settings.work
+    return {
+        "tracker": description,
+        "command": list(work.command or (work.agent.argv if work.agent else ())),
+        "agent": work.agent.name if work.agent else None,
+        "prompt": work.agent.prompt if work.agent else None,
+        "verify": work.verify,
+        "notify": settings.notify,
+        "workers": settings.workers,
+        "worktrees": asdict(work.worktrees) if work.worktrees else None,
+        "issues": [
+            {"issue_id": row.issue_id, "title": row.title, "priority": row.priority}
+            | ({"calls": calls[row.issue_id]} if row.issue_id in calls else {})
+            for row in listed
+        ],
+    }
+
+
+# --- starting ------------------------------------------------------------------------------------
+# ``start``: check, start the orchestrator, show what happens, and end with its exit code.
+#
+# What the user starts is always a client. The orchestrator is a process of its own, in a session
+# of its own, so that Ctrl-C reaches only the client, which then asks for a stop.
+
 
 _AFTER_DASHES = "beads_workers.command"
 
@@ -95,8 +233,6 @@ def start(
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
     if launch is None:
-        from beads_workers.cli.dry_run import show
-
         show(settings, as_json=json_lines)
         return
     look_ahead(settings, quiet=json_lines)
@@ -133,7 +269,7 @@ def _run(
 
 def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client], Watched] | None:
     """What draws this run; None where there is no terminal to draw on."""
-    from beads_workers.edge.terminal import can_draw
+    from beads_workers.ui.terminal import can_draw
 
     if not can_draw():
         return None
@@ -142,7 +278,7 @@ def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client
         from beads_workers.cli import live
         from beads_workers.cli.feeds import FleetFeed
         from beads_workers.cli.launching import Watched
-        from beads_workers.dashboard.look import Role
+        from beads_workers.ui.viewer import Role
 
         runs = Path(state_directory) / "runs"
         seen = live.show(FleetFeed(client), Role.START, runs.joinpath, None)
@@ -155,8 +291,8 @@ def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client
 
 def look_ahead(settings: Any, *, quiet: bool) -> None:
     """The checks of ``doctor`` that cost nothing; raises ``CommandError`` for what cannot work."""
-    from beads_workers.core.checks import Grade
-    from beads_workers.edge.checks.machine import quick
+    from beads_workers.doctor.machine import quick
+    from beads_workers.doctor.rules import Grade
 
     places = [(Path(settings.state_directory), "the run directory")]
     places += [(Path(settings.tracker), "the tracker"), (Path("/tmp"), "/tmp")]

@@ -1,14 +1,12 @@
-"""The embedded tracker's commands for issues: add, list, show, import, export, and init.
-
-SQLite is imported where a command needs it, so that the other commands start without it.
-"""
+"""The embedded tracker's commands for issues: add, list, show, import, export, and init."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -17,21 +15,85 @@ import typer
 from typer.core import TyperCommand
 
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.enveloping import print_list
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
+from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.located import located
-from beads_workers.cli.running import StateDir
 from beads_workers.cli.tracker_place import Json, init, opened, warn
-from beads_workers.cli.tracker_text import issue_row, print_array, report, shown
-from beads_workers.core.jobs import (
-    PRIORITY_DEFAULT,
-    PRIORITY_LEAST_URGENT,
-    PRIORITY_MOST_URGENT,
-)
+from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.text import json_line, printable
+from beads_workers.integrations.envelopes.shown import print_list
 
 if TYPE_CHECKING:
-    from beads_workers.sources.issue import Issue
+    from beads_workers.trackers.issue import Issue
+    from beads_workers.trackers.sqlite.exchange import Imported
+
+
+# --- tracker text --------------------------------------------------------------------------------
+# How the embedded tracker's commands show issues. Nothing from an issue is printed unescaped.
+
+
+_TITLE_COLUMNS = 100
+_WAITS_SHOWN = 5
+_DROPPED = "dropped: it came with the file, and would run; --allow-commands keeps it"
+
+
+def issue_row(issue: Issue, width: int, waits_for: list[str]) -> str:
+    """One line of a list; ``width`` is that of the longest id."""
+    parts = [issue.id.ljust(width), f"P{issue.priority}", f"{printable(issue.status):<11}"]
+    parts.append(printable(issue.title, _TITLE_COLUMNS))
+    if issue.issue_type != "task":
+        parts.append(f"({printable(issue.issue_type)})")
+    if issue.labels:
+        parts.append(f"[{', '.join(map(printable, issue.labels))}]")
+    if issue.assignee:
+        parts.append(f"@{printable(issue.assignee)}")
+    if waits_for:
+        parts.append(f"waits for {', '.join(waits_for[:_WAITS_SHOWN])}")
+        if len(waits_for) > _WAITS_SHOWN:
+            parts[-1] += f" and {len(waits_for) - _WAITS_SHOWN} more"
+    return "  ".join(parts)
+
+
+def shown(name: str, value: Any) -> str:
+    """The value of one key of an issue, for people; further lines are indented."""
+    if name == "command":
+        return printable(shlex.join(value))
+    if isinstance(value, str):
+        lines = [printable(line) for line in value.split("\n")]
+        return "\n".join(lines) if len(lines) == 1 else "\n  " + "\n  ".join(lines)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(map(printable, value))
+    return json_line(value)
+
+
+def print_array(lines: Iterable[str]) -> None:
+    """One object a line inside the brackets: large ones stay readable, and stream."""
+    before = "["
+    for line in lines:
+        print(before + line, end="")
+        before = ",\n"
+    print("[]" if before == "[" else "]")
+
+
+def report(found: Imported) -> None:
+    """Say on stderr what the three counts do not."""
+    said = (
+        (found.commands_dropped, "command was", "commands were", _DROPPED),
+        (found.older, "issue was", "issues were", "left alone: the tracker's is newer"),
+        (found.held, "issue is", "issues are", "being worked on: who holds it stayed"),
+        (found.skipped, "line is", "lines are", "no issue, and skipped"),
+        (found.dangling, "issue is", "issues are", "named as a dependency, but not here"),
+    )
+    for count, one, many, what in said:
+        if count:
+            warn(f"{count} {one if count == 1 else many} {what}")
+
+
+# --- tracker -------------------------------------------------------------------------------------
+# The embedded tracker's commands for issues: add, list, show, import, export, and init.
+#
+# SQLite is imported where a command needs it, so that the other commands start without it.
+
 
 _AFTER_DASHES = "beads_workers.after_dashes"
 
@@ -99,10 +161,9 @@ def add(
 
     It may bring a command of its own.
     """
-    from beads_workers.sources.issue import BadIssue, from_object, time_text, to_object
-    from beads_workers.sources.sqlite.exchange import write_issues
-    from beads_workers.sources.sqlite.schema import transaction
-    from beads_workers.sources.sqlite.store import Store
+    from beads_workers.trackers.issue import BadIssue, from_object, time_text, to_object
+    from beads_workers.trackers.sqlite.exchange import write_issues
+    from beads_workers.trackers.sqlite.store import Store, transaction
 
     title, own_command = _split(title, command or [], ctx.meta.get(_AFTER_DASHES, 0))
     now = time_text(time.time())
@@ -151,8 +212,8 @@ def list_issues(
         if tracker is not None:
             _list_located(tracker.issues(closed_too=closed_too), as_json=json)
             return
-    from beads_workers.sources.issue import to_object
-    from beads_workers.sources.sqlite.store import Store
+    from beads_workers.trackers.issue import to_object
+    from beads_workers.trackers.sqlite.store import Store
 
     with opened() as connection:
         store = Store(connection)
@@ -173,7 +234,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show one issue with everything that is known about it."""
-    from beads_workers.sources.issue import to_object
+    from beads_workers.trackers.issue import to_object
 
     found = _find(_text(issue_id))
     if found is None:
@@ -189,14 +250,14 @@ def _find(issue_id: str) -> Issue | None:
     with located() as tracker:
         if tracker is not None:
             return tracker.issue(issue_id)
-    from beads_workers.sources.sqlite.store import Store
+    from beads_workers.trackers.sqlite.store import Store
 
     with opened() as connection:
         return next(iter(Store(connection).issues([issue_id])), None)
 
 
 def _list_located(issues: list[Issue], *, as_json: bool) -> None:
-    from beads_workers.sources.issue import BLOCKS, to_object
+    from beads_workers.trackers.issue import BLOCKS, to_object
 
     if as_json:
         print_array(json_line(to_object(issue)) for issue in issues)
@@ -223,12 +284,8 @@ def import_issues(
 
     None are read where a line is wrong.
     """
-    from beads_workers.sources.issue import time_text
-    from beads_workers.sources.sqlite.exchange import (
-        DependencyCycle,
-        ImportRefused,
-        import_lines,
-    )
+    from beads_workers.trackers.issue import time_text
+    from beads_workers.trackers.sqlite.exchange import DependencyCycle, ImportRefused, import_lines
 
     with _input(file) as lines, opened() as connection:
         now = time_text(time.time())
@@ -257,7 +314,7 @@ def export(json: Json = False) -> None:
 
     Closed ones too; --json makes one array of them.
     """
-    from beads_workers.sources.sqlite.exchange import export_lines
+    from beads_workers.trackers.sqlite.exchange import export_lines
 
     with opened() as connection, contextlib.closing(export_lines(connection)) as lines:
         if json:

@@ -14,10 +14,11 @@ import typer
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line, printable
-from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE, find_project, find_tracker
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE, find_project, find_tracker
 
 if TYPE_CHECKING:
     import sqlite3
+
 
 CONFIG_FILE = "beads-workers.toml"
 
@@ -47,7 +48,7 @@ def init(
 
     What is there already stays.
     """
-    from beads_workers.sources.sqlite.schema import create
+    from beads_workers.trackers.sqlite.store import create
 
     here = Path.cwd()
     prefix = _checked_prefix(prefix) if prefix else _prefix_of(here)
@@ -73,7 +74,7 @@ def init(
 @contextlib.contextmanager
 def opened() -> Iterator[sqlite3.Connection]:
     """A connection to the nearest tracker on the way up; ``CommandError`` without one."""
-    from beads_workers.sources.sqlite.schema import connect, translated
+    from beads_workers.trackers.sqlite.store import connect, translated
 
     database = find_tracker(Path.cwd())
     if database is None:

@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.cli.client import connect, find_state_directory
-from beads_workers.cli.enveloping import EnvelopesToo, print_replay, refuse_without_json
-from beads_workers.cli.enveloping import watch as watch_envelopes
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.running import StateDir
+from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.runs import find_run
+from beads_workers.integrations.envelopes.shown import (
+    EnvelopesToo,
+    print_replay,
+    refuse_without_json,
+)
+from beads_workers.integrations.envelopes.shown import watch as watch_envelopes
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import Client
-    from beads_workers.core.journal_lines import Entry
+    from beads_workers.core.journal import Entry
+
 
 REPLAY_SPEED = 20.0
 PAUSE_SECONDS_MAX = 2.0
@@ -58,8 +63,8 @@ def watch(
 
 
 def _watch_lines(client: Client) -> None:
-    from beads_workers.core.journal_lines import from_json, heads
-    from beads_workers.dashboard.lines import SILENT, line
+    from beads_workers.core.journal import from_json, heads
+    from beads_workers.ui.lines import SILENT, line
 
     client.skipped = heads(SILENT)
     client.send("bw.follow")
@@ -74,8 +79,8 @@ def _watch_lines(client: Client) -> None:
 def _watch_drawn(client: Client, directory: Path) -> None:
     from beads_workers.cli import live
     from beads_workers.cli.feeds import FleetFeed
-    from beads_workers.cli.summary import summary
-    from beads_workers.dashboard.look import Role
+    from beads_workers.cli.launching import summary
+    from beads_workers.ui.viewer import Role
 
     seen = live.show(FleetFeed(client), Role.WATCH, (directory / "runs").joinpath, None)
     if seen.why is live.Left.ENDED and seen.ended is not None:
@@ -88,7 +93,7 @@ def _watch_drawn(client: Client, directory: Path) -> None:
 
 
 def _can_draw() -> bool:
-    from beads_workers.edge.terminal import can_draw
+    from beads_workers.ui.terminal import can_draw
 
     return can_draw()
 
@@ -105,7 +110,7 @@ def replay(
     state_dir: StateDir = None,
 ) -> None:
     """Show a run again from its journal, as it was shown when it ran."""
-    from beads_workers.edge.journal_files import read_journal
+    from beads_workers.runtime.journal_file import read_journal
 
     refuse_without_json(envelopes=envelopes, as_json=as_json)
     folder = find_run(find_state_directory(state_dir), run)
@@ -120,7 +125,7 @@ def replay(
     if _can_draw():
         from beads_workers.cli import live
         from beads_workers.cli.feeds import ReplayFeed
-        from beads_workers.dashboard.look import Role
+        from beads_workers.ui.viewer import Role
 
         feed = ReplayFeed(frames(entries), speed or REPLAY_SPEED)
         live.show(feed, Role.REPLAY, folder.parent.joinpath, None)
@@ -130,8 +135,8 @@ def replay(
 
 def frames(entries: Iterator[Entry]) -> Iterator[dict[str, Any]]:
     """The snapshots that whoever had watched the whole run was shown."""
-    from beads_workers.core.board import Board
-    from beads_workers.core.frames import Frames
+    from beads_workers.core.snapshot import Board
+    from beads_workers.core.status import Frames
 
     shown = Frames(Board(), watched=True)
     for entry in entries:
@@ -153,7 +158,7 @@ def paced(snapshots: Iterator[dict[str, Any]], speed: float | None) -> Iterator[
 
 
 def _lines(entries: Iterator[Entry], speed: float | None) -> None:
-    from beads_workers.dashboard.lines import line
+    from beads_workers.ui.lines import line
 
     last = 0.0
     for entry in entries:

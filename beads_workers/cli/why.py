@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,22 +14,113 @@ import typer
 
 from beads_workers.cli.client import Client, connect, find_state_directory
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
-from beads_workers.cli.running import Json, StateDir
-from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.cli.fleet import Json, StateDir
+from beads_workers.core import limits
+from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
+from beads_workers.core.journal import Carried
+from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.policy import Policy
+from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Seen, Source, SourceError
 from beads_workers.core.text import json_line, printable
-from beads_workers.core.why.explaining import explain, headline
-from beads_workers.core.why.facts import NO_FLEET, Facts, facts_from_json
-from beads_workers.core.why.overview import Overview, survey
-from beads_workers.core.why.reasons import Cause, Picture, Reason
-from beads_workers.core.why.waiting import chain
-from beads_workers.dashboard.why import clock_at, issue_lines, overview_lines
-from beads_workers.edge.opening import open_source
-from beads_workers.edge.run_directory import RunDirectory
-from beads_workers.edge.surveying import look_down, remembered
-from beads_workers.sources.registry import kind_of
+from beads_workers.registry import kind_of
+from beads_workers.runtime.opening import open_source
+from beads_workers.runtime.result_spool import hear
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.ui.reasons import Cause, Picture, Reason, chain
+from beads_workers.ui.why import (
+    Overview,
+    clock_at,
+    explain,
+    headline,
+    issue_lines,
+    overview_lines,
+    survey,
+)
+
+# --- surveying -----------------------------------------------------------------------------------
+# What is known of issues, for people who ask: in the tracker with all that they wait for, and in
+# the journals where no fleet runs. Reads only.
+
+
+LEVELS_MAX = 30
+"""How far down: one or two calls of the tracker each."""
+ISSUES_MAX = 1000
+"""More than anybody reads, and no long wait for any tracker."""
+DONE = ("closed", "tombstone")
+
+
+def look_down(
+    source: Source, issue_ids: Iterable[IssueId], known: Iterable[Seen] = ()
+) -> dict[IssueId, Seen]:
+    """These issues, what they wait for and their parents, and so on to the roots.
+
+    ``known`` were looked at just now. Raises ``SourceError``.
+    """
+    seen = {each.issue_id: each for each in known}
+    asked = set(seen)
+    level = [i for i in dict.fromkeys(issue_ids) if i not in asked]
+    level += _beyond(seen.values(), {*asked, *level})
+    for _ in range(LEVELS_MAX):
+        level = level[: ISSUES_MAX - len(seen)]
+        if not level:
+            break
+        asked.update(level)
+        found = source.look(level)
+        seen |= found
+        level = _beyond(found.values(), asked)
+    return seen
+
+
+def _beyond(seen: Iterable[Seen], asked: set[IssueId]) -> list[IssueId]:
+    """What holds these back, if it is not known yet; nothing holds back what is finished."""
+    named = (i for s in seen if s.status not in DONE for i in (*s.waits_for, *s.parents))
+    return [i for i in dict.fromkeys(named) if i not in asked]
+
+
+def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> Facts:
+    """What the journals of ended runs know, as the facts of a fleet that does not run.
+
+    ``settings``: the tracker, and the filters that a next start would have; ``now``: epoch seconds.
+    """
+    unsettled, last = directory.left_over()
+    for left in unsettled:
+        late = hear(left, directory.run(left.run_id))
+        last.done_not_closed.update(dict.fromkeys(late, left.actor))
+    ids = dict.fromkeys([*last.done_not_closed, *last.pages])
+    issues = (_issue_facts(each, last, now) for each in ids)
+    return Facts(
+        state=NO_FLEET,
+        run_id=last.run_id,
+        source=settings.source,
+        tracker=settings.tracker,
+        project=settings.project,
+        filters=settings.filters,
+        attempts_max=settings.policy.attempts_max,
+        issues=tuple(issues),
+    )
+
+
+def _issue_facts(issue_id: str, last: Remains, now: float) -> IssueFacts:
+    page = last.pages.get(issue_id, Carried(issue_id))
+    left = min(page.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
+    standing = "cooling" if left > 0 else ""
+    standing = "set_aside" if page.set_aside else standing
+    standing = "not_closed" if issue_id in last.done_not_closed else standing
+    return IssueFacts(
+        issue_id,
+        standing=standing,
+        attempt=page.charged + 1,
+        charged=page.charged,
+        again_seconds=round(left, 1) if standing == "cooling" else None,
+        error=page.error,
+    )
+
+
+# --- why -----------------------------------------------------------------------------------------
+# ``why``: why an issue does not run, or why nothing happens. Reads only, fleet or not.
+
 
 ROWS_MAX = 2000
 """Of a backlog that is sorted by its reasons."""

@@ -66,7 +66,7 @@ def worker(
 
 
 def _checked(command: list[str] | None) -> tuple[str, ...]:
-    from beads_workers.executors.placeholders import check_command
+    from beads_workers.executors.command import check_command
 
     if not command:
         raise CommandError(
@@ -97,8 +97,8 @@ def _run(socket_path: str, work: Work) -> int:
     import tempfile
 
     from beads_workers.core.settings import WorkerSettings
-    from beads_workers.edge.sessions import sweep
-    from beads_workers.edge.worker import run_worker
+    from beads_workers.runtime.sessions import sweep
+    from beads_workers.runtime.worker import run_worker
 
     directory = tempfile.mkdtemp(prefix="beads-workers-worker-")
     print(f"logs of this worker: {directory}/logs", file=sys.stderr)

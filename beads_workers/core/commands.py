@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beads_workers.core.events import ConnId, Ticket
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.messages import ToWorker
-from beads_workers.core.records import Record
+from beads_workers.core.facts import Facts
+from beads_workers.core.journal import Record
+from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Settlement
-from beads_workers.core.values import value
-from beads_workers.core.why.facts import Facts
+from beads_workers.core.wire import ToWorker
 
 if TYPE_CHECKING:
-    from beads_workers.core.dispatching.found import FoundTasks
+    from beads_workers.core.queries import FoundTasks
 
 
 @value

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType
 
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.messages import FromWorker
-from beads_workers.core.records import Carried
+from beads_workers.core.journal import Carried
+from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Renewed, Settled, Taken
-from beads_workers.core.values import value
+from beads_workers.core.wire import FromWorker
 
 if TYPE_CHECKING:
-    from beads_workers.core.dispatching.found import TaskFilter
+    from beads_workers.core.queries import TaskFilter
+
 
 ConnId = NewType("ConnId", int)
 """A number that the edge gives to each connection; never used again."""

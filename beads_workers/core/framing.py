@@ -1,13 +1,20 @@
-"""JSON Lines framing: bytes in, lines out, wherever the stream was cut.
-
-Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so
-a line that arrives in a thousand pieces costs no more than one that arrives whole.
-"""
+"""JSON Lines: bytes to lines, wherever the stream was cut, and strict looks at untrusted JSON."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
+from typing import Any, NoReturn
+
 from beads_workers.core import limits
-from beads_workers.core.values import value
+from beads_workers.core.model import IssueId, value
+
+# --- framing -------------------------------------------------------------------------------------
+# JSON Lines framing: bytes in, lines out, wherever the stream was cut.
+#
+# Source: docs/PROTOCOL.md, "Framing". The buffer is searched from where the last search ended, so
+# a line that arrives in a thousand pieces costs no more than one that arrives whole.
 
 
 @value
@@ -94,3 +101,134 @@ class LineReader:
         self._skipping = True
         self._buffer.clear()
         self._searched = 0
+
+
+# --- json fields ---------------------------------------------------------------------------------
+# Strict JSON from untrusted bytes, and typed looks at its fields.
+#
+# Source: docs/PROTOCOL.md, "What is a wrong message".
+
+
+class ProtocolError(Exception):
+    """The peer's mistake. Log it with the raw line, count it, and go on to the next line."""
+
+
+def parse_object(line: bytes, *, mend: bool = True) -> dict[str, Any]:
+    """One strict JSON object: what ``strict_loads`` reads, nested at most ``limits.NESTED_MAX``
+    deep; raises ``ProtocolError``."""
+    try:
+        value = strict_loads(line, mend=mend)
+    except ValueError as error:
+        raise ProtocolError(f"not JSON: {str(error)[:80]}") from None
+    except RecursionError:
+        raise ProtocolError("not JSON: nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("not a JSON object")
+    # Most lines hold fewer brackets than that in all.
+    if line.count(b"{") + line.count(b"[") > limits.NESTED_MAX and is_deep(value):
+        raise ProtocolError("nested too deeply")
+    return value
+
+
+def strict_loads(text: bytes, *, mend: bool = True) -> Any:
+    """JSON in UTF-8, without NaN and infinity; raises ``ValueError`` and ``RecursionError``.
+
+    Lone surrogates come back as ``?``: nothing could write them to a file or an argument. Without
+    ``mend`` they are left, for whoever joins the halves of characters.
+    """
+    value = _loads(text.decode("utf-8"))
+    if mend and _SURROGATE.search(text):
+        clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        value = _loads(clean.decode("utf-8"))
+    return value
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value read from JSON is nested deeper than ``limits.NESTED_MAX``.
+
+    Such a value can be read and kept, and yet fail to be written where the stack is deeper.
+    """
+    inside = [value]
+    for _ in range(limits.NESTED_MAX + 1):
+        inside = [
+            inner
+            for each in inside
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not inside:
+            return False
+    return True
+
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _loads(text: str) -> Any:
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte-order mark")
+    if text.startswith("{"):
+        # Like ``decode``, which looks for blanks before and behind: mostly there are none.
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    return _DECODER.decode(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    # 1e999 is well-formed and reads as infinity, which could not be written back as JSON.
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+"""Made once: ``json.loads`` with these makes one for every line."""
+
+
+def text(fields: dict[str, Any], key: str, default: str) -> str:
+    """The text under ``key``; anything that is no text counts as missing."""
+    value = fields.get(key)
+    return value if isinstance(value, str) else default
+
+
+def as_number(value: Any) -> float | None:
+    """A finite number, integral or not; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def as_integer(value: Any) -> int | None:
+    """An integer, or a float that is one."""
+    number = as_number(value)
+    if number is None or not number.is_integer():
+        return None
+    return value if isinstance(value, int) else int(number)
+
+
+def sender(fields: dict[str, Any]) -> str:
+    """What the peer calls itself; raises ``ProtocolError`` without it or without a timestamp."""
+    worker_id = fields.get("worker_id")
+    if not isinstance(worker_id, str) or not worker_id:
+        raise ProtocolError("no worker_id")
+    if as_number(fields.get("timestamp")) is None:
+        raise ProtocolError("no timestamp")
+    return worker_id
+
+
+def issue_id(fields: dict[str, Any]) -> IssueId:
+    """The issue that a message is about; raises ``ProtocolError`` without one."""
+    value = fields.get("issue_id")
+    if not isinstance(value, str) or not value:
+        raise ProtocolError("no issue_id")
+    return IssueId(value)

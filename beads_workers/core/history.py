@@ -1,16 +1,26 @@
-"""What happened in a run, whole: every attempt, worker, issue and trouble, with its times.
-
-``core.history_fold.fold`` makes it from a journal, ``core.findings`` draws conclusions from it.
-All times are seconds of the run (``elapsed`` of the journal) unless a name says otherwise;
-``History.began_at`` turns them into epoch seconds.
-"""
+"""What happened in a run, whole: every attempt, worker, issue and trouble, with its times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from beads_workers.core.checkpoint_records import Resumed
-from beads_workers.core.values import value
+from beads_workers.core import issues as reducer
+from beads_workers.core import journal as rec
+from beads_workers.core.issues import Issues, Standing, Transition
+from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.model import value
+from beads_workers.core.snapshot import worker_order
+from beads_workers.core.states import IssueState
+
+# --- history -------------------------------------------------------------------------------------
+# What happened in a run, whole: every attempt, worker, issue and trouble, with its times.
+#
+# ``core.history_fold.fold`` makes it from a journal, ``core.findings`` draws conclusions from it.
+# All times are seconds of the run (``elapsed`` of the journal) unless a name says otherwise;
+# ``History.began_at`` turns them into epoch seconds.
+
 
 RUNNING = "running"
 CUT_OFF = "cut_off"
@@ -175,3 +185,272 @@ class History:
     def with_fate(self, *fates: Fate) -> tuple[IssueHistory, ...]:
         """Issues that this run had in its hands and that came to one of these ends."""
         return tuple(i for i in self.issues if i.fate in fates and not i.earlier)
+
+
+# --- history fold --------------------------------------------------------------------------------
+# Makes a ``History`` from a journal's entries, of a run in any state.
+#
+# Where an issue stands is told by ``core.issues``; here is written down what it came through.
+#
+# An entry out of place (a journal with torn lines) is taken as far as it makes sense, never
+# refused: whoever reads a report of a bad night must get one.
+
+
+def fold(
+    entries: Iterable[Entry], *, alive: bool = False, now: float | None = None, settled: bool = True
+) -> History | None:
+    """The account of one run; None where not even its first record is there.
+
+    ``alive``: its orchestrator lives; then ``now`` (epoch seconds) is where the account ends,
+    else it ends with the last entry. ``settled``: whether the tracker is owed nothing of it.
+    """
+    account = _Account()
+    for entry in entries:
+        account.apply(entry)
+    return account.close(alive=alive, now=now, settled=settled)
+
+
+@dataclass(slots=True)
+class _Issue:
+    title: str = ""
+    priority: int = 2
+    fate: Fate = Fate.UNFINISHED
+    attempts: int = 0
+    charged: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    closed: float | None = None
+    earlier: bool = True
+    """Until this run claims it."""
+
+
+@dataclass(slots=True)
+class _Account:
+    run: rec.RunStarted | None = None
+    began_at: float = 0.0
+    elapsed: float = 0.0
+    ended: rec.RunEnded | None = None
+    known: Issues = field(default_factory=Issues)
+    issues: dict[str, _Issue] = field(default_factory=dict)
+    endless: list[reducer.Attempt] = field(default_factory=list)
+    """Attempts of which the end was lost with a part of the journal."""
+    attempts: list[Attempt] = field(default_factory=list)
+    living: dict[str, WorkerSpan] = field(default_factory=dict)
+    workers: list[WorkerSpan] = field(default_factory=list)
+    trouble: Span | None = None
+    troubles: list[Span] = field(default_factory=list)
+    stopping: bool = False
+    pause: Span | None = None
+    pauses: list[Span] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    dropped: tuple[Resumed | None, float] = (None, 0.0)
+    spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        # Two threads write: an entry may stand a little after one that is younger.
+        self.elapsed = now = max(self.elapsed, entry.elapsed)
+        if (change := self.known.apply(entry)) is not None:
+            self._about_issue(entry.record, change, now)
+            return
+        match entry.record:
+            case rec.Spent() as spent:
+                self.spent = spent
+            case rec.Noted(level, text):
+                self.notes.append(Note(now, level, text))
+            case _:
+                self._about_run(entry.record, now, entry.at)
+
+    def _about_run(self, record: rec.Record, now: float, at: float) -> None:
+        match record:
+            case rec.RunStarted() as run:
+                self.run, self.began_at = run, at - now
+            case rec.RunChanged(state, reason):
+                self._changed(state, reason, now)
+            case rec.RunEnded() as ended:
+                self.ended = ended
+            case Resumed() as dropped:
+                self.dropped = dropped, now
+            case rec.SourceTrouble() as failure:
+                old = self.trouble or Span(now, None, failure.error, failure.hint)
+                self.trouble = replace(old, count=max(old.count, failure.failures))
+            case rec.SourceRecovered() if self.trouble is not None:
+                self.troubles.append(replace(self.trouble, ended=now))
+                self.trouble = None
+            case _:
+                self._about_worker(record, now)
+
+    def _changed(self, state: str, reason: str, now: float) -> None:
+        self.stopping = state in ("stopping", "settling", "ended")
+        if state == "paused":
+            self.pause = self.pause or Span(now, None, reason)
+        elif self.pause is not None:
+            self.pauses.append(replace(self.pause, ended=now))
+            self.pause = None
+
+    def _about_worker(self, record: rec.Record, now: float) -> None:
+        match record:
+            case rec.WorkerStarted(worker_id, pid):
+                self._over(worker_id, now)
+                self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
+            case rec.WorkerJoined(worker_id, pid, _, own):
+                if worker_id not in self.living:
+                    self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
+            case rec.WorkerLeft(worker_id, reason):
+                if (span := self.living.get(worker_id)) and not span.own:
+                    self._over(worker_id, now, reason=reason)
+            case rec.WorkerExited(worker_id, pid, status):
+                if (span := self.living.get(worker_id)) and span.pid == pid:
+                    self._over(worker_id, now, status=status)
+            case rec.WorkerGone(worker_id, reason):
+                self._over(worker_id, now, reason=reason)
+            case _:
+                pass
+
+    def _over(
+        self, worker_id: str, now: float, *, status: int | None = None, reason: str = ""
+    ) -> None:
+        span = self.living.pop(worker_id, None)
+        if span is not None:
+            self.workers.append(
+                replace(span, ended=now, status=status, reason=reason, dismissed=self.stopping)
+            )
+
+    def _about_issue(self, record: rec.Record, change: Transition, now: float) -> None:
+        issue_id = change.issue.issue_id
+        issue = self.issues.get(issue_id)
+        if issue is None:
+            if not isinstance(record, _KNOWN_BY):
+                return
+            issue = self.issues[issue_id] = _Issue(earlier=not isinstance(record, rec.Finished))
+        ended = change.attempt
+        match record:
+            case rec.Started() | rec.Claimed():
+                issue.title, issue.priority = record.title or issue.title, record.priority
+                issue.closed, issue.earlier = None, False
+            case rec.Finished():
+                if record.verdict != "finish":
+                    issue.charged, issue.error = record.charged, record.error or issue.error
+                if ended is not None and ended.started.request_id == record.request_id:
+                    self.attempts.append(self._attempt(ended, now, record))
+                    ended = None
+            case rec.SettledRecord() if change.issue.state is IssueState.CLOSED:
+                # A reopening that finds it closed: somebody else's work, or an earlier run's.
+                issue.earlier = issue.earlier or record.action == "reopen"
+                issue.closed = now
+            case rec.Carried():
+                self.issues[issue_id] = issue = _Issue(
+                    record.title, charged=record.charged, error=record.error
+                )
+            case rec.Forgiven():
+                issue.charged = record.charged
+            case _:
+                pass
+        if ended is not None:
+            self.endless.append(ended)
+        issue.fate = _fate(change.issue)
+
+    def _attempt(self, begun: reducer.Attempt, until: float, end: rec.Finished | str) -> Attempt:
+        started, began = begun.started, begun.elapsed
+        issue = self.issues[started.issue_id]
+        issue.attempts += 1
+        issue.seconds += until - began
+        attempt = Attempt(
+            started.request_id,
+            started.issue_id,
+            started.title or issue.title,
+            started.priority,
+            started.worker_id,
+            started.attempt,
+            began,
+            None,
+            until - began,
+            end if isinstance(end, str) else end.outcome,
+        )
+        if isinstance(end, str):
+            return attempt
+        return replace(
+            attempt,
+            ended=until,
+            verdict=end.verdict,
+            error=end.error,
+            worker_ms=end.duration_ms,
+            charged=end.charged,
+            delay_seconds=end.delay_seconds,
+        )
+
+    def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
+        """The account, with what has no end in it."""
+        run = self.run
+        if run is None:
+            return None
+        state = "ended" if self.ended else "running" if alive else "killed"
+        until = self.elapsed
+        if state == "running" and now is not None:
+            until = max(until, now - self.began_at)
+        end = RUNNING if state == "running" else CUT_OFF
+        workers = [*self.workers, *self.living.values()]
+        workers.sort(key=lambda span: (*worker_order(span.worker_id), span.began))
+        under_way = (issue.attempt for issue in self.known.known.values() if issue.attempt)
+        for begun in (*self.endless, *under_way):
+            self.attempts.append(self._attempt(begun, until, end))
+        return History(
+            run_id=run.run_id,
+            project=run.project,
+            source=run.source,
+            version=run.version,
+            pid=run.pid,
+            workers_asked=run.workers,
+            began_at=self.began_at,
+            seconds=until,
+            state=state,
+            exit_code=self.ended.exit_code if self.ended else None,
+            reason=self.ended.reason if self.ended else "",
+            settled=settled,
+            attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
+            workers=tuple(workers),
+            issues=tuple(_told(i, issue, state, settled) for i, issue in self.issues.items()),
+            troubles=(*self.troubles, *([self.trouble] if self.trouble else [])),
+            pauses=(*self.pauses, *([self.pause] if self.pause else [])),
+            notes=tuple(self.notes),
+            tracker_calls=self.spent.calls,
+            tracker_seconds=self.spent.seconds,
+            dropped=self.dropped[0],
+            dropped_seconds=self.dropped[1],
+        )
+
+
+_KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Carried)
+"""What an account may begin with; whatever else is said of an issue nobody knows is passed over."""
+
+_FATES = {
+    IssueState.ENQUEUED: Fate.GIVEN_BACK,
+    IssueState.CLOSING: Fate.NOT_CLOSED,
+    IssueState.CLOSED: Fate.CLOSED,
+    IssueState.FOREIGN: Fate.LEFT_ALONE,
+}
+
+
+def _fate(issue: reducer.Issue) -> Fate:
+    if issue.state in (IssueState.SHELVING, IssueState.SET_ASIDE):
+        # What a person has reopened meanwhile is for anybody to take.
+        return Fate.SET_ASIDE if issue.standing is Standing.SET_ASIDE else Fate.GIVEN_BACK
+    # Until the tracker has answered, what is to be given back is ours.
+    return _FATES.get(issue.state, Fate.UNFINISHED)
+
+
+def _told(issue_id: str, issue: _Issue, state: str, settled: bool) -> IssueHistory:
+    # The tracker is owed nothing any more: a later start has closed what this run could not.
+    late = state == "killed" and settled and issue.fate is Fate.NOT_CLOSED
+    return IssueHistory(
+        issue_id,
+        issue.title,
+        issue.priority,
+        Fate.CLOSED if late else issue.fate,
+        issue.attempts,
+        issue.charged,
+        issue.seconds,
+        issue.error,
+        issue.closed,
+        issue.earlier,
+    )

@@ -10,8 +10,7 @@ keeps an account of its own. The states are those of the table that the live cor
 impossible is taken at its word.
 
 What an issue holds is what is true of it now. Once it is closed, somebody else's, or open again
-without a past, it is forgotten.
-"""
+without a past, it is forgotten."""
 
 from __future__ import annotations
 
@@ -19,15 +18,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
-from beads_workers.core.checkpoint_records import Owing, Resumed
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.moves import Key
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.journal import Entry, Owing, Resumed
+from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.source import Action, Result
-from beads_workers.core.states import IssueState
-from beads_workers.core.values import value
+from beads_workers.core.states import IssueState, Key
 
 
 class Standing(Key):

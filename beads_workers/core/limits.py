@@ -1,7 +1,8 @@
 """Every limit of the core in one place, each with its reason.
 
-Bytes, seconds or counts, as the name says.
-"""
+Bytes, seconds or counts, as the name says."""
+
+from __future__ import annotations
 
 # --- the wire -------------------------------------------------------------------------------
 LINE_BYTES_MAX = 1 << 20

@@ -1,38 +1,34 @@
-"""The orchestrator, whole and pure: events and the time in, commands out.
-
-    commands = orchestrator.handle(event, now, boot)
-    when = orchestrator.deadline()            # then call on_deadline(now, boot)
-
-``now`` is on the monotonic clock, which all durations are; ``boot`` is the same moment on the
-clock that goes on while the machine sleeps, which leases are (left out: it never slept).
-
-It ties the parts together: ``Floor`` (the conversation with workers), ``Crew`` (our processes),
-``Tasks`` (jobs in our hands), ``Lane``, ``Intake`` and ``Leases`` (the source), ``Ledger`` (what is
-remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
-module; ``docs/ARCHITECTURE.md`` walks one issue through them.
-"""
+"""The orchestrator, whole and pure: events and the time in, commands out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 
+from beads_workers.core import connections, inflight, limits
 from beads_workers.core import events as ev
-from beads_workers.core import floor, leases, limits, replies
+from beads_workers.core.claims import PEEK, Intake
 from beads_workers.core.commands import Command
+from beads_workers.core.connections import RECALL, Floor, Judging, Replies, Roster
 from beads_workers.core.control import Control
-from beads_workers.core.crew import StartAgain
-from beads_workers.core.endings import GIVE_UP, IDLE_OUT, LEAVE_BY, RUN_OUT, Ending
-from beads_workers.core.floor import Floor
-from beads_workers.core.intake import PEEK, Intake
+from beads_workers.core.effects import Desk
+from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.issues import Standing
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.judging import Judging
-from beads_workers.core.lane import LINGER, TAKE_AGAIN, OwedAgain
-from beads_workers.core.ledger import DueAgain
-from beads_workers.core.parts import make_parts
-from beads_workers.core.records import Carried, SettledRecord
-from beads_workers.core.replies import RECALL, Replies
+from beads_workers.core.journal import Carried, Listed, SettledRecord
+from beads_workers.core.lifecycle import (
+    GIVE_UP,
+    IDLE_OUT,
+    LEAVE_BY,
+    RUN_OUT,
+    Crew,
+    Ending,
+    Hindrances,
+    StartAgain,
+)
+from beads_workers.core.model import IssueId
+from beads_workers.core.retry import DueAgain, Ledger, Storm
 from beads_workers.core.settings import FleetSettings
+from beads_workers.core.settlements import LINGER, TAKE_AGAIN, Lane, OwedAgain
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import (
     ConnReaction,
@@ -42,6 +38,84 @@ from beads_workers.core.states import (
     RunState,
     RunStimulus,
 )
+from beads_workers.core.traces import Traces
+
+# --- parts ---------------------------------------------------------------------------------------
+# The parts of one orchestrator, made together and handed to whoever ties them.
+
+
+@dataclass(slots=True)
+class Parts:
+    """``state``: of the run, changed only in ``endings``; ``state_reason``: why. ``reason``: of the
+    coming SHUTDOWN.
+
+    ``literal``: on this source a plain v1 worker claims and closes by itself. ``listed``: what the
+    last listing showed; kept by ``intake``. ``pushed``: work comes to the source by itself, and
+    somebody waits for its answer.
+    """
+
+    settings: FleetSettings
+    run_id: str
+    literal: bool
+    pushed: bool
+    desk: Desk
+    roster: Roster
+    crew: Crew
+    lane: Lane
+    ledger: Ledger
+    storm: Storm
+    tasks: Tasks
+    traces: Traces
+    hindrances: Hindrances
+    leases: Leases
+    state: RunState = RunState.RECOVERING
+    state_reason: str = ""
+    reason: str = "user_requested"
+    listed: Listed = field(default_factory=Listed)
+
+
+def make_parts(
+    settings: FleetSettings, run_id: str, now: float, *, literal: bool, pushed: bool
+) -> Parts:
+    """Everything new and empty."""
+    desk = Desk(now)
+    lane = Lane(desk, pushed=pushed)
+    ledger = Ledger(desk.timers)
+    storm = Storm(desk, lane, ledger)
+    traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
+    tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id, traces)
+    return Parts(
+        settings,
+        run_id,
+        literal,
+        pushed,
+        desk,
+        Roster(),
+        Crew(desk),
+        lane,
+        ledger,
+        storm,
+        tasks,
+        traces,
+        Hindrances(desk),
+        Leases(desk, tasks, settings.work.term_grace_seconds),
+    )
+
+
+# --- orchestrator --------------------------------------------------------------------------------
+# The orchestrator, whole and pure: events and the time in, commands out.
+#
+#     commands = orchestrator.handle(event, now, boot)
+#     when = orchestrator.deadline()            # then call on_deadline(now, boot)
+#
+# ``now`` is on the monotonic clock, which all durations are; ``boot`` is the same moment on the
+# clock that goes on while the machine sleeps, which leases are (left out: it never slept).
+#
+# It ties the parts together: ``Floor`` (the conversation with workers), ``Crew`` (our processes),
+# ``Tasks`` (jobs in our hands), ``Lane``, ``Intake`` and ``Leases`` (the source), ``Ledger`` (what
+# is
+# remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
+# module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 
 
 class Orchestrator:
@@ -260,13 +334,13 @@ class Orchestrator:
 
     def _due(self, key: Hashable) -> None:
         match key:
-            case floor.HelloDue(conn_id):
+            case connections.HelloDue(conn_id):
                 self._floor.hello_due(conn_id)
-            case replies.HoldOver(conn_id):
+            case connections.HoldOver(conn_id):
                 self._floor.hold_over(conn_id)
-            case replies.Overdue(conn_id):
+            case connections.Overdue(conn_id):
                 self._floor.overdue(conn_id)
-            case floor.ExitDue(pid):
+            case connections.ExitDue(pid):
                 self._floor.exit_due(pid)
             case StartAgain(worker_id) if self._parts.hindrances.stop:
                 self._desk.timers.set(key, self._desk.now + limits.RESPAWN_DELAY_SECONDS)
@@ -286,7 +360,7 @@ class Orchestrator:
             PEEK: self._intake.peek,
             RECALL: self._replies.recall,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
-            leases.LOOK: lambda: None,  # ``_conclude`` looks at them.
+            inflight.LOOK: lambda: None,  # ``_conclude`` looks at them.
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),
             GIVE_UP: self._ending.give_up,
             IDLE_OUT: self._ending.idle_out,

@@ -1,8 +1,4 @@
-"""What a task comes down to on the worker's side: a sequence of programs to run.
-
-``executors`` make a plan, ``core.worker`` decides how far it is followed, ``edge.worker`` runs
-its steps. All values are ready for ``execve``: no NUL bytes, nothing left to replace.
-"""
+"""What a task comes down to for a worker: programs to run, and what their ends mean."""
 
 from __future__ import annotations
 
@@ -11,10 +7,8 @@ from dataclasses import field
 from enum import Enum
 
 from beads_workers.core import limits
-from beads_workers.core.jobs import Call
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.model import Call, OutcomeKind, value
 from beads_workers.core.scripts import LogRoot
-from beads_workers.core.values import value
 
 
 class StepKind(Enum):

@@ -1,7 +1,6 @@
 """What becomes of a job after an attempt: the only place where retry semantics live.
 
-Source: docs/PROTOCOL.md, "Failure and retry".
-"""
+Source: docs/PROTOCOL.md, "Failure and retry"."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.values import value
+from beads_workers.core.model import Outcome, OutcomeKind, value
 
 
 @value

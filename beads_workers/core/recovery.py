@@ -1,19 +1,25 @@
-"""What a dead run left, told by its journal alone: a reader of ``core.issues``."""
+"""What a dead run left, told by its journal alone, and what the next run carries on from it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
-from beads_workers.core import records as rec
+from beads_workers.core import journal as rec
+from beads_workers.core import limits
+from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import Attempt, Issue, Issues, Standing
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.journal import Carried, Entry, Finished, Owing, Resumed
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.policy import set_aside_note
-from beads_workers.core.records import Carried
+from beads_workers.core.snapshot import Board
 from beads_workers.core.source import DeadRun
 from beads_workers.core.states import IssueState
+from beads_workers.core.wire import NOT_BEGUN, Done, Failed, parse
+
+# --- recovery ------------------------------------------------------------------------------------
+# What a dead run left, told by its journal alone: a reader of ``core.issues``.
 
 
 @dataclass(slots=True)
@@ -187,3 +193,261 @@ def outcome_of(finished: rec.Finished) -> Outcome:
         result=finished.result,
         result_file=finished.result_file,
     )
+
+
+# --- earlier runs --------------------------------------------------------------------------------
+# Earlier runs, told by their journals: which are owed something, and what is carried on.
+
+
+def host_of(actor: str) -> str:
+    """The machine in a run's actor; empty where it names none."""
+    parts = actor.split("/")
+    return parts[1] if len(parts) == 3 and parts[0] == "beads-workers" else ""
+
+
+def left_over(
+    run_ids: Sequence[str], is_settled: Callable[[str], bool], read: Callable[[str], Remains | None]
+) -> tuple[list[Remains], Remains]:
+    """What unsettled runs are owed, oldest first, and the fold over all: what the next one carries.
+
+    ``run_ids``: oldest first; ``read`` gives None for a run that is not to be looked at. One whose
+    checkpoint is whole carries all that came before it, so older ones are read only where they
+    are unsettled, and then those in between, which may have paid for them.
+    """
+    known: list[Remains] = []
+    heard: set[str] = set()
+    passed: list[str] = []
+    whole = False
+    for run_id in reversed(run_ids):
+        if whole and is_settled(run_id):
+            passed.append(run_id)
+            continue
+        left = read(run_id)
+        if left is None:
+            continue
+        for later in filter(None, map(read, passed)):
+            heard |= later.heard | later.own_debts()
+        passed.clear()
+        left.is_paid(heard)
+        heard |= left.heard | left.own_debts()
+        known.append(left)
+        whole = whole or left.whole
+    last = Remains()
+    for left in reversed(known):
+        left.take_over(last)
+        last = left
+    return [left for left in reversed(known) if not is_settled(left.run_id)], last
+
+
+# --- checkpoint ----------------------------------------------------------------------------------
+# What a further segment of a journal begins with, so that older ones can be thrown away.
+#
+# Of issues it is the dump of ``core.issues``: their pages, and the records that still hold. Of
+# workers, the tracker and the run it repeats the last record of each kind, kept while the run goes
+# on. Whoever folds the segment alone knows what all of them tell.
+
+
+Key = tuple[str, str]
+"""What a record tells, and of whom: a later one with the same key makes it void."""
+
+_OF_WORKER = ("worker_started", "worker_joined")
+
+
+class Checkpoint:
+    """``apply`` every entry but those of calls; ``entries`` is then the checkpoint."""
+
+    def __init__(self) -> None:
+        self._holding: dict[Key, Entry] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry; what it says of issues is for ``Issues``."""
+        if type(entry.record) in _KEPT:
+            self._about_workers(entry)
+
+    def _about_workers(self, entry: Entry) -> None:
+        match entry.record:
+            case rec.WorkerStarted(worker_id):
+                self._drop(worker_id, *_OF_WORKER, "worker_gone")
+                self._hold("worker_started", worker_id, entry)
+            case rec.WorkerJoined(worker_id):
+                self._hold("worker_joined", worker_id, entry)
+            case rec.WorkerLeft(worker_id):
+                self._drop(worker_id, "worker_joined")
+            case rec.WorkerExited(worker_id):
+                self._drop(worker_id, *_OF_WORKER)
+            case rec.WorkerGone(worker_id, reason):
+                self._drop(worker_id, *_OF_WORKER)
+                if reason:
+                    self._hold("worker_gone", worker_id, entry)
+            case _:
+                self._about_run(entry)
+
+    def _about_run(self, entry: Entry) -> None:
+        match entry.record:
+            case rec.RunStarted() | rec.RunChanged() | rec.Listed() | rec.Spent():
+                self._hold(type(entry.record).__name__, "", entry)
+            case rec.SourceTrouble():
+                self._hold("trouble", "", entry)
+            case rec.SourceRecovered():
+                self._drop("", "trouble")
+            case rec.Hindrance(what):
+                self._hold("hindrance", what, entry)
+            case rec.HindranceOver(what):
+                self._drop(what, "hindrance")
+            case _:
+                pass
+
+    def _hold(self, what: str, whose: str, entry: Entry) -> None:
+        # To the end: entries are repeated in the order of their times.
+        self._holding.pop((what, whose), None)
+        self._holding[what, whose] = entry
+
+    def _drop(self, whose: str, *whats: str) -> None:
+        for what in whats:
+            self._holding.pop((what, whose), None)
+
+    def entries(
+        self, issues: Issues, resumed: Resumed, call: Entry | None, at: float, elapsed: float
+    ) -> Iterator[Entry]:
+        """The checkpoint. ``issues``: of all that was applied here. ``call``: the tracker's process
+        that runs just now; the times are now."""
+        holding = dict(self._holding)
+        known = issues.known.values()
+        run = holding.pop((rec.RunStarted.__name__, ""), None)
+        if run is not None:
+            yield run
+            # What they are busy with now comes after what was known of them before.
+            yield from _pages((i for i in known if i.told), run.at, run.elapsed)
+        told = [entry for issue in known for entry in issue.told]
+        yield from sorted([*holding.values(), *told], key=attrgetter("elapsed"))
+        yield from _pages((i for i in known if not i.told), at, elapsed)
+        for issue in known:
+            if issue.handed_over and not _tells(issue, rec.HandingOver):
+                yield Entry(rec.HandingOver(issue.issue_id, ""), at, elapsed)
+        for owing in _owing(issues):
+            yield Entry(owing, at, elapsed)
+        if call is not None:
+            yield call
+        yield Entry(resumed, at, elapsed)
+        yield Entry(rec.CheckpointEnded(), at, elapsed)
+
+
+_KEPT = frozenset(
+    {
+        rec.WorkerStarted,
+        rec.WorkerJoined,
+        rec.WorkerLeft,
+        rec.WorkerExited,
+        rec.WorkerGone,
+        rec.RunStarted,
+        rec.RunChanged,
+        rec.Listed,
+        rec.Spent,
+        rec.SourceTrouble,
+        rec.SourceRecovered,
+        rec.Hindrance,
+        rec.HindranceOver,
+    }
+)
+
+
+def _pages(issues: Iterable[Issue], at: float, elapsed: float) -> Iterator[Entry]:
+    return (Entry(issue.page, at, elapsed) for issue in issues if issue.page)
+
+
+def _tells(issue: Issue, kind: type[rec.Record]) -> bool:
+    return any(isinstance(entry.record, kind) for entry in issue.told)
+
+
+def _owing(issues: Issues) -> Iterator[Owing]:
+    """What no other record tells."""
+    for issue in issues.known.values():
+        pid, start_time = issue.holder or (0, 0)
+        reopened, heard = issue.is_reopened and not issue.told, issue.issue_id in issues.heard
+        if pid or reopened or heard:
+            yield Owing(issue.issue_id, "", pid, start_time, reopened, heard)
+    for issue_id in sorted(issues.heard - issues.known.keys()):
+        yield Owing(issue_id, heard=True)
+
+
+def resumed(board: Board, segment: int) -> Resumed:
+    """The counts of a run so far."""
+    return Resumed(segment, board.claims, **board.totals)
+
+
+# --- late ends -----------------------------------------------------------------------------------
+# What the workers of a dead run have left word of, made into what its journal lacks.
+#
+# Source: docs/PROTOCOL.md, "Last words". Whoever can write into the run's directory can have
+# written
+# them: they change nothing but what became of an attempt that its run had begun.
+
+
+MEASURED_SECONDS_MAX = 86_400.0
+"""No longer than this a dead run is taken to have lived on."""
+
+Words = Mapping[str, Done | Failed]
+"""By request id: what was said last of that attempt."""
+
+
+def read_words(chunks: Iterable[bytes], wanted: Collection[str]) -> Words:
+    """The first word on each attempt that is ``wanted``, in whatever pieces the file is read."""
+    found: dict[str, Done | Failed] = {}
+    reader = LineReader(limits.WORD_BYTES_MAX)
+    for chunk in chunks:
+        for framed in reader.feed(chunk):
+            said = _word(framed.text) if isinstance(framed, Line) else None
+            if said is not None and said.request_id in wanted:
+                found.setdefault(said.request_id, said)
+    return found
+
+
+def take_in(left: Remains, words: Words) -> dict[str, Entry]:
+    """Let ``left`` know what these words say; returns what its journal lacks, by issue.
+
+    A success is as good as one that was read in time. Of what a worker had not begun its run
+    has nothing to give up; a failure that nobody heard is not here, and its task runs again.
+    """
+    ends: dict[str, Entry] = {}
+    unbegun: set[str] = set()
+    for issue_id, begun in left.begun.items():
+        said = words.get(begun.started.request_id)
+        if said is None or said.issue_id != issue_id:
+            continue
+        if isinstance(said, Done):
+            ends[issue_id] = _end(left, begun, said)
+            left.apply(ends[issue_id])
+        else:
+            unbegun.add(said.request_id)
+    left.never_began(unbegun)
+    return ends
+
+
+def _word(line: bytes) -> Done | Failed | None:
+    try:
+        said = parse(line)
+    except ProtocolError:
+        return None
+    if isinstance(said, Done):
+        return said
+    return said if isinstance(said, Failed) and said.error_detail == NOT_BEGUN else None
+
+
+def _end(left: Remains, begun: Attempt, done: Done) -> Entry:
+    started, milliseconds = begun.started, done.duration_ms or 0
+    claimed = left.issues.known[started.issue_id].claimed
+    finished = Finished(
+        started.issue_id,
+        started.worker_id,
+        started.attempt,
+        started.request_id,
+        OutcomeKind.SUCCESS.value,
+        "finish",
+        duration_ms=milliseconds,
+        note=note_of(done.result),
+        result=kept(done.result, of_function=bool(claimed and claimed.path)),
+        result_file=done.result_file,
+    )
+    # As its worker has measured it, which may say what it likes.
+    seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)
+    return Entry(finished, begun.at + seconds, begun.elapsed + seconds)

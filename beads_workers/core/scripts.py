@@ -1,8 +1,7 @@
 """Scripts that come with jobs: in which context each runs, and what is asked of it before.
 
 A context is what the user who starts the fleet allows: the program that runs its scripts, what may
-refuse one, what is wrapped around it, how much of the machine it may use. A job only names it.
-"""
+refuse one, what is wrapped around it, how much of the machine it may use. A job only names it."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, field
 from typing import Any
 
-from beads_workers.core.jobs import Call, Script
-from beads_workers.core.values import value
+from beads_workers.core.model import Call, Script, value
 
 ANY_CONTEXT = "*"
 """The name of the context for jobs whose own has none."""

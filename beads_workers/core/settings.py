@@ -7,10 +7,9 @@ from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.jobs import Filters
+from beads_workers.core.model import Filters, value
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot, context_from_json
-from beads_workers.core.values import value
 
 NOTIFY_DESKTOP = "desktop"
 """``--notify desktop``: a notification of the desktop instead of a command."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from math import floor, inf
 from typing import Any
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
-from beads_workers.core.activity import Asking, Ended
-from beads_workers.core.attention import TROUBLE_FAILURES, needs
-from beads_workers.core.board import Board
-from beads_workers.core.board_workers import WorkerRow, worker_order
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal_lines import Entry
+from beads_workers.core.journal import CallEnded, CallStarted, Entry
+from beads_workers.core.snapshot import Asking, Board, Ended, WorkerRow, worker_order
+
+# --- status --------------------------------------------------------------------------------------
+# ``status``: the board as the JSON that docs/CLI.md describes. Additive changes only.
+
 
 NOTES_MAX = 10
 """Of the last notes, so many are shown."""
@@ -223,3 +225,92 @@ def last_words(board: Board, run_id: str) -> dict[str, Any]:
         "set_aside": shown["set_aside"],
         "not_closed": shown["queue"]["not_closed"],
     }
+
+
+# --- attention -----------------------------------------------------------------------------------
+# What needs a person: each with what to type. The dashboard shows it, ``status`` tells it.
+
+
+IDS_MAX = 5
+"""So many ids stand in a command that is shown; the rest is counted."""
+
+
+def needs(board: Board) -> Iterator[tuple[str, str]]:
+    """(what is the matter, what to do), the most pressing first."""
+    for hindrance in board.hindrances.values():
+        yield hindrance.text, hindrance.todo
+    if (trouble := board.trouble) and trouble.failures >= TROUBLE_FAILURES:
+        yield f"the tracker does not answer: {trouble.error}", trouble.hint or "doctor"
+    for worker_id, reason in board.given_up.items():
+        yield f"{worker_id} {reason} and is not started again", f"logs {worker_id}"
+    for issue in board.loose:
+        worker, pid = issue.worker_id, issue.lost_pid
+        yield (
+            f"{issue.issue_id}: its worker {worker} left, and pid {pid} still lives",
+            "end that process, or wait for it",
+        )
+    if board.state == "paused":
+        # The reason first: where there is little room, only the beginning is seen.
+        yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
+    if not_closed := board.not_closed:
+        yield f"{len(not_closed)} done, and not closed yet", "doctor"
+    if set_aside := list(board.set_aside):
+        yield (
+            f"{len(set_aside)} set aside: look at the reason, then try again",
+            f"logs {set_aside[0]}; retry {_some(set_aside)}",
+        )
+
+
+TROUBLE_FAILURES = 3
+"""One failure may be a hiccup; from the third on a person should look."""
+
+
+def _some(ids: list[str]) -> str:
+    return " ".join(ids[:IDS_MAX]) + (" ..." if len(ids) > IDS_MAX else "")
+
+
+# --- frames --------------------------------------------------------------------------------------
+# Which moments of a run are shown: the end of each quarter second in which something changed.
+#
+# The same for those who watch a run and for those who replay it: a snapshot is then a function of
+# the journal alone, its clocks included.
+
+
+FRAME_SECONDS = 0.25
+"""At most four frames a second: to people it is at once. A power of two, so that ends are exact."""
+
+
+class Frames:
+    """Feeds a board, and says what it showed at the end of each frame.
+
+    ``watched``: nothing is worked out while nobody looks. ``ends``: elapsed seconds of the run at
+    which the frame is over in which something has changed; infinite while nothing has.
+    """
+
+    def __init__(self, board: Board, *, watched: bool) -> None:
+        self.board = board
+        self.watched = watched
+        self.ends = inf
+
+    def add(self, entry: Entry) -> dict[str, Any] | None:
+        """Take in the next entry; returns the snapshot of the frame that was over before it."""
+        if isinstance(entry.record, CallStarted | CallEnded):
+            return None  # The lane writes them beside the loop, and people are not shown them.
+        shown = self.due(entry.elapsed)
+        self.board.apply(entry)
+        if self.watched and self.ends == inf:
+            self.ends = (floor(entry.elapsed / FRAME_SECONDS) + 1) * FRAME_SECONDS
+        return shown
+
+    def due(self, elapsed: float) -> dict[str, Any] | None:
+        """The snapshot of the frame that is over by now, if something changed in it."""
+        if elapsed < self.ends:
+            return None
+        return self.rest()
+
+    def rest(self) -> dict[str, Any] | None:
+        """The snapshot of the frame that has begun, as at its end: nothing more will change."""
+        if self.ends == inf:
+            return None
+        ends, self.ends = self.ends, inf
+        return status(self.board, ends)

@@ -1,8 +1,7 @@
 """W3C trace contexts: which trace an attempt belongs to, and what it is given of that.
 
 A context is a header ``traceparent``, with or without a ``tracestate``. Ids are hashes of what is
-unique: the core has no randomness. Source: docs/TRACING.md; W3C, Trace Context, level 1.
-"""
+unique: the core has no randomness. Source: docs/TRACING.md; W3C, Trace Context, level 1."""
 
 from __future__ import annotations
 
@@ -10,9 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.jobs import IssueId, Job
+from beads_workers.core.model import IssueId, Job, value
 from beads_workers.core.settings import Tracing
-from beads_workers.core.values import value
 
 PARENT = "traceparent"
 STATE = "tracestate"

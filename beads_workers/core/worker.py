@@ -1,42 +1,20 @@
-"""The worker's half of the conversation: events and the time in, commands out.
-
-Source: docs/PROTOCOL.md, "Conversation". ``core.worker_states`` holds every move; here is
-what each reaction does. The edge carries out the commands in order, and comes back with
-``on_deadline`` when ``deadline()`` has passed. Times are monotonic seconds.
-"""
+"""The worker's half of the conversation: events and the time in, commands out."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
-from beads_workers.core.current import Current
-from beads_workers.core.last_words import LastWords
-from beads_workers.core.message_types import (
-    CANCEL,
-    GROUPED,
-    RECALLED,
-    VERSION,
-    Cancel,
-    ControlAsked,
-    ControlReply,
-    Failed,
-    Ready,
-    Shutdown,
-    Task,
-    Wait,
-)
-from beads_workers.core.moves import step as look_up
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
-from beads_workers.core.step_results import failure, passed
-from beads_workers.core.worker_ahead import Ahead
-from beads_workers.core.worker_events import Command, Event
-from beads_workers.core.worker_states import (
+from beads_workers.core.states import (
     GOES_ON,
     SETTLES,
     WORKER,
@@ -44,6 +22,377 @@ from beads_workers.core.worker_states import (
     WorkerState,
     WorkerStimulus,
 )
+from beads_workers.core.states import step as look_up
+from beads_workers.core.wire import (
+    CANCEL,
+    CANNOT_START,
+    GROUPED,
+    NOT_BEGUN,
+    RECALLED,
+    VERSION,
+    Cancel,
+    ControlAsked,
+    ControlReply,
+    Done,
+    Failed,
+    Ready,
+    Shutdown,
+    Task,
+    Wait,
+)
+from beads_workers.core.worker_events import (
+    Command,
+    Event,
+    LeaveWord,
+    Send,
+    StepAnswered,
+    StepEnded,
+    StepNotStarted,
+    StepOver,
+)
+
+# --- step results --------------------------------------------------------------------------------
+# What the end of a step means: exit statuses and output turned into an outcome.
+#
+# Source: docs/PROTOCOL.md, "Failure and retry". The exit status decides; output is only for
+# people.
+
+
+EX_TEMPFAIL = 75
+"""sysexits.h: try again later, without fault of the task."""
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""What shells, and programs like ``env``, exit with when they could not run a command."""
+
+ERROR_TEXT_SHOWN = 300
+"""Characters of a quoted output line inside a longer error text."""
+
+
+def failure(step: Step, ended: StepOver) -> Outcome:
+    """The outcome of a step that did not succeed, for every kind of step.
+
+    A claim or a preparation that fails is no fault of the task: a retry charges nothing, and
+    backs off.
+    """
+    if isinstance(ended, StepAnswered):
+        return ended.outcome
+    match step.kind:
+        case StepKind.CLAIM:
+            return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
+        case StepKind.PREPARE:
+            return Outcome(OutcomeKind.RETRY, _cap(f"no worktree: {_why(ended)}"))
+        case StepKind.VALIDATE:
+            return _not_valid(ended)
+        case StepKind.VERIFY:
+            return Outcome(_kind(ended), _cap(f"verify failed: {_why(ended)}"))
+        case _:
+            return Outcome(_kind(ended), _cap(_run_error(step, ended)))
+
+
+def passed(ended: StepOver) -> bool:
+    """Whether a step came to a good end."""
+    if isinstance(ended, StepAnswered):
+        return ended.outcome.kind is OutcomeKind.SUCCESS
+    return isinstance(ended, StepEnded) and ended.status == 0
+
+
+def reported(ended: StepOver) -> Outcome:
+    """The outcome of a task that had succeeded before its report: whatever came of that, and
+    whoever ended it, the work is done."""
+    if isinstance(ended, StepEnded) and ended.status == 0:
+        return Outcome(OutcomeKind.SUCCESS, note=last_line(ended.tail))
+    return Outcome(OutcomeKind.SUCCESS)
+
+
+def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
+    """The outcome of a task that was ended after its timeout; what came before it is no fault
+    of it, nor is what its executor answers for: that it was never begun, or ended for another's
+    sake."""
+    if isinstance(ended, StepAnswered) and ended.outcome.kind is OutcomeKind.RETRY:
+        return ended.outcome
+    if step.kind is StepKind.CLAIM:
+        return Outcome(OutcomeKind.RETRY, "claim failed: the tracker did not answer")
+    if step.kind is StepKind.PREPARE:
+        return Outcome(OutcomeKind.RETRY, f"no worktree: not ready after {seconds:g} s")
+    return Outcome(OutcomeKind.TIMEOUT, f"timed out after {seconds:g} s")
+
+
+def detail(step: Step, task: Task, ended: StepOver) -> str:
+    """``CANNOT_START`` where no task of this fleet can run: its own command is missing."""
+    missing = isinstance(ended, StepNotStarted) and ended.missing
+    of_fleet = step.kind is StepKind.RUN and not task.payload.get("command")
+    return CANNOT_START if missing and of_fleet else ""
+
+
+def last_line(tail: str) -> str:
+    """The last line of ``tail`` that shows anything, without what would steer a terminal."""
+    for line in reversed(_LINE_END.split(_ESCAPE.sub("", tail))):
+        if shown := _CONTROL.sub("", line).strip():
+            return shown[: limits.ERROR_CHARS_MAX].rstrip()
+    return ""
+
+
+def _not_valid(ended: StepEnded | StepNotStarted) -> Outcome:
+    """What becomes of a script that its validator did not pass: one that could not say anything
+    has not refused it, but nothing is run without its word."""
+    why = _why(ended)
+    if isinstance(ended, StepNotStarted) or ended.status in (
+        EX_TEMPFAIL,
+        NOT_EXECUTABLE,
+        NOT_FOUND,
+    ):
+        return Outcome(OutcomeKind.RETRY, _cap(f"not validated: {why}"))
+    if ended.status < 0:
+        return Outcome(OutcomeKind.ERROR, _cap(f"not validated: {why}"))
+    return Outcome(OutcomeKind.NOT_FOUND, _cap(f"refused: {why}"))
+
+
+def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
+    if isinstance(ended, StepNotStarted):
+        # A machine that is full is no fault of the task.
+        return OutcomeKind.RETRY if ended.hindered else OutcomeKind.ERROR
+    if ended.status == EX_TEMPFAIL:
+        return OutcomeKind.RETRY
+    return OutcomeKind.ERROR
+
+
+def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
+    if isinstance(ended, StepNotStarted):
+        return f"Task execution failed: {ended.error}"
+    said = last_line(ended.tail)[:ERROR_TEXT_SHOWN]
+    if ended.status == NOT_FOUND:
+        return f"Task execution failed: command not found: {said or step.name}"
+    if ended.status == NOT_EXECUTABLE:
+        return f"Task execution failed: not executable: {said or step.name}"
+    return _why(ended)
+
+
+def _why(ended: StepEnded | StepNotStarted) -> str:
+    if isinstance(ended, StepNotStarted):
+        return ended.error
+    said = last_line(ended.tail)
+    if ended.status < 0:
+        killed = _LIMITS.get(ended.signal) or f"killed by signal {ended.signal or -ended.status}"
+        return f"{killed} ({said[:ERROR_TEXT_SHOWN]})" if said else killed
+    return said or f"exit status {ended.status}"
+
+
+_LIMITS = {"XCPU": "used up its CPU time", "XFSZ": "a file grew beyond its limit"}
+"""Signals that say by themselves which limit was met."""
+
+
+def _cap(text: str) -> str:
+    return text[: limits.ERROR_CHARS_MAX]
+
+
+_LINE_END = re.compile(r"[\r\n\v\f\x85\u2028\u2029]")
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links and other strings
+    r"|\x1b[ -/]*[0-~]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+# --- current -------------------------------------------------------------------------------------
+# The task that a worker has in hand, and how far it has come.
+
+
+@dataclass(slots=True)
+class Current:
+    """``answer`` is known once its steps have ended. Times are monotonic seconds.
+
+    ``result``: the JSON text of what a step that succeeded gave back, or ``result_file``, the path
+    of a file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end
+    by itself; it has not been told yet.
+    """
+
+    task: Task
+    plan: Plan
+    started: float
+    times_out_at: float | None
+    step: Step
+    position: int = 0
+    answer: Outcome | None = None
+    error_detail: str = ""
+    result: str = ""
+    result_file: str = ""
+    is_stopping: bool = False
+    was_asked: bool = False
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether it is to be asked to end before it is told: a task of dispatcherd is, because its
+        author expects that."""
+        return self.step.call is not None and self.step.call.message is not None
+
+    def next_step(self) -> Step:
+        """Go on to it."""
+        self.position += 1
+        return self.plan.steps[self.position]
+
+    def step_ended(self, state: WorkerState, ended: StepOver) -> WorkerStimulus:
+        """Take in how its step ended, while its worker was in ``state``: what comes of it."""
+        well = passed(ended)
+        if isinstance(ended, StepAnswered):
+            self.is_stopping = ended.is_stopping
+        if well and isinstance(ended, StepAnswered):
+            self.result = ended.outcome.result
+            self.result_file = ended.outcome.result_file
+        elif well and isinstance(ended, StepEnded) and self.step.speaks:
+            self.result, self.result_file = ended.result, ended.result_file
+        owed: Step | None = None
+        match state:
+            case _ if self.step.kind is StepKind.REPORT:
+                self.answer = reported(ended)
+                owed = None if state is WorkerState.TIMING_OUT else self.plan.close
+            case WorkerState.WORKING if well and self.position + 1 < len(self.plan.steps):
+                return WorkerStimulus.STEP_PASSED
+            case WorkerState.WORKING if well:
+                self.answer = Outcome(OutcomeKind.SUCCESS)
+                owed = self.plan.close
+            case WorkerState.WORKING:
+                self.answer = failure(self.step, ended)
+                self.error_detail = detail(self.step, self.task, ended)
+            case WorkerState.TIMING_OUT:
+                seconds = (self.times_out_at or self.started) - self.started
+                self.answer = timed_out(self.step, seconds, ended)
+            case WorkerState.ABANDONING if well and self._has_returned(ended):
+                # It was done before it was told to end: that there is nobody to hear it changes
+                # nothing. An exit status says less: many programs exit with 0 on TERM.
+                self.answer = Outcome(OutcomeKind.SUCCESS)
+                owed = self.plan.close
+            case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
+                why = "cancelled" if state is WorkerState.CANCELLING else "worker shut down"
+                self.answer = Outcome(OutcomeKind.CANCELLED, why)
+                owed = self.plan.give_back
+            case _:
+                pass  # Its answer was known before it was settled.
+        if owed is None:
+            return WorkerStimulus.TASK_OVER
+        self.step = owed
+        return WorkerStimulus.SETTLE_DUE
+
+    def _has_returned(self, ended: StepOver) -> bool:
+        """Whether its last step is a function that came to its end, whoever wanted what of it."""
+        return isinstance(ended, StepAnswered) and self.position + 1 == len(self.plan.steps)
+
+    def report(self, worker_id: str, now: float) -> Done | Failed:
+        """What the orchestrator is told of it."""
+        answer = self.answer
+        assert answer is not None
+        issue_id, ms = self.task.issue_id, round((now - self.started) * 1000)
+        if answer.kind is OutcomeKind.SUCCESS:
+            result = self._result(answer)
+            return Done(issue_id, worker_id, ms, result, self.result_file, self.is_stopping)
+        return Failed(
+            issue_id,
+            worker_id,
+            answer.error,
+            ms,
+            answer.kind,
+            answer.retry_after_seconds,
+            self.error_detail,
+            self.is_stopping,
+        )
+
+    def _result(self, answer: Outcome) -> object:
+        if self.result:
+            return json.loads(self.result)
+        return {"note": answer.note} if answer.note else None
+
+
+# --- worker ahead --------------------------------------------------------------------------------
+# The TASKs that a worker keeps for later, in their order: none of them has begun.
+#
+# Source: docs/PROTOCOL.md, "Tasks ahead".
+
+
+@dataclass(slots=True)
+class Ahead:
+    """``room``: how many there may be."""
+
+    room: int
+    _kept: deque[tuple[Task, Plan]] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, task: Task, plan: Plan) -> bool:
+        """For later; False where it is one too many."""
+        if len(self._kept) >= self.room:
+            return False
+        self._kept.append((task, plan))
+        return True
+
+    def next(self) -> tuple[Task, Plan]:
+        """The one to begin now."""
+        return self._kept.popleft()
+
+    def has(self, issue_id: IssueId) -> bool:
+        """Whether it is kept."""
+        return any(task.issue_id == issue_id for task, _ in self._kept)
+
+    def give_back(self, worker_id: str, why: str, only: IssueId | None = None) -> list[Failed]:
+        """Keep it, or all of them, no longer: what the orchestrator is told."""
+        back = [task for task, _ in self._kept if only in (None, task.issue_id)]
+        self._kept = deque(kept for kept in self._kept if kept[0] not in back)
+        return [
+            Failed(
+                task.issue_id,
+                worker_id,
+                why,
+                0,
+                OutcomeKind.CANCELLED,
+                error_detail=NOT_BEGUN,
+                request_id=task.request_id,
+            )
+            for task in back
+        ]
+
+
+# --- last words ----------------------------------------------------------------------------------
+# What a worker has said last, and leaves word of where its orchestrator may not have read it.
+#
+# Source: docs/PROTOCOL.md, "Last words".
+
+
+class LastWords:
+    """``is_alone``: the connection is lost, and nobody reads what is said from now on."""
+
+    def __init__(self, ahead: int) -> None:
+        """``ahead``: so many tasks its worker keeps; no more than these and one can be answered
+        before the orchestrator has read any of the answers."""
+        self.is_alone = False
+        self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=ahead + 1)
+
+    def say(self, answer: Done | Failed, request_id: str) -> Send | LeaveWord:
+        """What becomes of an answer to the TASK with this ``request_id``.
+
+        A failure that nobody hears is none: its task is begun again.
+        """
+        if isinstance(answer, Failed) and answer.error_detail != NOT_BEGUN:
+            return Send(answer)
+        if self.is_alone:
+            return LeaveWord(replace(answer, request_id=request_id))
+        # What is made of it here is made for each task: no more than has to be.
+        self._said.append((request_id, answer))
+        return Send(answer)
+
+    def leave(self) -> list[LeaveWord]:
+        """The connection is lost: word of what may not have been read."""
+        self.is_alone = True
+        said = [LeaveWord(replace(answer, request_id=named)) for named, answer in self._said]
+        self._said.clear()
+        return said
+
+
+# --- worker --------------------------------------------------------------------------------------
+# The worker's half of the conversation: events and the time in, commands out.
+#
+# Source: docs/PROTOCOL.md, "Conversation". ``core.worker_states`` holds every move; here is
+# what each reaction does. The edge carries out the commands in order, and comes back with
+# ``on_deadline`` when ``deadline()`` has passed. Times are monotonic seconds.
 
 
 @dataclass(slots=True)

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.message_types import (
-    ControlAsked,
-    ControlReply,
-    Done,
-    Failed,
-    FromWorker,
-    ToWorker,
-)
-from beads_workers.core.outcomes import Outcome
+from beads_workers.core.model import Outcome, value
 from beads_workers.core.plans import Plan, Step
-from beads_workers.core.values import value
+from beads_workers.core.wire import ControlAsked, ControlReply, Done, Failed, FromWorker, ToWorker
 
 # --- events -----------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Where a task's files are: the issue as JSON, and one log per attempt.
 
-Ids come from trackers and are untrusted; they become names here and nowhere else.
-"""
+Ids come from trackers and are untrusted; they become names here and nowhere else."""
 
 from __future__ import annotations
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from beads_workers.core.jobs import Script
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.model import OutcomeKind, Script
 from beads_workers.core.plans import NotRunnable, Step, StepKind
 from beads_workers.core.scripts import Context, Limits, context_of
-from beads_workers.executors.placeholders import plain
+from beads_workers.executors.command import plain
 
 REFUSED = OutcomeKind.NOT_FOUND
 """What no further attempt would change."""
@@ -18,7 +17,7 @@ ENVIRONMENT_BYTES_MAX = 128 << 10
 """The kernel takes 128 KiB for one variable, and some MB for all together."""
 
 
-def steps(
+def script_steps(
     script: Script, contexts: Sequence[Context], added: Mapping[str, str]
 ) -> tuple[Step, ...] | NotRunnable:
     """``[validate,] run`` of a script; ``added``: what any task's programs have around them.

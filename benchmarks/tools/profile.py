@@ -3,7 +3,7 @@
     python -m benchmarks.tools.profile OUTPUT ARGUMENT...   # the arguments of beads-workers
     python -m pstats OUTPUT
 
-The command starts its orchestrator as ``sys.executable -P -m beads_workers.edge.main FD``; here
+The command starts its orchestrator as ``sys.executable -P -m beads_workers.runtime.main FD``; here
 that program is this module, so nothing in the product knows of it. Only the loop's thread is
 profiled.
 """
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _inside(output: Path, arguments: list[str]) -> int:
-    from beads_workers.edge import main as orchestrator
+    from beads_workers.runtime import main as orchestrator
 
     profile = cProfile.Profile()
     try:

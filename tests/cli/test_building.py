@@ -25,7 +25,7 @@ def first_sentence(text: str | None) -> str:
 @pytest.mark.parametrize("module", MODULES)
 def test_the_table_says_what_the_commands_of_a_module_say(module: str) -> None:
     app = typer.Typer()
-    importlib.import_module(f"beads_workers.cli.{module}").register(app)
+    importlib.import_module(f"beads_workers.{module}").register(app)
     said = {c.name: c.help or (c.callback and c.callback.__doc__) for c in app.registered_commands}
     said |= {g.name: g.typer_instance.info.help for g in app.registered_groups if g.typer_instance}
     said = {name: first_sentence(text) for name, text in said.items()}
@@ -70,6 +70,6 @@ def test_the_version_is_told_without_typer(tmp_path: Path) -> None:
 
 def test_status_loads_nothing_of_the_engine(tmp_path: Path) -> None:
     loaded = modules_after(["status"], tmp_path)
-    assert "beads_workers.cli.running" in loaded
+    assert "beads_workers.cli.fleet" in loaded
     engine = {m for m in loaded if m.startswith(("beads_workers.core", "beads_workers.edge"))}
-    assert engine <= {"beads_workers.edge", "beads_workers.edge.locks"}
+    assert engine <= {"beads_workers.edge", "beads_workers.runtime.locks"}

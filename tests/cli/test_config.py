@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from beads_workers import registry
 from beads_workers.cli.config import (
     FILE_NAME,
     AgentTable,
@@ -24,9 +25,8 @@ from beads_workers.cli.config import (
     to_json,
 )
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.option_hero import HeroTable
 from beads_workers.cli.options import KEYS, Options, parse_duration
-from beads_workers.sources import registry
+from beads_workers.integrations.hero.options import HeroTable
 
 
 def write(folder: Path, text: str) -> Path:

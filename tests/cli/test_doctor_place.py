@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.edge import sessions
+from beads_workers.runtime import sessions
 from tests.cli.doctor_support import Patient, initialised
 from tests.support.fleet import until
 

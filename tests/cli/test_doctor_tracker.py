@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.edge.run_directory import host_name
+from beads_workers.runtime.run_directory import host_name
 from tests.cli.doctor_support import Patient, initialised, patient
 from tests.support.bd import OLD, BdProject
 from tests.support.fleet import until

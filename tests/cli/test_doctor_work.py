@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.settings import Agent
-from beads_workers.edge.checks import work
+from beads_workers.doctor import work
 from tests.cli.doctor_support import Diagnosis, Patient, initialised, write
 
 CLAUDE = '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n'

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from beads_workers.cli.feeds import PAUSE_SECONDS_MAX, ReplayFeed
-from beads_workers.dashboard.look import Faster
+from beads_workers.ui.viewer import Faster
 
 
 def snapshots(*seconds: float) -> list[dict[str, Any]]:

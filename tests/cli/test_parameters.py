@@ -8,9 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from beads_workers.cli import doctor, rrq_executor, starting
+from beads_workers.cli import doctor, starting
 from beads_workers.cli.options import DOCTOR, KEYS, START, TABLES, Options
 from beads_workers.cli.parameters import Command, takes
+from beads_workers.integrations.rrq import commands
 
 
 def application(function: Command) -> typer.Typer:
@@ -41,7 +42,7 @@ def test_a_command_has_every_option_that_applies_to_it(command: str, module: obj
 
 
 def test_an_option_that_is_named_is_there_although_it_does_not_apply_by_itself() -> None:
-    signature = vars(rrq_executor.rrq_executor)["__signature__"]
+    signature = vars(commands.rrq_executor)["__signature__"]
     assert "timeout" in signature.parameters and "label" not in signature.parameters
 
 

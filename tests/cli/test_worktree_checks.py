@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from beads_workers.agents.presets import PRESETS
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options
-from beads_workers.cli.worktree_checks import check_crowd, find_worktrees, in_worktrees
+from beads_workers.cli.preparing import check_crowd, find_worktrees, in_worktrees
 from beads_workers.core.settings import Agent, Work
-from beads_workers.executors.agents import PRESETS
 from tests.support.repository import commit, git, make_repository
 
 AGENT = Agent("a", ("agent",), "Do {id}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.model import IssueId
 from beads_workers.core.source import Result, Settlement, Source
 
 US = "beads-workers/host/run-1"

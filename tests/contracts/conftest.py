@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Source
 from tests.contracts.asking import US, MakeSource, taken
 from tests.contracts.trackers import CAPABILITIES, TRACKERS, Tracker

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.jobs import Filters, IssueId, Listed
+from beads_workers.core.model import Filters, IssueId, Listed
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -28,10 +28,9 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.sources.issue import Dependency, Issue, is_wanted, to_seen
-from beads_workers.sources.issue_job import to_job
-from beads_workers.sources.kind import Capabilities, Located, Opening, SourceKind
-from beads_workers.sources.settling import (
+from beads_workers.kinds import Capabilities, Located, Opening, SourceKind
+from beads_workers.trackers.issue import Dependency, Issue, is_wanted, to_job, to_seen
+from beads_workers.trackers.settling import (
     CLOSED,
     IN_PROGRESS,
     OPEN,

@@ -16,15 +16,13 @@ from typing import Any, Protocol
 
 from beads_workers.core.events import Event
 from beads_workers.core.source import Source
-from beads_workers.edge.dispatcherd.opening import open_dispatcherd
-from beads_workers.protocols.rrq.envelopes import Context, Request, encode
-from beads_workers.protocols.rrq.frames import frame
-from beads_workers.sources.dispatcherd.brokers import Brokers, Postgres
-from beads_workers.sources.dispatcherd.queue import Queue as Tasks
-from beads_workers.sources.dispatcherd.source import DispatcherdSource
-from beads_workers.sources.rrq.addresses import Unix
-from beads_workers.sources.rrq.serving import Serving
-from beads_workers.sources.rrq.source import RrqSource
+from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
+from beads_workers.integrations.dispatcherd.ingress import open_dispatcherd
+from beads_workers.integrations.dispatcherd.queue import Queue as Tasks
+from beads_workers.integrations.dispatcherd.source import DispatcherdSource
+from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq.source import RrqSource, Unix
+from beads_workers.integrations.rrq.wire import Context, Request, encode, frame
 from tests.support.postgres import Postgres as Database
 
 PATIENCE_SECONDS = 30.0
@@ -137,7 +135,7 @@ class OverRrq(Looped):
 
     def __init__(self, folder: Path, database: Callable[[], Database]) -> None:
         super().__init__()
-        from beads_workers.edge.rrq_front import RrqFront
+        from beads_workers.integrations.rrq.ingress import RrqFront
 
         serving = Serving()
         self.source = RrqSource(serving, actor="us", place="here", calls_functions=True)

@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from beads_workers.core.events import ConnId
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.model import IssueId
 from beads_workers.core.source import Source
-from beads_workers.protocols.hero.keys import Keys
-from beads_workers.protocols.rrq import envelopes
-from beads_workers.protocols.rrq.frames import FrameReader
-from beads_workers.protocols.rrq.reading import parse
-from beads_workers.sources.hero import queue as hero
-from beads_workers.sources.hero.addresses import Address
-from beads_workers.sources.hero.source import HeroSource
-from beads_workers.sources.hero.tending import Tending
-from beads_workers.sources.rrq import owed
-from beads_workers.sources.rrq.serving import Serving
-from beads_workers.sources.rrq.source import RrqSource
+from beads_workers.integrations.hero import store as hero
+from beads_workers.integrations.hero.connection import Address
+from beads_workers.integrations.hero.maintenance import Tending
+from beads_workers.integrations.hero.source import HeroSource
+from beads_workers.integrations.hero.wire import Keys
+from beads_workers.integrations.rrq import serving, wire
+from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq.source import RrqSource
+from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.support.literal import WORKER, Literal
 from tests.support.peers import Redis
 
@@ -88,22 +86,22 @@ class Rrq:
         )
 
     def send(self, name: str) -> IssueId:
-        context = envelopes.Context(name, 1, 0.0, "default")
-        request = envelopes.Request(f"r-{name}", name, "f", context)
-        payload = envelopes.encode(replace(request, protocol_version=envelopes.V2))
+        context = wire.Context(name, 1, 0.0, "default")
+        request = wire.Request(f"r-{name}", name, "f", context)
+        payload = wire.encode(replace(request, protocol_version=wire.V2))
         self._serving.received(ConnId(1), payload, 0.0, 0.0)
         return IssueId(name)
 
     def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:
         for command in self._serving.collect():
-            if isinstance(command, owed.Reply):
+            if isinstance(command, serving.Reply):
                 for payload in self._reader.feed(command.data):
                     self._hear(parse(payload))
         return self._told.pop(issue_id, [])
 
     def _hear(self, said: object) -> None:
-        assert isinstance(said, envelopes.Outcome) and said.job_id is not None
-        good = said.status is envelopes.Status.SUCCESS
+        assert isinstance(said, wire.Outcome) and said.job_id is not None
+        good = said.status is wire.Status.SUCCESS
         value = said.result if good else said.error and said.error.message
         self._told.setdefault(said.job_id, []).append((good, value))
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.events import Arrived
-from beads_workers.core.jobs import IssueId, Job
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.source import Action, DeadRun, Result, Settlement
 from tests.contracts.pushing import PATIENCE_SECONDS, PUSHING, Looped, Queue
 

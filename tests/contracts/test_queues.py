@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.source import Action, DeadRun, Result, Settlement
 from tests.contracts.queues import ACTOR, QUEUES, Queue, as_json
 from tests.support.peers import Redis

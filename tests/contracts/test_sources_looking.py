@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from beads_workers.core.jobs import IssueId
+from beads_workers.cli.why import look_down
+from beads_workers.core.model import IssueId
 from beads_workers.core.source import Source
-from beads_workers.edge.surveying import look_down
 from tests.contracts.asking import STRANGER, US, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 

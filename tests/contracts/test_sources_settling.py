@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settlement, Source
 from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker

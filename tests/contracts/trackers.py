@@ -12,16 +12,15 @@ from typing import Protocol
 
 import pytest
 
-from beads_workers.core.jobs import Filters, IssueId
+from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Source
-from beads_workers.sources.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
-from beads_workers.sources.kind import Capabilities
-from beads_workers.sources.memory import MemorySource, MemoryTracker
-from beads_workers.sources.registry import kind_of
-from beads_workers.sources.sqlite.exchange import write_issues
-from beads_workers.sources.sqlite.schema import connect, create, transaction
-from beads_workers.sources.sqlite.source import SqliteSource
-from beads_workers.sources.sqlite.store import Store
+from beads_workers.kinds import Capabilities
+from beads_workers.registry import kind_of
+from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
+from beads_workers.trackers.memory import MemorySource, MemoryTracker
+from beads_workers.trackers.sqlite.exchange import write_issues
+from beads_workers.trackers.sqlite.source import SqliteSource
+from beads_workers.trackers.sqlite.store import Store, connect, create, transaction
 from tests.contracts import github
 from tests.support import fake_gh
 from tests.support.bd import new_project, old_project

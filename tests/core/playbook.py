@@ -16,18 +16,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from beads_workers.core import events as ev
-from beads_workers.core import jobs
-from beads_workers.core import records as rec
-from beads_workers.core.board import Board
+from beads_workers.core import journal as rec
+from beads_workers.core import model
 from beads_workers.core.commands import Command, End, Send, Turn, WatchHolder, Write
 from beads_workers.core.events import ConnId, Event
-from beads_workers.core.jobs import IssueId, Job
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.message_types import CANCEL, GROUPED, Done, Failed, Ready, Task, ToWorker
+from beads_workers.core.journal import Carried, Entry, Record
+from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.outcomes import OutcomeKind
-from beads_workers.core.records import Carried, Record
 from beads_workers.core.settings import FleetSettings
+from beads_workers.core.snapshot import Board
 from beads_workers.core.source import (
     Action,
     Lease,
@@ -38,6 +35,7 @@ from beads_workers.core.source import (
     Settlement,
     Taken,
 )
+from beads_workers.core.wire import CANCEL, GROUPED, Done, Failed, Ready, Task, ToWorker
 from tests.simulation.folds import DoubleRun
 
 T = TypeVar("T")
@@ -209,7 +207,7 @@ class Play:
         claimed = tuple(each if isinstance(each, Job) else job(each) for each in taken)
         assert len(claimed) <= (turn.take or 0), "more than it was asked for"
         assert not {j.issue_id for j in claimed} & turn.skip, "it was to be left out"
-        rows = tuple(jobs.Listed(IssueId(i), i) for i in listed)
+        rows = tuple(model.Listed(IssueId(i), i) for i in listed)
         found = Taken(claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease))
         silent = "settle_error" in others
         event = ev.TurnEnded(

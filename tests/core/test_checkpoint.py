@@ -10,14 +10,11 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import invariant
 
-from beads_workers.core import records as rec
-from beads_workers.core.board import Board
-from beads_workers.core.checkpoint import Checkpoint, resumed
-from beads_workers.core.checkpoint_records import Resumed
-from beads_workers.core.history import Fate
-from beads_workers.core.history_fold import fold
-from beads_workers.core.journal_lines import Entry, decode, encode_repeated, is_repeated
-from beads_workers.core.recovery import Remains, remains
+from beads_workers.core import journal as rec
+from beads_workers.core.history import Fate, fold
+from beads_workers.core.journal import Entry, Resumed, decode, encode_repeated, is_repeated
+from beads_workers.core.recovery import Checkpoint, Remains, remains, resumed
+from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from tests.core.test_stateful import World
 from tests.support.journals import BEGAN_AT, night, of

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core.commands import HangUp, KillWorker, WatchHolder
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
-from tests.core.playbook import (
-    Play,
-    cancelled,
-    done,
-    job,
-    lost,
-    of,
-    ready,
-    records,
-    said,
-    task_of,
-)
+from tests.core.playbook import Play, cancelled, done, job, lost, of, ready, records, said, task_of
 
 
 def with_a_task_of_our_own() -> Play:

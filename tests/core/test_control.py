@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core.commands import Answer, Command
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.message_types import Cancel, Wait
+from beads_workers.core.journal import Carried
+from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
-from beads_workers.core.records import Carried
 from beads_workers.core.recovery import remains
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
+from beads_workers.core.wire import Cancel, Wait
 from tests.core.playbook import (
     Play,
     cancelled,

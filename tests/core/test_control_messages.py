@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import worker_events as ev
-from beads_workers.core.json_fields import ProtocolError
-from beads_workers.core.message_types import ControlAsked, ControlReply
-from beads_workers.core.messages import encode, parse
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.wire import ControlAsked, ControlReply, encode, parse
 from tests.core.test_worker import busy
 
 ASKED = ControlAsked("running", {"uuid": "u"})

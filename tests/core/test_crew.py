@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core.commands import Answer, KillWorker, Spawn
-from beads_workers.core.message_types import Shutdown
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
+from beads_workers.core.wire import Shutdown
 from tests.core.playbook import Play, done, lost, notes, of, ready, records, said
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core.commands import Answer, End, HangUp, KillWorker, Spawn
 from beads_workers.core.events import ConnId
-from beads_workers.core.message_types import CANNOT_START, Shutdown
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.journal import Carried
+from beads_workers.core.model import OutcomeKind
 from beads_workers.core.policy import Policy
-from beads_workers.core.records import Carried
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
+from beads_workers.core.wire import CANNOT_START, Shutdown
 from tests.core.playbook import (
     EPOCH,
     Play,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core.commands import HangUp, Send, Turn
 from beads_workers.core.events import ConnId
-from beads_workers.core.message_types import Ready, Shutdown, Task, Wait
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action, Result
+from beads_workers.core.wire import Ready, Shutdown, Task, Wait
 from tests.core.playbook import (
     Play,
     done,

@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.board import Board
-from beads_workers.core.frames import FRAME_SECONDS, Frames
-from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.records import CallEnded, CallStarted, Noted, Record
+from beads_workers.core.journal import CallEnded, CallStarted, Entry, Noted, Record, decode, encode
+from beads_workers.core.snapshot import Board
+from beads_workers.core.status import FRAME_SECONDS, Frames
 
 
 def entry(elapsed: float, record: Record | None = None) -> Entry:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import events as ev
-from beads_workers.core import records as rec
-from beads_workers.core.message_types import Shutdown, Wait
+from beads_workers.core import journal as rec
 from beads_workers.core.source import Action, Result, Settlement
+from beads_workers.core.wire import Shutdown, Wait
 from tests.core.playbook import Play, done, failed, job, lost, ready, records, said, task_of
 
 A = job("a").issue_id

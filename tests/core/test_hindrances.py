@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from beads_workers.core.commands import Command, Write
-from beads_workers.core.desk import Desk
+from beads_workers.core.effects import Desk
 from beads_workers.core.events import Hindered
-from beads_workers.core.hindrances import Hindrances
-from beads_workers.core.records import Hindrance, HindranceOver
+from beads_workers.core.journal import Hindrance, HindranceOver
+from beads_workers.core.lifecycle import Hindrances
 
 FULL = Hindered("the disk", "no room", "df -h", stops=True)
 SHUT = Hindered("the socket", "nobody can connect", "prlimit", stops=False)

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import records as rec
-from beads_workers.core.checkpoint_records import Owing
+from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.records import Record
+from beads_workers.core.journal import Entry, Owing, Record
 from beads_workers.core.source import Action
 from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
 

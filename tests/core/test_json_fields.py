@@ -10,17 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core import limits
-from beads_workers.core.messages import (
-    RESERVED,
-    Done,
-    Failed,
-    Message,
-    ProtocolError,
-    Ready,
-    Shutdown,
-    encode,
-    parse,
-)
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.wire import RESERVED, Done, Failed, Message, Ready, Shutdown, encode, parse
 
 NOW = 1733423456.789
 

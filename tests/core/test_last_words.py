@@ -8,10 +8,9 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
-from beads_workers.core.last_words import LastWords
-from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
-from beads_workers.core.messages import encode, parse
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.core.wire import NOT_BEGUN, Done, Failed, encode, parse
+from beads_workers.core.worker import LastWords
 from tests.core.test_tasks_ahead import Keeper
 from tests.core.test_worker import BAD, LOST, OK, SHUTDOWN, TERMINATED, Playbook, busy, task
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.late_ends import read_words, take_in
-from beads_workers.core.message_types import NOT_BEGUN, Done, Failed
-from beads_workers.core.messages import encode
-from beads_workers.core.outcomes import OutcomeKind
-from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.journal import Entry
+from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.recovery import Remains, read_words, remains, take_in
 from beads_workers.core.source import Action, Result, Settled, Settlement
+from beads_workers.core.wire import NOT_BEGUN, Done, Failed, encode
 from tests.core.playbook import EPOCH, Play
 from tests.core.test_recovery import STARTED, entries, reread
 

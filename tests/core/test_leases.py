@@ -5,24 +5,14 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core.commands import Command, HangUp, KillWorker
 from beads_workers.core.events import ConnId
-from beads_workers.core.message_types import GROUPED, Cancel, Ready
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
-from tests.core.playbook import (
-    Play,
-    cancelled,
-    done,
-    notes,
-    of,
-    ready,
-    records,
-    said,
-    task_of,
-)
+from beads_workers.core.wire import GROUPED, Cancel, Ready
+from tests.core.playbook import Play, cancelled, done, notes, of, ready, records, said, task_of
 
 LIFE = 300.0
 HALF = LIFE / 2

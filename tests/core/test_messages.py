@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core import limits
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.messages import (
+from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.wire import (
     CANCEL,
     GROUPED,
     Cancel,
@@ -26,7 +26,6 @@ from beads_workers.core.messages import (
     encode,
     parse,
 )
-from beads_workers.core.outcomes import OutcomeKind
 
 NOW = 1733423456.789
 HEAD = b'"worker_id":"W1","timestamp":1733423456.789000'

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.messages import (
-    Done,
-    Failed,
-    ProtocolError,
-    Ready,
-    Shutdown,
-    Task,
-    Wait,
-    parse,
-)
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.wire import Done, Failed, Ready, Shutdown, Task, Wait, parse
 
 NOW = 1733423456.789
 

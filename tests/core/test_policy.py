@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.core.policy import Finish, History, Policy, Requeue, SetAside, judge
 
 POLICY = Policy()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import Send, Turn
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.message_types import Cancel, Task, Wait
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action
+from beads_workers.core.wire import Cancel, Task, Wait
 from tests.core.playbook import Play, cancelled, done, failed, job, lost, of, ready, said, task_of
 
 HAND_BACK = Policy(hand_back=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action, Taken
 from tests.core.playbook import Play, cancelled, done, failed, job, ready, task_of

@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from beads_workers.core import events as ev
-from beads_workers.core import records as rec
-from beads_workers.core.board import Board
+from beads_workers.core import journal as rec
 from beads_workers.core.events import ConnId
 from beads_workers.core.issues import Issues, Standing
-from beads_workers.core.jobs import Call, IssueId
-from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.journal import Carried, Entry, Record, decode, encode
+from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy, set_aside_note
-from beads_workers.core.records import Carried, Record
 from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
 

@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core import worker_events as ev
-from beads_workers.core.jobs import Call, IssueId
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.messages import Done
-from beads_workers.core.outcomes import NOTE_CHARS_MAX, kept, note_of
+from beads_workers.core.journal import Entry, Finished
+from beads_workers.core.model import NOTE_CHARS_MAX, Call, IssueId, kept, note_of
 from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.records import Finished
 from beads_workers.core.source import Action, Settlement
-from beads_workers.dashboard.lines import line
+from beads_workers.core.wire import Done
+from beads_workers.ui.lines import line
 from tests.core.playbook import Play, done, job, records
 from tests.core.test_worker import (
     BAD,

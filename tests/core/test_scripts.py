@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.jobs import Script
+from beads_workers.core.model import Script
 from beads_workers.core.scripts import (
     ANY_CONTEXT,
     AUDIT_PATH,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.jobs import Filters
+from beads_workers.core.model import Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, Limits, LogRoot
 from beads_workers.core.settings import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from beads_workers.core import events as ev
-from beads_workers.core import records as rec
-from beads_workers.core.board_workers import worker_order
+from beads_workers.core import journal as rec
 from beads_workers.core.commands import KillWorker
-from beads_workers.core.message_types import Shutdown
+from beads_workers.core.snapshot import worker_order
+from beads_workers.core.wire import Shutdown
 from tests.core.playbook import Play, lost, of, ready, records, said
 
 PID = 101

@@ -16,22 +16,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from beads_workers.core import events as ev
-from beads_workers.core import records as rec
-from beads_workers.core.board import Board
+from beads_workers.core import journal as rec
 from beads_workers.core.commands import Command, HangUp, KillWorker, Send, Spawn, WatchHolder
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.issues import Standing
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.journal_lines import Entry, decode, encode
-from beads_workers.core.message_types import Cancel, Done, Failed, Shutdown, Task, Wait
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.journal import Entry, decode, encode
+from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.recovery import remains
+from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
 from beads_workers.core.states import RunState
 from beads_workers.core.status import status
-from beads_workers.sources.issue import Issue
-from beads_workers.sources.memory import Fault, FaultKind, MemorySource
+from beads_workers.core.wire import Cancel, Done, Failed, Shutdown, Task, Wait
+from beads_workers.trackers.issue import Issue
+from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
 from tests.core.playbook import Play, ready
 
 ATTEMPTS_MAX = 2

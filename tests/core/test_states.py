@@ -6,22 +6,27 @@ from enum import Enum
 
 import pytest
 
-from beads_workers.core.moves import ImpossibleMove, Table, step
 from beads_workers.core.states import (
     CONNECTION,
     ISSUE,
     RUN,
+    WORKER,
     ConnReaction,
     ConnState,
     ConnStimulus,
+    ImpossibleMove,
     IssueReaction,
     IssueState,
     IssueStimulus,
     RunReaction,
     RunState,
     RunStimulus,
+    Table,
+    WorkerReaction,
+    WorkerState,
+    WorkerStimulus,
+    step,
 )
-from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
 TABLES = [
     (CONNECTION, ConnState, ConnStimulus, ConnReaction),

@@ -8,10 +8,9 @@ from typing import Any
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.journal_lines import Entry
+from beads_workers.core.journal import Carried, Claimed, Entry, Finished, Noted, Started
+from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
-from beads_workers.core.records import Carried, Claimed, Finished, Noted, Started
 from beads_workers.core.source import Result
 from beads_workers.core.status import status
 from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, lost, ready

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import limits
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.step_results import failure, last_line, timed_out
+from beads_workers.core.worker import failure, last_line, timed_out
 from beads_workers.core.worker_events import StepAnswered, StepEnded, StepNotStarted
 
 RUN = Step(StepKind.RUN, ("tool", "x"))

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import pytest
 
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Command, Spawn, Write
-from beads_workers.core.jobs import Call
-from beads_workers.core.message_types import Done, Failed, Shutdown
-from beads_workers.core.messages import encode, parse
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import Call, Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
+from beads_workers.core.wire import Done, Failed, Shutdown, encode, parse
 from tests.core.playbook import Play, done, failed, lost, of, ready, said, task_of
 from tests.core.test_worker import CONNECTED, GRACE, KILL, TERM, Playbook, busy, cancel, task
 

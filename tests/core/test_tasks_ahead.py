@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core import records as rec
 from beads_workers.core import worker_events as wev
 from beads_workers.core.commands import Command
 from beads_workers.core.events import ConnId
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.message_types import (
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.plans import Plan, Step, StepKind
+from beads_workers.core.settings import Work
+from beads_workers.core.source import Action
+from beads_workers.core.status import status
+from beads_workers.core.wire import (
     CANCEL,
     GROUPED,
     NOT_BEGUN,
@@ -22,13 +26,9 @@ from beads_workers.core.message_types import (
     Ready,
     Shutdown,
     Task,
+    encode,
+    parse,
 )
-from beads_workers.core.messages import encode, parse
-from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.settings import Work
-from beads_workers.core.source import Action
-from beads_workers.core.status import status
 from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, done, lost, notes, records, said
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, task

@@ -9,15 +9,13 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
-from beads_workers.core.jobs import IssueId
 from beads_workers.core.limits import LITERAL_CALL_SECONDS
-from beads_workers.core.message_types import CANNOT_START
-from beads_workers.core.messages import Cancel, Done, Failed, Ready, Shutdown, Task, Wait
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
+from beads_workers.core.states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
+from beads_workers.core.wire import CANNOT_START, Cancel, Done, Failed, Ready, Shutdown, Task, Wait
 from beads_workers.core.worker import WorkerHalf
-from beads_workers.core.worker_states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
 
 CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
 RUN = Step(StepKind.RUN, ("work",))

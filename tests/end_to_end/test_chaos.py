@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.edge import sessions
+from beads_workers.runtime import sessions
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.fleet import PROGRAM, until
 

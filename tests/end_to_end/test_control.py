@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.edge import sessions
+from beads_workers.runtime import sessions
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, call, until

@@ -173,9 +173,8 @@ def test_watch_and_replay_show_the_same(
     last = json.loads(replayed[-1])
     assert last["ended"] == {"exit_code": 7, "reason": "idle_timeout"}
 
-    from beads_workers.dashboard.look import Look, Role
-    from beads_workers.dashboard.rendering import render_lines
-    from beads_workers.dashboard.view import draw
+    from beads_workers.ui.dashboard import draw
+    from beads_workers.ui.viewer import Look, Role, render_lines
 
     picture = draw(last, Look(Role.REPLAY), 0.0, 80, 24)
     expected = render_lines(picture, 80, 24, environ={"NO_COLOR": "1", "TERM": "dumb"})

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.demo.backlog import BACKLOG, Fate, of_fate
-from beads_workers.cli.demo.captions import HOLD_SECONDS_MIN
-from beads_workers.edge import sessions
+from beads_workers.demo.backlog import BACKLOG, Fate, of_fate
+from beads_workers.demo.captions import HOLD_SECONDS_MIN
+from beads_workers.runtime import sessions
 from tests.support.embedded import FOREIGN, EmbeddedProject
 from tests.support.fleet import PROGRAM, until
 from tests.support.screens import TmuxScreen

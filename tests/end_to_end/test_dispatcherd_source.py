@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.protocols.dispatcherd.chunks import split_message
+from beads_workers.integrations.dispatcherd.wire_chunks import split_message
 from tests.end_to_end.conftest import StartFleet
 from tests.support.dispatched_place import DispatchedPlace, begun
 from tests.support.fleet import Fleet, until

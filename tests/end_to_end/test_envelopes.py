@@ -9,10 +9,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from beads_workers.protocols.envelope_schema import schema
-from beads_workers.protocols.times import read_time
-from tests.core.test_envelopes import WAYS
+from beads_workers.core.times import read_time
+from beads_workers.integrations.envelopes.wire import schema
 from tests.end_to_end.conftest import StartFleet
+from tests.integrations.envelopes.test_fold import WAYS
 from tests.support.bd import BdProject
 from tests.support.embedded import DATE, EmbeddedProject
 from tests.support.fleet import PROGRAM, call, until

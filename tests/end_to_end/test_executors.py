@@ -59,7 +59,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 
 
 TASKS = """
-from beads_workers.executors.functions.calling import Retry
+from beads_workers.executors.retry import Retry
 import os
 def echo(**arguments): return arguments
 def fail(message): raise ValueError(message)

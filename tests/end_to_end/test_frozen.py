@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from beads_workers.edge import sessions
+from beads_workers.runtime import sessions
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, until

@@ -16,7 +16,7 @@ from tests.support.fleet import Fleet, call, until
 SHOP = """
 import asyncio, os, subprocess, time
 from pathlib import Path
-from beads_workers import Retry
+from beads_workers.executors.retry import Retry
 
 def add(a, b=1):
     print("adding", a, "and", b)

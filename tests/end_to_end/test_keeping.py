@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.edge.run_directory import RunDirectory
+from beads_workers.runtime.run_directory import RunDirectory
 from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until

@@ -18,7 +18,7 @@ from tests.support import fake_gh
 
 ROOT = Path(__file__).parent.parent.parent
 LINE = """
-from beads_workers.sources.registry import KINDS
+from beads_workers.registry import KINDS
 KINDS["github"] = "tests.contracts.github:KIND"
 KINDS["gone"] = "beads_workers.sources.gone.kind:KIND"
 """

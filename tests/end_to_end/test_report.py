@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.history_fold import fold
-from beads_workers.dashboard.report_html import page
+from beads_workers.core.history import fold
+from beads_workers.ui.report_html import page
 from tests.end_to_end.conftest import StartFleet
 from tests.support.browser import Browser
 from tests.support.embedded import EmbeddedProject

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.protocols.rrq.envelopes import V1, V2, Outcome, Status
+from beads_workers.integrations.rrq.wire import V1, V2, Outcome, Status
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import Fleet, call, until
 from tests.support.rrq_client import Client, request

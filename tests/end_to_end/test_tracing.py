@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.protocols.rrq.envelopes import V1, V2
+from beads_workers.integrations.rrq.wire import V1, V2
 from tests.end_to_end.conftest import StartFleet
 from tests.support.collector import Collector, Seen, collecting
 from tests.support.embedded import EmbeddedProject
@@ -25,7 +25,7 @@ MADE = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "vendor=x"}
 QUICK = ("--trace", "-n", "1", "--retry-delay", "0.05s", "--poll", "0.2s", "--max-attempts", "2")
 TASKS = """
 import os
-from beads_workers import Retry, trace_context
+from beads_workers.executors.retry import Retry, trace_context
 
 def given(): return trace_context()
 def in_environment(): return {k: v for k, v in os.environ.items() if k.startswith("TRACE")}

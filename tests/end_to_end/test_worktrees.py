@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from beads_workers.edge.worktrees.records import Records
+from beads_workers.worktrees.records import Records
 from tests.end_to_end.conftest import StartFleet
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core.jobs import Script
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.model import OutcomeKind, Script
 from beads_workers.core.plans import NotRunnable, Step, StepKind
 from beads_workers.core.scripts import ANY_CONTEXT, Context, Limits
-from beads_workers.executors.scripts import limited, steps
+from beads_workers.executors.scripts import limited, script_steps
 
 SHELL = Context("shell", ("sh",))
 SCRIPT = Script("echo hello", "shell", "ann", {"GREETING": "hello"})
@@ -19,13 +18,13 @@ ADDED = {"BW_ISSUE_ID": "1"}
 
 
 def made(script: Script = SCRIPT, context: Context = SHELL) -> tuple[Step, ...]:
-    found = steps(script, (context,), ADDED)
+    found = script_steps(script, (context,), ADDED)
     assert not isinstance(found, NotRunnable), found
     return found
 
 
 def refused(script: Script, context: Context = SHELL) -> str:
-    found = steps(script, (context,), ADDED)
+    found = script_steps(script, (context,), ADDED)
     assert isinstance(found, NotRunnable)
     assert found.outcome is OutcomeKind.NOT_FOUND, "another attempt would change nothing"
     return found.error

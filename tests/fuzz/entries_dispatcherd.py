@@ -7,10 +7,9 @@ from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
-from beads_workers.core.json_fields import ProtocolError
-from beads_workers.protocols.dispatcherd import chunks, messages, workers
-from beads_workers.sources.dispatcherd import configuration, spool
-from beads_workers.sources.dispatcherd.brokers import Postgres, brokers_from_json
+from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.integrations.dispatcherd import configuration, spool, wire, wire_chunks
+from beads_workers.integrations.dispatcherd.configuration import Postgres, brokers_from_json
 from tests.fuzz.inputs import as_json, hostile, hostile_object, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -33,18 +32,18 @@ def messages_hold(parse: Any, data: bytes) -> None:
         require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the message")
         return
     well_typed(message)
-    again = parse(messages.encode(message).encode())
+    again = parse(wire.encode(message).encode())
     require(again == message, f"{again} is not {message}")
-    if isinstance(message, messages.Task):
+    if isinstance(message, wire.Task):
         require("lambda" not in message.task[:6], "code is no name")
         require(min(message.delay, message.timeout) >= 0, "a time before now")
 
 
 def _evaluating(payload: bytes) -> Any:
     """Planted bug: any text is the name of a task."""
-    fields = chunks.parse_object(payload)
+    fields = parse_object(payload)
     task = fields.get("task")
-    return messages.Task(task) if isinstance(task, str) else messages.parse(payload)
+    return wire.Task(task) if isinstance(task, str) else wire.parse(payload)
 
 
 # --- chunks -----------------------------------------------------------------------------------
@@ -59,11 +58,11 @@ def chunks_hold(make: Any, data: bytes) -> None:
     whole = 0
     for number, line in enumerate(data.split(b"\n")):
         try:
-            fields = chunks.read_object(line)
+            fields = wire_chunks.read_object(line)
         except ProtocolError:
             continue
         is_chunk, message, _ = accumulator.ingest_dict(fields, float(number))
-        require(is_chunk == (chunks.MARKER in fields), "taken for what it is not")
+        require(is_chunk == (wire_chunks.MARKER in fields), "taken for what it is not")
         whole += is_chunk and message is not None
         if message is not None and is_chunk:
             json.dumps(message).encode()
@@ -80,7 +79,7 @@ def _chunks(rng: Random) -> bytes:
     made: list[dict[str, Any]] = []
     for number in range(1 + int(rng.random() * 3)):
         text = json.dumps({"task": "a.b", "args": ['é"x' * int(rng.random() * 60)]})
-        cut = chunks.split_message(text, max_bytes=200, message_id=f"m{number}")
+        cut = wire_chunks.split_message(text, max_bytes=200, message_id=f"m{number}")
         made += [json.loads(each) for each in cut]
     rng.shuffle(made)
     if rng.random() < 0.5:
@@ -89,14 +88,14 @@ def _chunks(rng: Random) -> bytes:
     return b"\n".join(as_json(rng, each) for each in made)
 
 
-class Boundless(chunks.ChunkAccumulator):
+class Boundless(wire_chunks.ChunkAccumulator):
     """Planted bug: keeps whatever it is sent."""
 
     def _make_room(self) -> None:
         """Never enough."""
 
 
-class Last(chunks.ChunkAccumulator):
+class Last(wire_chunks.ChunkAccumulator):
     """Planted bug: the last piece that says how many there are is believed."""
 
     def _add(self, received: Any) -> Any:
@@ -119,7 +118,7 @@ SAID = [
 
 def workers_hold(read: Any, data: bytes) -> None:
     try:
-        fields = chunks.parse_object(data)
+        fields = parse_object(data)
     except ProtocolError:
         return
     try:
@@ -128,16 +127,16 @@ def workers_hold(read: Any, data: bytes) -> None:
         require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the message")
         return
     well_typed(said)
-    require(read(json.loads(json.dumps(workers.to_fields(said)))) == said, "not the same again")
-    if isinstance(said, workers.Done):
-        workers.result_of(workers.outcome_of(said))
+    require(read(json.loads(json.dumps(wire.to_worker_fields(said)))) == said, "not the same again")
+    if isinstance(said, wire.Done):
+        wire.result_of(wire.outcome_of(said))
 
 
 def _careless(fields: Any) -> Any:
     """Planted bug: anything is a result's id."""
     if fields.get("event") == "done":
-        return workers.Done(fields.get("worker"), fields.get("uuid"), 0.0, 0.0)
-    return workers.from_fields(fields)
+        return wire.Done(fields.get("worker"), fields.get("uuid"), 0.0, 0.0)
+    return wire.from_worker_fields(fields)
 
 
 # --- what is kept, and what is said ---------------------------------------------------------------
@@ -191,7 +190,7 @@ SETTINGS = {
 
 def settings_hold(read: Any, data: bytes) -> None:
     try:
-        config = chunks.parse_object(data)
+        config = parse_object(data)
         brokers = read(config)
     except (ProtocolError, ValueError) as error:
         require(len(str(error)) <= REASON_CHARS_MAX, "the reason is as long as the file")
@@ -216,31 +215,31 @@ def _lax(config: Any) -> Any:
 PARSERS = [
     Parser(
         "dispatcherd messages",
-        ("protocols/dispatcherd/messages.py",),
-        messages.parse,
+        ("integrations/dispatcherd/wire.py",),
+        wire.parse,
         objects([TASK, CONTROL]),
         messages_hold,
         {"evaluating": _evaluating},
     ),
     Parser(
         "dispatcherd chunks",
-        ("protocols/dispatcherd/chunks.py",),
-        chunks.ChunkAccumulator,
+        ("integrations/dispatcherd/wire_chunks.py",),
+        wire_chunks.ChunkAccumulator,
         hostile(_chunks, (b"\n", b"0", b"1", b"2", b'"total":3')),
         chunks_hold,
         {"boundless": Boundless, "believes the last": Last},
     ),
     Parser(
         "dispatcherd workers",
-        ("protocols/dispatcherd/workers.py",),
-        workers.from_fields,
+        ("integrations/dispatcherd/wire.py",),
+        wire.from_worker_fields,
         objects(SAID),
         workers_hold,
         {"careless": _careless},
     ),
     Parser(
         "dispatcherd spool",
-        ("sources/dispatcherd/spool.py",),
+        ("integrations/dispatcherd/spool.py",),
         spool.read_spool,
         hostile(_spool),
         spool_holds,
@@ -248,7 +247,7 @@ PARSERS = [
     ),
     Parser(
         "dispatcherd settings",
-        ("sources/dispatcherd/configuration.py",),
+        ("integrations/dispatcherd/configuration.py",),
         configuration.from_config,
         objects([SETTINGS]),
         settings_hold,

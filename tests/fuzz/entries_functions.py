@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.json_fields import ProtocolError
-from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.edge.functions.answers import Asked, Said, answer_line, asking_line, parse_answer
-from beads_workers.executors.functions.calling import NOTHING, Answer
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.executors.functions import NOTHING, Answer
+from beads_workers.runtime.functions import Asked, Said, answer_line, asking_line, parse_answer
 from tests.fuzz.inputs import objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -79,7 +79,7 @@ def _any_delay(line: bytes) -> Said | Asked:
 PARSERS = [
     Parser(
         "answers of functions",
-        ("edge/functions/answers.py",),
+        ("runtime/functions.py",),
         _read,
         objects(ANSWERS),
         answers_hold,

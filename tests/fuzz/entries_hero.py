@@ -7,8 +7,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from beads_workers.cli.hero_jobs import read_line
-from beads_workers.protocols.hero import HeroJob, Status, WrongField, reading, write_job
+from beads_workers.integrations.hero import wire
+from beads_workers.integrations.hero.shown import read_line
+from beads_workers.integrations.hero.wire import HeroJob, Status, WrongField, write_job
 from tests.fuzz.inputs import any_of, hostile
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -63,7 +64,7 @@ def hashes_hold(read: Any, data: bytes) -> None:
 
 def _trusting(job_id: str, fields: dict[bytes, bytes]) -> HeroJob:
     """Planted bug: takes what is an object for one of texts."""
-    job = reading.read_job(job_id, {**fields, b"env_vars": b""})
+    job = wire.read_job(job_id, {**fields, b"env_vars": b""})
     try:
         variables = json.loads(fields.get(b"env_vars", b"{}"))
     except ValueError:
@@ -109,7 +110,7 @@ def _ending(line: str) -> HeroJob:
 PARSERS = [
     Parser(
         "lines of a batch of hero jobs",
-        ("cli/hero_jobs.py",),
+        ("integrations/hero/shown.py",),
         read_line,
         hostile(_line),
         lines_hold,
@@ -117,8 +118,8 @@ PARSERS = [
     ),
     Parser(
         "hero jobs",
-        ("protocols/hero/reading.py",),
-        reading.read_job,
+        ("integrations/hero/wire.py",),
+        wire.read_job,
         hostile(_hash),
         hashes_hold,
         {"trusts objects": _trusting},

@@ -7,13 +7,15 @@ import struct
 from random import Random
 from typing import Any
 
-from beads_workers.core.json_fields import ProtocolError, parse_object
-from beads_workers.protocols import submission, times
-from beads_workers.protocols.envelope import State, from_fields, to_fields
-from beads_workers.protocols.rrq import envelopes, reading
-from beads_workers.protocols.rrq.frames import FrameReader
-from beads_workers.sources.envelopes import to_envelope, to_issue
-from beads_workers.sources.issue import BadIssue
+from beads_workers.core import times
+from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.integrations.envelopes import wire
+from beads_workers.integrations.envelopes.fold import to_envelope, to_issue
+from beads_workers.integrations.envelopes.wire import State, from_fields, to_fields
+from beads_workers.integrations.rrq import wire as envelopes
+from beads_workers.integrations.rrq import wire as reading
+from beads_workers.integrations.rrq.wire import FrameReader
+from beads_workers.trackers.issue import BadIssue
 from tests.fuzz.inputs import any_of, as_json, as_text, cuts, hostile, hostile_object, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -181,7 +183,7 @@ def submissions_hold(read: Any, data: bytes) -> None:
         require(waits.ts_enqueued == again.ts_enqueued, f"{waits.ts_enqueued}")
 
 
-def _any_state(data: bytes) -> submission.Submission:
+def _any_state(data: bytes) -> wire.Submission:
     """Planted bug: what is done is done once more."""
     jobs = []
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -189,8 +191,8 @@ def _any_state(data: bytes) -> submission.Submission:
             job = from_fields(parse_object(line))
         except ProtocolError:
             continue
-        jobs.append(submission.Submitted(f"line {number}", job))
-    return submission.Submission(tuple(jobs), ())
+        jobs.append(wire.Submitted(f"line {number}", job))
+    return wire.Submission(tuple(jobs), ())
 
 
 # --- times ------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ def _lenient(text: str) -> float:
 PARSERS = [
     Parser(
         "rrq frames",
-        ("protocols/rrq/frames.py",),
+        ("integrations/rrq/wire.py",),
         FrameReader,
         hostile(_stream, (b"\0", b"\0\0\0", b"\xff", b"\0\0\0\x28", b"\0\0\0\x29")),
         frames_hold,
@@ -234,7 +236,7 @@ PARSERS = [
     ),
     Parser(
         "rrq envelopes",
-        ("protocols/rrq/reading.py", "protocols/rrq/envelopes.py"),
+        ("integrations/rrq/wire.py", "integrations/rrq/wire.py"),
         reading.parse,
         hostile(_envelope),
         envelopes_hold,
@@ -242,15 +244,15 @@ PARSERS = [
     ),
     Parser(
         "submissions",
-        ("protocols/submission.py",),
-        submission.read_submission,
+        ("integrations/envelopes/wire.py",),
+        wire.read_submission,
         hostile(_submission),
         submissions_hold,
         {"any state": _any_state},
     ),
     Parser(
         "rrq times",
-        ("protocols/times.py",),
+        ("core/times.py",),
         times.read_time,
         hostile(texts(TIME_PIECES, 5)),
         times_hold,

@@ -11,11 +11,11 @@ from beads_workers.cli import config
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import KEYS, parse_duration
 from beads_workers.core import limits, text
-from beads_workers.core.message_types import Task
-from beads_workers.core.step_results import last_line
-from beads_workers.edge.terminal.device import READ_BYTES
-from beads_workers.edge.terminal.keys import KeyParser
-from beads_workers.executors import placeholders
+from beads_workers.core.wire import Task
+from beads_workers.core.worker import last_line
+from beads_workers.executors import command
+from beads_workers.ui.keys import KeyParser
+from beads_workers.ui.terminal import READ_BYTES
 from tests.fuzz.inputs import any_of, as_text, cuts, hostile, hostile_value, texts
 from tests.fuzz.parser import Parser, require
 
@@ -222,21 +222,21 @@ WORDS = (
 def commands_hold(spelt: Any, data: bytes) -> None:
     argv = as_text(data).split("\0")
     task = Task(as_text(data[:9]) or "bw-1", 1, as_text(data[:300]), attempt=2)
-    known = placeholders.values(task, "W1")
+    known = command.values(task, "W1")
     safe = spelt(argv)
     require(len(safe) == len(argv), "other arguments than before")
-    require(placeholders.check_command(safe) is None, "an issue's text inside a script")
+    require(command.check_command(safe) is None, "an issue's text inside a script")
     for argument in argv:
-        replaced = placeholders.plain(placeholders.replace(argument, known))
+        replaced = command.plain(command.replace(argument, known))
         require("\0" not in replaced, "the kernel takes no NUL")
         replaced.encode()
-        require(placeholders.replace(argument, {}) == argument, "changes what it does not know")
+        require(command.replace(argument, {}) == argument, "changes what it does not know")
 
 
 PARSERS = [
     Parser(
         "keys",
-        ("edge/terminal/keys.py",),
+        ("ui/keys.py",),
         KeyParser,
         texts(KEYS_SENT),
         keys_hold,
@@ -252,7 +252,7 @@ PARSERS = [
     ),
     Parser(
         "last-line",
-        ("core/step_results.py",),
+        ("core/worker.py",),
         last_line,
         texts(SHOWN),
         last_line_holds,
@@ -276,8 +276,8 @@ PARSERS = [
     ),
     Parser(
         "commands",
-        ("executors/placeholders.py",),
-        placeholders.spelt_for_scripts,
+        ("executors/command.py",),
+        command.spelt_for_scripts,
         texts(WORDS),
         commands_hold,
         {"as they are": tuple},

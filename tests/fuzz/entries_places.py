@@ -6,9 +6,9 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from beads_workers.cli.option_hero import HeroTable, read_hero
-from beads_workers.core.log_paths import NotConfined, parts_below
-from beads_workers.sources.hero.addresses import Place, read_url
+from beads_workers.core.redaction import NotConfined, parts_below
+from beads_workers.integrations.hero.connection import Place, read_url
+from beads_workers.integrations.hero.options import HeroTable, read_hero
 from tests.fuzz.inputs import objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -109,7 +109,7 @@ def _hasty(value: Any) -> HeroTable:
 PARSERS = [
     Parser(
         "log paths",
-        ("core/log_paths.py",),
+        ("core/redaction.py",),
         parts_below,
         texts([path.encode() for path in PATHS], 3),
         paths_hold,
@@ -117,7 +117,7 @@ PARSERS = [
     ),
     Parser(
         "redis urls",
-        ("sources/hero/addresses.py",),
+        ("integrations/hero/connection.py",),
         read_url,
         texts([piece.encode() for piece in URLS], 5),
         urls_hold,
@@ -125,7 +125,7 @@ PARSERS = [
     ),
     Parser(
         "hero tables",
-        ("cli/option_hero.py",),
+        ("integrations/hero/options.py",),
         read_hero,
         objects([TABLE]),
         tables_hold,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.protocols.http_get import HEAD_BYTES_MAX, Asked, Status, judge
+from beads_workers.integrations.metrics.server import HEAD_BYTES_MAX, Asked, Status, judge
 from tests.fuzz.inputs import cuts, texts
 from tests.fuzz.parser import Parser, require
 
@@ -35,7 +35,7 @@ PIECES = [b"GET ", b"HEAD ", b"/metrics", b"/metrics?a=b", b" HTTP/1.1", b"\r\n"
 PARSERS = [
     Parser(
         "scrapes",
-        ("protocols/http_get.py",),
+        ("integrations/metrics/server.py",),
         judge,
         texts([*PIECES, b"\r\n\r\n", b"\0", b"x" * HEAD_BYTES_MAX]),
         judge_holds,

@@ -9,14 +9,11 @@ from random import Random
 from typing import Any
 
 from beads_workers.core.events import ConnId
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.json_fields import ProtocolError
-from beads_workers.core.outcomes import Outcome, OutcomeKind
-from beads_workers.protocols.rrq import envelopes as wire
-from beads_workers.protocols.rrq.frames import FrameReader
-from beads_workers.protocols.rrq.reading import parse
-from beads_workers.sources.rrq.owed import HangUp, Owed, Reply, Withdraw
-from beads_workers.sources.rrq.serving import Serving
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.integrations.rrq import wire
+from beads_workers.integrations.rrq.serving import HangUp, Owed, Reply, Serving, Withdraw
+from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object
 from tests.fuzz.parser import Parser, require
 
@@ -227,7 +224,7 @@ class Leaky(Serving):
 PARSERS = [
     Parser(
         "rrq serving",
-        ("sources/rrq/serving.py",),
+        ("integrations/rrq/serving.py",),
         Serving,
         _make,
         serving_holds,

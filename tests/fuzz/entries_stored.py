@@ -7,20 +7,20 @@ from dataclasses import asdict, fields
 from random import Random
 from typing import Any
 
-from beads_workers.core import journal_lines, messages
-from beads_workers.core import records as rec
-from beads_workers.core.board import Board
-from beads_workers.core.envelopes import Envelopes
-from beads_workers.core.history_fold import fold
-from beads_workers.core.journal_lines import KINDS, Entry
-from beads_workers.core.late_ends import read_words, take_in
-from beads_workers.core.message_types import Done, Failed
-from beads_workers.core.recovery import Remains, remains
+from beads_workers.core import journal, wire
+from beads_workers.core import journal as rec
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.history import fold
+from beads_workers.core.journal import KINDS, Entry
+from beads_workers.core.recovery import Remains, read_words, remains, take_in
+from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
-from beads_workers.edge.run_directory import RunInfo, read_info
-from beads_workers.edge.worktrees.looking import parse_status
-from beads_workers.edge.worktrees.records import Record, read_record
-from beads_workers.protocols.envelope import from_fields, to_fields
+from beads_workers.core.wire import Done, Failed
+from beads_workers.integrations.envelopes.fold import Envelopes
+from beads_workers.integrations.envelopes.wire import from_fields, to_fields
+from beads_workers.runtime.run_directory import RunInfo, read_info
+from beads_workers.worktrees.keeping import parse_status
+from beads_workers.worktrees.records import Record, read_record
 from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, mutated, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -34,7 +34,7 @@ EXAMPLES: dict[str, Any] = {
 
 def _example(kind: type[rec.Record]) -> dict[str, Any]:
     entry = Entry(kind(**{f.name: EXAMPLES[str(f.type)] for f in fields(kind)}), 1700000000.0, 2.5)
-    found: dict[str, Any] = json.loads(journal_lines.encode(entry))
+    found: dict[str, Any] = json.loads(journal.encode(entry))
     return found
 
 
@@ -55,10 +55,10 @@ def line_holds(decode: Any, data: bytes) -> None:
         return
     require(type(entry) is Entry, "no entry")
     well_typed(entry)
-    line = journal_lines.encode(entry)
+    line = journal.encode(entry)
     again = decode(line)
     require(again is not None and again.record == entry.record, f"{again} is not {entry}")
-    require(journal_lines.encode(again) == line, "it is not read as it is written")
+    require(journal.encode(again) == line, "it is not read as it is written")
 
 
 def _unchecked(line: bytes) -> Entry | None:
@@ -74,7 +74,7 @@ def _unchecked(line: bytes) -> Entry | None:
 
 def _of_old(line: bytes) -> Entry | None:
     """Planted bug: knows one kind of damage only."""
-    return journal_lines.from_json(json.loads(line)) if line.startswith(b"{") else None
+    return journal.from_json(json.loads(line)) if line.startswith(b"{") else None
 
 
 # --- a whole journal: its folds take whatever can be read ---------------------------------------
@@ -140,7 +140,7 @@ def folds_hold(read: Any, data: bytes) -> None:
 
 def _out_of_order(line: bytes) -> Entry | None:
     """Planted bug: an entry that no run of ours would hold ends the reading."""
-    entry = journal_lines.decode(line)
+    entry = journal.decode(line)
     if entry is not None and isinstance(entry.record, rec.Finished):
         require(entry.record.verdict in VERDICTS[:3], "no such verdict")
     return entry
@@ -167,14 +167,14 @@ def words_hold(read: Any, data: bytes) -> None:
     for request_id, said in found.items():
         well_typed(said)
         require(said.request_id == request_id, "a word on another attempt")
-        line = messages.encode(said, "W1", 1.0, v1=False)
+        line = wire.encode(said, "W1", 1.0, v1=False)
         again = read([line], WANTED)
         require(again.keys() == {request_id}, f"{line!r} is not read as it is written")
     left = Remains()
     left.apply(Entry(rec.Started("bw-1", "W1", 1, "r.1"), 1700000000.0, 2.5))
     for end in take_in(left, found).values():
         well_typed(end.record)
-        on_file = journal_lines.decode(journal_lines.encode(end))
+        on_file = journal.decode(journal.encode(end))
         require(on_file is not None and on_file.record == end.record, f"{end} is not on file")
 
 
@@ -186,14 +186,14 @@ def _whoever(chunks: Any, wanted: Any) -> Any:
 def _said(chunks: Any) -> Any:
     for line in b"".join(chunks).split(b"\n"):
         try:
-            yield messages.parse(line)
-        except messages.ProtocolError:
+            yield wire.parse(line)
+        except ProtocolError:
             continue
 
 
 def _uncaught(chunks: Any, wanted: Any) -> Any:
     """Planted bug: expects messages only."""
-    said = [messages.parse(line) for line in b"".join(chunks).split(b"\n") if line]
+    said = [wire.parse(line) for line in b"".join(chunks).split(b"\n") if line]
     return {w.request_id: w for w in said if isinstance(w, Done) and w.request_id in wanted}
 
 
@@ -262,8 +262,8 @@ def _known_kinds(told: str) -> Any:
 PARSERS = [
     Parser(
         "journal-line",
-        ("core/journal_lines.py", "edge/journal.py"),
-        journal_lines.decode,
+        ("core/journal.py", "runtime/journal.py"),
+        journal.decode,
         hostile(_line),
         line_holds,
         {"believes types": _unchecked, "one kind of damage": _of_old},
@@ -271,17 +271,17 @@ PARSERS = [
     Parser(
         "journal-folds",
         (
-            *("core/board.py", "core/recovery.py", "core/history_fold.py", "core/status.py"),
-            "core/envelopes.py",
+            *("core/snapshot.py", "core/recovery.py", "core/history.py", "core/status.py"),
+            "integrations/envelopes/fold.py",
         ),
-        journal_lines.decode,
+        journal.decode,
         _journal,
         folds_hold,
         {"refuses what is odd": _out_of_order},
     ),
     Parser(
         "last-words",
-        ("core/late_ends.py",),
+        ("core/recovery.py",),
         read_words,
         hostile(_words),
         words_hold,
@@ -289,7 +289,7 @@ PARSERS = [
     ),
     Parser(
         "worktree-records",
-        ("edge/worktrees/records.py",),
+        ("worktrees/records.py",),
         read_record,
         objects([RECORD]),
         flat_holds,
@@ -297,7 +297,7 @@ PARSERS = [
     ),
     Parser(
         "run-info",
-        ("edge/run_directory.py",),
+        ("runtime/run_directory.py",),
         read_info,
         objects([INFO]),
         flat_holds,
@@ -305,7 +305,7 @@ PARSERS = [
     ),
     Parser(
         "git-status",
-        ("edge/worktrees/looking.py",),
+        ("worktrees/keeping.py",),
         parse_status,
         hostile(_git, (b"\0", b"2 ", b"? ", b"# branch.", b"u ")),
         git_status_holds,

@@ -6,12 +6,12 @@ import json
 from random import Random
 from typing import Any
 
-from beads_workers.core.json_fields import ProtocolError, parse_object
+from beads_workers.core.framing import ProtocolError, parse_object
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line
-from beads_workers.sources.bd import abilities, answers, leases, looking
-from beads_workers.sources.bd.calls import Answer, plain
-from beads_workers.sources.issue import (
+from beads_workers.trackers.bd import source, tracker
+from beads_workers.trackers.bd.calls import Answer, plain
+from beads_workers.trackers.issue import (
     BadIssue,
     Issue,
     from_object,
@@ -19,15 +19,7 @@ from beads_workers.sources.issue import (
     to_object,
     to_seen,
 )
-from tests.fuzz.inputs import (
-    any_of,
-    as_json,
-    as_text,
-    hostile,
-    hostile_object,
-    objects,
-    texts,
-)
+from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
 # --- the answers of bd --------------------------------------------------------------------------
@@ -73,42 +65,42 @@ def read_answer(data: bytes) -> Answer:
 
 def answers_hold(rows: Any, data: bytes) -> None:
     answer = read_answer(data)
-    for read in (rows, answers.rows_of_group, answers.object_of):
+    for read in (rows, tracker.rows_of_group, tracker.object_of):
         try:
             found = read(answer)
         except SourceError as error:
             require(str(error).isprintable() and len(str(error)) < 1000, "no error for a screen")
             continue
         json.dumps(found, default=_row_holds, allow_nan=False)
-    for refusal in answers.refusals(answer):
+    for refusal in tracker.refusals(answer):
         well_typed(refusal)
         require(refusal.error.isprintable(), "no error for a screen")
-    require(str(answers.failed(answer)).isprintable(), "no error for a screen")
-    answers.is_out_of_sync(answer)
+    require(str(tracker.failed(answer)).isprintable(), "no error for a screen")
+    tracker.is_out_of_sync(answer)
 
 
 def _row_holds(row: Any) -> str:
     well_typed(row)
-    require(answers.is_safe_id(row.issue_id), "an id that could be an option")
+    require(tracker.is_safe_id(row.issue_id), "an id that could be an option")
     require(0 <= row.priority <= 4, "no such priority")
     for text in (row.title, row.description, row.notes, *row.labels):
         text.encode()
     # As it goes out to a worker, from wherever the loop is.
     json.dumps(dict(row.original), allow_nan=False)
-    well_typed(looking._seen(row))
+    well_typed(source._seen(row))
     return ""
 
 
-def _any_rows(answer: Answer) -> list[answers.Row]:
+def _any_rows(answer: Answer) -> list[tracker.Row]:
     """Planted bug: an error object where rows belong is no rows."""
     value = json.loads(answer.stdout)
-    return answers._rows_of(answer, value if isinstance(value, list) else [])
+    return tracker._rows_of(answer, value if isinstance(value, list) else [])
 
 
-def _any_id(answer: Answer) -> list[answers.Row]:
+def _any_id(answer: Answer) -> list[tracker.Row]:
     """Planted bug: takes every id that bd shows."""
-    answers.rows(answer)
-    return [answers._row(issue) for issue in answers._json(answer)]
+    tracker.rows(answer)
+    return [tracker._row(issue) for issue in tracker._json(answer)]
 
 
 # --- what bd says of itself ---------------------------------------------------------------------
@@ -130,8 +122,8 @@ def abilities_hold(version_of: Any, data: bytes) -> None:
     else:
         require(version.isprintable() and 5 <= len(version) <= 100, "no version for a screen")
     for option in ("--claim", "--brief"):
-        require(not abilities._has(text, option) or option in text, "an option that is not there")
-    sections = abilities._sections(text)
+        require(not tracker._has(text, option) or option in text, "an option that is not there")
+    sections = tracker._sections(text)
     require(all(name in text and said in text for name, said in sections.items()), "made up")
 
 
@@ -199,16 +191,16 @@ def leases_hold(life: Any, data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     fields = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
-    row = answers._row({"id": "bw-1", "title": "t", **fields})
-    require(0 < life(row) <= leases.LIFE_SECONDS_MAX, f"a lease of {life(row)} s")
-    leases._moment(row.original.get("lease_expires_at"))
+    row = tracker._row({"id": "bw-1", "title": "t", **fields})
+    require(0 < life(row) <= source.LIFE_SECONDS_MAX, f"a lease of {life(row)} s")
+    source._moment(row.original.get("lease_expires_at"))
 
 
-def _as_said(row: answers.Row) -> float:
+def _as_said(row: tracker.Row) -> float:
     """Planted bug: whatever lies between the two times."""
-    began = leases._moment(row.original.get("heartbeat_at"))
-    ends = leases._moment(row.original.get("lease_expires_at"))
-    return leases.LIFE_SECONDS if began is None or ends is None else ends - began
+    began = source._moment(row.original.get("heartbeat_at"))
+    ends = source._moment(row.original.get("lease_expires_at"))
+    return source.LIFE_SECONDS if began is None or ends is None else ends - began
 
 
 PLAIN_PIECES = (b"Error: ", b"a", b"\x1b[31m", b"\xe2\x80\xae", b"\n", b"\xc2\x85", b"  ")
@@ -223,23 +215,23 @@ def plain_holds(shorten: Any, data: bytes) -> None:
 PARSERS = [
     Parser(
         "bd-answers",
-        ("sources/bd/answers.py", "sources/bd/looking.py"),
-        answers.rows,
+        ("trackers/bd/tracker.py", "trackers/bd/source.py"),
+        tracker.rows,
         hostile(_answer, (SEPARATOR, b'"bw-1"', b"Error: ", b"[]", b"{}", *SAID)),
         answers_hold,
         {"an error is no rows": _any_rows, "any id": _any_id},
     ),
     Parser(
         "bd-abilities",
-        ("sources/bd/abilities.py",),
-        abilities.version_in,
+        ("trackers/bd/tracker.py",),
+        tracker.version_in,
         texts(HELP),
         abilities_hold,
         {"any version": _any_version},
     ),
     Parser(
         "bd-complaints",
-        ("sources/bd/calls.py",),
+        ("trackers/bd/calls.py",),
         plain,
         texts(PLAIN_PIECES, 40),
         plain_holds,
@@ -247,15 +239,15 @@ PARSERS = [
     ),
     Parser(
         "bd-leases",
-        ("sources/bd/leases.py",),
-        leases._life,
+        ("trackers/bd/source.py",),
+        source._life,
         hostile(_leased),
         leases_hold,
         {"as it is said": _as_said},
     ),
     Parser(
         "issues",
-        ("sources/issue.py", "sources/sqlite/exchange.py"),
+        ("trackers/issue.py", "trackers/sqlite/exchange.py"),
         from_object,
         objects([OURS, {"id": "bw-1", "title": "t"}]),
         issues_hold,

@@ -9,12 +9,19 @@ from typing import Any
 
 from beads_workers.cli.client import Client
 from beads_workers.cli.errors import CommandError
-from beads_workers.core import limits, messages
+from beads_workers.core import limits, wire
 from beads_workers.core.events import StopAsked, Ticket
-from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn
-from beads_workers.core.json_fields import ProtocolError, parse_object
-from beads_workers.core.message_types import Done, Failed, Message, Ready, Task
-from beads_workers.edge import requests
+from beads_workers.core.framing import (
+    Framed,
+    Line,
+    LineReader,
+    ProtocolError,
+    TooLong,
+    Torn,
+    parse_object,
+)
+from beads_workers.core.wire import Done, Failed, Message, Ready, Task
+from beads_workers.runtime import control_socket
 from tests.fuzz.inputs import any_of, as_json, cuts, hostile, hostile_object, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -120,10 +127,10 @@ def messages_hold(parse: Any, data: bytes) -> None:
         return
     well_typed(message)
     _within_limits(message)
-    line = deeper(RECURSION_ROOM, lambda: messages.encode(message, "W1", 1.0, v1=False))
+    line = deeper(RECURSION_ROOM, lambda: wire.encode(message, "W1", 1.0, v1=False))
     again = parse(line)
-    require(messages.encode(again, "W1", 1.0, v1=False) == line, "it is not read as it is written")
-    parse(messages.encode(message, "W1", 1.0, v1=True))
+    require(wire.encode(again, "W1", 1.0, v1=False) == line, "it is not read as it is written")
+    parse(wire.encode(message, "W1", 1.0, v1=True))
     if isinstance(message, Done | Failed) and (message.warnings or message.duration_ms is None):
         return
     if not isinstance(message, Ready | Done | Failed) or type(message) is not type(again):
@@ -145,15 +152,15 @@ def _trusting(line: bytes) -> Message:
     """Planted bug: takes the type of a field for granted."""
     fields = json.loads(line)
     if isinstance(fields, dict) and fields.get("type") == "SHUTDOWN":
-        return messages.Shutdown(fields.get("reason", ""))
-    return messages.parse(line)
+        return wire.Shutdown(fields.get("reason", ""))
+    return wire.parse(line)
 
 
 def _lenient(line: bytes) -> Message:
     """Planted bug: lets infinity through where a number is asked for."""
-    message = messages.parse(line.replace(b"2.5", b"1e308"))
+    message = wire.parse(line.replace(b"2.5", b"1e308"))
     if isinstance(message, Failed) and message.retry_after_seconds:
-        return messages.Failed(message.issue_id, retry_after_seconds=1e308)
+        return wire.Failed(message.issue_id, retry_after_seconds=1e308)
     return message
 
 
@@ -193,16 +200,16 @@ def requests_hold(event_of: Any, data: bytes) -> None:
 
 
 def _event_of(line: bytes) -> Any:
-    name, fields = requests.parse_request(parse_object(line))
-    return requests.event_for(name, fields, Ticket(1))
+    name, fields = control_socket.parse_request(parse_object(line))
+    return control_socket.event_for(name, fields, Ticket(1))
 
 
 def _unchecked_scale(line: bytes) -> Any:
     """Planted bug: any number of workers will do."""
-    name, fields = requests.parse_request(parse_object(line))
+    name, fields = control_socket.parse_request(parse_object(line))
     if name == "bw.scale":
         return int(fields["workers"])
-    return requests.event_for(name, fields, Ticket(1))
+    return control_socket.event_for(name, fields, Ticket(1))
 
 
 # --- the client's end of it -------------------------------------------------------------------
@@ -267,15 +274,15 @@ PARSERS = [
     ),
     Parser(
         "messages",
-        ("core/messages.py", "core/json_fields.py"),
-        messages.parse,
+        ("core/wire.py", "core/framing.py"),
+        wire.parse,
         objects(MESSAGES),
         messages_hold,
         {"trusts a type": _trusting, "no limit to a wait": _lenient},
     ),
     Parser(
         "requests",
-        ("edge/requests.py",),
+        ("runtime/control_socket.py",),
         _event_of,
         hostile(_control),
         requests_hold,

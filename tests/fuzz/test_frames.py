@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from beads_workers.protocols.rrq.frames import FrameReader
+from beads_workers.integrations.rrq.wire import FrameReader
 from tests.fuzz.frames.driver_end import try_lines
 from tests.fuzz.frames.executor_end import try_executor
 from tests.fuzz.frames.making import FATAL, FRAMES_MAX, connection, is_fatal

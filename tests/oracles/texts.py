@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.cli.app import MODULES
-from beads_workers.core import message_types
-from beads_workers.core.board import Board
-from beads_workers.core.journal_lines import KINDS, Entry, encode
-from beads_workers.core.message_writing import encode as encode_message
+from beads_workers.core import wire as message_types
+from beads_workers.core.journal import KINDS, Entry, encode
+from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
+from beads_workers.core.wire import encode as encode_message
 from tests.simulation.journal import Journal
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
@@ -185,7 +185,7 @@ def worker_imports() -> str:
     """What a worker process has loaded that is not ours: a hundred workers pay for each."""
     code = (
         "import sys; before = set(sys.modules)\n"
-        "import beads_workers.edge.worker\n"
+        "import beads_workers.runtime.worker\n"
         "print('\\n'.join(sorted(m for m in set(sys.modules) - before"
         " if not m.startswith('beads_workers'))))"
     )

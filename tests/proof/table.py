@@ -14,6 +14,7 @@ from tests.proof.parts import Part
 if TYPE_CHECKING:
     from tests.proof.running import Running
 
+
 TELLING_SHARE = 0.03
 """Before so much is done, nobody knows how long the rest takes."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beads_workers.core import records as rec
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.message_types import Done, Failed
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry
+from beads_workers.core.wire import Done, Failed
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

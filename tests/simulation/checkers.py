@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beads_workers.core import records as rec
-from beads_workers.core.journal_lines import Entry
-from beads_workers.core.message_types import Task, ToWorker
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry
 from beads_workers.core.source import Action, Settlement
-from beads_workers.sources.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from beads_workers.core.wire import Task, ToWorker
+from beads_workers.trackers.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process
 from tests.simulation.disk import read_journal

@@ -7,13 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from beads_workers.core.earlier_runs import left_over
-from beads_workers.core.journal_lines import Entry, decode, is_repeated
-from beads_workers.core.late_ends import Words, read_words
-from beads_workers.core.message_types import Done, Failed
-from beads_workers.core.messages import encode
-from beads_workers.core.records import CheckpointEnded
-from beads_workers.core.recovery import Remains, remains
+from beads_workers.core.journal import CheckpointEnded, Entry, decode, is_repeated
+from beads_workers.core.recovery import Remains, Words, left_over, read_words, remains
+from beads_workers.core.wire import Done, Failed, encode
 
 
 @dataclass(slots=True)

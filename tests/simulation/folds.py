@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from beads_workers.core.issues import Issue, Issues, Standing
-from beads_workers.core.jobs import IssueId
-from beads_workers.core.journal_lines import Entry
+from beads_workers.core.journal import CheckpointEnded, Entry
+from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.records import CheckpointEnded
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 

@@ -8,11 +8,17 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beads_workers.core.checkpoint import Checkpoint
-from beads_workers.core.checkpoint_records import Resumed
 from beads_workers.core.issues import Issues
-from beads_workers.core.journal_lines import Entry, encode, encode_repeated
-from beads_workers.core.records import CallEnded, CallStarted, Record
+from beads_workers.core.journal import (
+    CallEnded,
+    CallStarted,
+    Entry,
+    Record,
+    Resumed,
+    encode,
+    encode_repeated,
+)
+from beads_workers.core.recovery import Checkpoint
 from tests.simulation.agenda import Thread
 from tests.simulation.disk import File, Folder
 from tests.simulation.folds import DoubleRun
@@ -20,6 +26,7 @@ from tests.simulation.mutants import Mutant
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
 
 DISK_RETRY_SECONDS = 0.5
 SEGMENT_BYTES = 3000

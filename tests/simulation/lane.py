@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from beads_workers.core import limits
 from beads_workers.core.commands import Turn
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, TurnEnded
-from beads_workers.core.late_ends import take_in
-from beads_workers.core.records import Carried
-from beads_workers.core.recovery import Remains
+from beads_workers.core.journal import Carried
+from beads_workers.core.recovery import Remains, take_in
 from beads_workers.core.source import Result, Settled, SourceError
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.source import Source
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
+
 
 GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
 LOOK_SECONDS = 0.5

@@ -19,7 +19,7 @@ from beads_workers.core.commands import (
     Write,
 )
 from beads_workers.core.events import Event, HolderGone
-from beads_workers.core.records import Requeued
+from beads_workers.core.journal import Requeued
 from tests.simulation.journal import DISK_RETRY_SECONDS
 
 if TYPE_CHECKING:

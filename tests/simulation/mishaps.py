@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core import events as ev
 from beads_workers.core.events import Ticket
-from beads_workers.core.jobs import IssueId
-from beads_workers.sources.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from beads_workers.core.model import IssueId
+from beads_workers.trackers.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
 from tests.simulation.agenda import Died, Process
 from tests.simulation.tracker import FREE
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
     from tests.simulation.world import World
+
 
 MEAN_SECONDS = 2.0
 ISSUES_MAX = 60

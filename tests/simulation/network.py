@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.message_types import FromWorker, ToWorker
+from beads_workers.core.wire import FromWorker, ToWorker
 
 if TYPE_CHECKING:
     from tests.simulation.agenda import Process

@@ -6,16 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beads_workers.core.commands import End
-from beads_workers.core.events import (
-    ConnId,
-    Disconnected,
-    Event,
-    WorkerReaped,
-    WorkerSpawned,
-)
-from beads_workers.core.journal_lines import Entry
+from beads_workers.core.events import ConnId, Disconnected, Event, WorkerReaped, WorkerSpawned
+from beads_workers.core.journal import CallEnded, CallStarted, CheckpointEnded, Entry, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.records import CallEnded, CallStarted, CheckpointEnded, RunStarted
 from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings
 from tests.simulation.agenda import Promise, Thread
@@ -28,6 +21,7 @@ from tests.simulation.workers import Worker
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
 
 LANE_STOP_SECONDS = 10.0
 ACTOR = "beads-workers/host"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core.jobs import IssueId, Job, Listed
+from beads_workers.core.model import IssueId, Job, Listed
 from beads_workers.core.source import (
     Action,
     DeadRun,
@@ -23,12 +23,13 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.sources.settling import IN_PROGRESS, OPEN, Holding, is_held_by, owed, rule
+from beads_workers.trackers.settling import IN_PROGRESS, OPEN, Holding, is_held_by, owed, rule
 from tests.simulation.agenda import Process, Promise, Thread
 from tests.simulation.tracker import FREE
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
+
 
 CALL_SECONDS = 60.0
 

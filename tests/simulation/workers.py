@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import worker_events as ev
-from beads_workers.core.message_types import Task, ToWorker
-from beads_workers.core.outcomes import Outcome, OutcomeKind
+from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.settings import Work as WorkSettings
+from beads_workers.core.wire import Task, ToWorker
 from beads_workers.core.worker import WorkerHalf
 from tests.simulation.agenda import Thread
 from tests.simulation.network import Link
@@ -17,6 +17,7 @@ from tests.simulation.tracker import FREE
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
+
 
 BD = ("bd",)
 

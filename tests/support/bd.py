@@ -22,11 +22,10 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.jobs import Filters, IssueId
-from beads_workers.sources.bd.abilities import Abilities
-from beads_workers.sources.bd.listings import REUSE_SECONDS
-from beads_workers.sources.bd.source import BdSource
-from beads_workers.sources.kind import CallLog
+from beads_workers.core.model import Filters, IssueId
+from beads_workers.kinds import CallLog
+from beads_workers.trackers.bd.source import REUSE_SECONDS, BdSource
+from beads_workers.trackers.bd.tracker import Abilities
 
 OLD, NEW = "0.44.0", "1.3.0"
 VERSIONS = (OLD, NEW)

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from beads_workers.edge.terminal import Events, Terminal, can_draw
+from beads_workers.ui.terminal import Events, Terminal, can_draw
 
 
 class Counters:

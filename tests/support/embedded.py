@@ -21,12 +21,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.jobs import IssueId
-from beads_workers.edge.project import STATE_FOLDER, TRACKER_FILE
-from beads_workers.sources.issue import time_text
-from beads_workers.sources.sqlite.exchange import import_lines
-from beads_workers.sources.sqlite.schema import connect
-from beads_workers.sources.sqlite.store import Store
+from beads_workers.core.model import IssueId
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
+from beads_workers.trackers.issue import time_text
+from beads_workers.trackers.sqlite.exchange import import_lines
+from beads_workers.trackers.sqlite.store import Store, connect
 
 NAME = "project"
 """Of the folder, whose name begins the ids of issues that are added."""

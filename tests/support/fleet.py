@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from beads_workers.core.jobs import IssueId
-from beads_workers.edge import sessions
-from beads_workers.edge.run_directory import RunDirectory
+from beads_workers.core.model import IssueId
+from beads_workers.runtime import sessions
+from beads_workers.runtime.run_directory import RunDirectory
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
@@ -222,7 +222,7 @@ class Fleet:
     def end(self) -> None:
         """Teardown: whatever is still there of it is killed."""
         if "ok fleet" in self.errors:
-            _kill(self.pid, _command_of(self.pid, "beads_workers.edge.main"))
+            _kill(self.pid, _command_of(self.pid, "beads_workers.runtime.main"))
             # Without its state directory it has ended already, or its test has failed.
             records = self.journal("worker_started") if self.run_folder.exists() else []
             for record in records:

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from beads_workers.core import records as rec
-from beads_workers.core.journal_lines import Entry, encode
-from beads_workers.core.records import Record
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry, Record, encode
 
 BEGAN_AT = 1_795_300_000.0
 RUN_ID = "20261121-222640.000-abcdef"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from beads_workers.sources.hero.addresses import Address
+from beads_workers.integrations.hero.connection import Address
 from tests.support.peers import Redis
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "HERO.md"

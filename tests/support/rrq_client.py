@@ -7,18 +7,19 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from beads_workers.protocols.rrq.envelopes import (
+from beads_workers.integrations.rrq.wire import (
     V1,
     V2,
     Cancel,
     Context,
     Envelope,
+    FrameReader,
     Outcome,
     Request,
     encode,
+    frame,
+    parse,
 )
-from beads_workers.protocols.rrq.frames import FrameReader, frame
-from beads_workers.protocols.rrq.reading import parse
 
 PATIENCE_SECONDS = 60.0
 

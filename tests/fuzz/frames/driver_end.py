@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from beads_workers.edge.rrq_driver.line import HungUp, Line, NoAnswer
-from beads_workers.protocols.rrq.frames import frame
+from beads_workers.integrations.rrq.executor import HungUp, Line, NoAnswer
+from beads_workers.integrations.rrq.wire import frame
 from tests.fuzz.frames.executor_end import LOOK_FRAMES, PATIENCE_SECONDS, Told
 from tests.fuzz.frames.making import connection
 from tests.fuzz.frames.watching import descriptors, peak

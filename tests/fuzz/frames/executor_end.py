@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 
-from beads_workers.protocols.rrq.envelopes import V1, V2
-from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX
+from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
 from tests.fuzz.frames.making import Stream, connection
 from tests.fuzz.frames.watching import descriptors, peak, resident
 from tests.support.peers import HANDLERS_FOLDER

@@ -6,10 +6,9 @@ import struct
 from dataclasses import dataclass
 from random import Random
 
-from beads_workers.core.json_fields import ProtocolError
-from beads_workers.protocols.rrq import envelopes as wire
-from beads_workers.protocols.rrq.frames import FRAME_BYTES_MAX, frame
-from beads_workers.protocols.rrq.reading import parse
+from beads_workers.core.framing import ProtocolError
+from beads_workers.integrations.rrq import wire
+from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, frame, parse
 from tests.fuzz.table import PARSERS
 
 FRAMES_MAX = 40

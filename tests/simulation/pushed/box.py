@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.simulation.pushed.world import PushedWorld
 
+
 WAITING = "waiting"
 ANSWERED = "answered"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from beads_workers.core.jobs import IssueId, Job
-from beads_workers.core.outcomes import OutcomeKind
+from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.source import (
     Action,
     DeadRun,

@@ -6,16 +6,17 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core.events import Arrived, ConnId, Withdrawn
-from beads_workers.core.jobs import IssueId
+from beads_workers.core.model import IssueId
 from beads_workers.core.source import DeadRun, Settled, Settlement, Taken
-from beads_workers.sources.rrq import owed
-from beads_workers.sources.rrq.serving import Serving
-from beads_workers.sources.rrq.source import RrqSource
+from beads_workers.integrations.rrq import serving as owed
+from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq.source import RrqSource
 from tests.simulation.agenda import Thread
 
 if TYPE_CHECKING:
     from tests.simulation.pushed.nodes import PushedNode
     from tests.simulation.pushed.senders import Call
+
 
 SYNC_SECONDS = 0.0005
 LENGTH_BYTES = 4

@@ -11,6 +11,7 @@ from tests.simulation.mishaps import Mishaps
 if TYPE_CHECKING:
     from tests.simulation.pushed.world import PushedWorld
 
+
 WITHOUT = (
     "foreign worker: killed", "foreign worker: joins", "person: changes an issue",
     "stranger: claims", "call: caller's child killed",

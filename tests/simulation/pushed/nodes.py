@@ -19,6 +19,7 @@ from tests.simulation.pushed.fronts import BoxFront, RrqFront, RrqPrompt
 if TYPE_CHECKING:
     from tests.simulation.pushed.world import PushedWorld
 
+
 SYNC_SECONDS = 1.0
 _OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 

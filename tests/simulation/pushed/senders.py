@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from beads_workers.core.events import ConnId
-from beads_workers.protocols.rrq import envelopes as wire
-from beads_workers.protocols.rrq.reading import parse
+from beads_workers.integrations.rrq import wire
+from beads_workers.integrations.rrq.wire import parse
 from tests.simulation.pushed.fronts import BoxFront, RrqFront
 
 if TYPE_CHECKING:
     from tests.simulation.pushed.nodes import PushedNode
     from tests.simulation.pushed.world import PushedWorld
+
 
 AGAIN_SECONDS = 5.0
 ARRIVALS_MAX = 60

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from rrq.exc import RetryJob
+
 try:
     from rrq.runner_settings import PythonRunnerSettings as Settings
 
@@ -21,7 +23,6 @@ except ImportError:
     from rrq.executor_settings import PythonExecutorSettings as Settings
 
     OLD = True
-from rrq.exc import RetryJob
 
 
 async def echo(**arguments: Any) -> Any:

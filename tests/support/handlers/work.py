@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from beads_workers import Retry
+from beads_workers.executors.retry import Retry
 
 
 def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:

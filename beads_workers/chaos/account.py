@@ -1,0 +1,171 @@
+"""What a chaos came to: a fold over the journals of all its runs, and the log of its tasks.
+
+The journals say what the orchestrators knew, the log what really ran; the tracker has the last
+word. Where the three disagree, a promise was broken."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry
+from beads_workers.core.source import Action, Result
+
+CHARGING = ("error", "timeout", "lost", "not_found", "retry")
+"""Outcomes that may be charged; a ``retry`` only after many in a row."""
+
+Attempt = tuple[str, str, str, int]
+"""Run, issue, worker, number: the same again where an attempt was given back uncharged."""
+
+
+@dataclass(slots=True)
+class Life:
+    """One issue over all runs. ``done``: a success is journalled. ``verdict``: of its last end."""
+
+    charged: int = 0
+    done: bool = False
+    verdict: str = ""
+    closes: int = 0
+    found_closed: int = 0
+    running: bool = False
+    outcomes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Account:
+    """All runs, in their order. Each list names what may never happen, as it is read."""
+
+    killed: Collection[int] = ()
+    cap: int = 3
+    lives: dict[str, Life] = field(default_factory=lambda: defaultdict(Life))
+    started: Counter[Attempt] = field(default_factory=Counter)
+    sockets: list[str] = field(default_factory=list)
+    run_again: list[str] = field(default_factory=list)
+    at_once: list[str] = field(default_factory=list)
+    charges: list[str] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
+    """Runs that wrote at least their first line: another one has done nothing."""
+    _run_id: str = ""
+    _pids: dict[str, int] = field(default_factory=dict)
+
+    def read(self, run_id: str, entries: Iterable[Entry]) -> None:
+        """Take in one run; oldest first."""
+        self._run_id = run_id
+        self._pids.clear()
+        for life in self.lives.values():
+            life.running = False  # Whoever ran it has died with the run before.
+        for entry in entries:
+            self._add(entry.record)
+
+    def _add(self, record: rec.Record) -> None:
+        match record:
+            case rec.RunStarted(socket=socket, control_socket=control):
+                self.run_ids.append(self._run_id)
+                self.sockets += [socket, control]
+            case rec.Carried() as page:
+                self._carried(page)
+            case rec.WorkerStarted(worker_id, pid):
+                self._pids[worker_id] = pid
+            case rec.Started() as began:
+                self._started(began)
+            case rec.Finished() as finished:
+                self._finished(finished)
+            case rec.SettledRecord(issue_id, Action.CLOSE.value, Result.APPLIED.value):
+                self.lives[issue_id].closes += 1
+            case rec.SettledRecord(issue_id, _, Result.FOUND_CLOSED.value):
+                self.lives[issue_id].found_closed += 1
+            case _:
+                pass
+
+    def _carried(self, page: rec.Carried) -> None:
+        known = self.lives[page.issue_id].charged
+        if page.charged != known and not page.held_by:
+            self.charges.append(
+                f"{page.issue_id}: {known} charged, and {page.charged} carried over"
+            )
+
+    def _started(self, began: rec.Started) -> None:
+        life = self.lives[began.issue_id]
+        if life.done:
+            self.run_again.append(f"{began.issue_id} (attempt {began.attempt}, {self._run_id})")
+        if life.running:
+            self.at_once.append(f"{began.issue_id} ({began.worker_id}, {self._run_id})")
+        life.running = True
+        key = (self._run_id, began.issue_id, began.worker_id, began.attempt)
+        self.started[key] += 1
+
+    def _finished(self, finished: rec.Finished) -> None:
+        life = self.lives[finished.issue_id]
+        life.running = False
+        life.verdict = finished.verdict
+        life.outcomes.append(finished.outcome)
+        life.done = life.done or finished.verdict == "finish"
+        if finished.verdict == "finish":
+            return
+        more = finished.charged - life.charged
+        if more not in (0, 1) or (more and finished.outcome not in CHARGING):
+            self.charges.append(
+                f"{finished.issue_id}: {finished.outcome} took it from {life.charged} charged"
+                f" attempts to {finished.charged}"
+            )
+        elif more and finished.outcome == "lost":
+            self._lost(finished)
+        life.charged = finished.charged
+        if life.charged > self.cap:
+            self.charges.append(f"{finished.issue_id}: {life.charged} charged attempts")
+
+    def _lost(self, finished: rec.Finished) -> None:
+        if self._pids.get(finished.worker_id) not in self.killed:
+            self.charges.append(f"{finished.issue_id}: {finished.worker_id} was lost, not killed")
+
+
+@dataclass(slots=True)
+class Log:
+    """What the tasks wrote. ``done``: how often a command of an issue came to a good end."""
+
+    begun: Counter[Attempt] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
+    overlaps: list[str] = field(default_factory=list)
+
+    def add(self, line: bytes) -> None:
+        """One whole line."""
+        said = json.loads(line)
+        issue_id = said["issue"]
+        match said["word"]:
+            case "begin":
+                self.begun[(said["run"], issue_id, said["worker"], said["attempt"])] += 1
+            case "done":
+                self.done[issue_id] += 1
+            case "overlap":
+                self.overlaps.append(f"{issue_id} (pid {said['pid']})")
+            case _:
+                pass
+
+    @property
+    def attempts(self) -> int:
+        """How many commands began."""
+        return self.begun.total()
+
+
+def read_log(file: Path) -> Log:
+    """The log of all tasks of a chaos; one that nobody wrote is empty."""
+    log = Log()
+    try:
+        lines = file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return log
+    for line in lines:
+        log.add(line)
+    return log
+
+
+def unasked(account: Account, log: Log) -> Iterator[str]:
+    """Commands that ran although no journal says so, or more often."""
+    for attempt, count in log.begun.items():
+        if count > account.started[attempt]:
+            run_id, issue_id, worker_id, number = attempt
+            yield f"{issue_id} (attempt {number}, {worker_id}, {run_id})"

@@ -1,0 +1,326 @@
+"""``chaos``: the proof, for users. The real engine on a throw-away tracker, and everything dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beads_workers.chaos.account import Account, Log
+from beads_workers.chaos.injector import Tally
+from beads_workers.chaos.place import Place
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.demo.throwaway import Promise, what_was_checked
+
+if TYPE_CHECKING:
+    from beads_workers.chaos.injector import Hunt
+
+
+# --- telling -------------------------------------------------------------------------------------
+# What a chaos says: one line that is written over while it goes on, and the story at its end.
+
+
+PIPE_SECONDS = 10.0
+"""In a pipe, a plain line so often."""
+
+
+def opening(place: Place, seed: int, kills: int, workers: int, *, literal: bool) -> str:
+    """What is about to happen."""
+    return (
+        f"chaos: {kills} kills, seed {seed}, {workers} workers on {place.tracker.name}"
+        f"{', each calling it by itself' if literal else ''}, in {place.folder}"
+    )
+
+
+class Progress:
+    """On stderr: on a terminal one line that changes, else a plain line now and then."""
+
+    def __init__(self, kills: int, *, quiet: bool) -> None:
+        self._kills = kills
+        self._quiet = quiet
+        self._draws = sys.stderr.isatty()
+        self._last = time.monotonic()
+        self._width = 0
+
+    def say(self, text: str) -> None:
+        """One line that stays."""
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def show(self, tally: Tally) -> None:
+        """Where it stands."""
+        now = time.monotonic()
+        if self._quiet or not (self._draws or now >= self._last + PIPE_SECONDS):
+            return
+        self._last = now
+        text = (
+            f"{tally.kills.total()} of {self._kills} kills"
+            f" ({by_kind(tally.kills)}), {tally.starts} starts, {tally.issues} issues"
+        )
+        if not self._draws:
+            print(text, file=sys.stderr, flush=True)
+            return
+        text = text[: _columns()]
+        print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+        self._width = len(text)
+
+    def end(self) -> None:
+        """What follows begins on a line of its own."""
+        if self._draws and self._width:
+            print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr, flush=True)
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns - 1
+
+
+def by_kind(counts: Counter[str]) -> str:
+    """The most frequent first."""
+    return ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The last words of a chaos, for people and for programs."""
+
+    place: Place
+    seed: int
+    tally: Tally
+    promises: Sequence[Promise]
+    account: Account
+    log: Log
+    seconds: float
+    again: str
+    """The command that does the same."""
+    literal: bool = False
+    """Each worker claimed and closed by itself."""
+    keep: bool = False
+    """The user wants the folder kept."""
+
+    @property
+    def broken(self) -> list[Promise]:
+        """What was not kept."""
+        return [promise for promise in self.promises if promise.broken]
+
+    def lines(self) -> Iterator[str]:
+        """What was done, what became of the issues, and what was checked."""
+        tally, counts = self.tally, self._counts()
+        yield (
+            f"{tally.kills.total()} kills in {self.seconds:.0f} s: {by_kind(tally.kills)};"
+            f" {tally.freezes.total()} freezes; {tally.starts} starts of the orchestrator;"
+            f" up to {max(tally.at_work, default=0)} tasks were running."
+        )
+        yield (
+            f"{tally.issues} issues, {self.log.attempts} attempts: {counts['closed']} closed,"
+            f" {counts['set_aside']} set aside with their reason;"
+            f" {counts['found_closed']} closes were found done"
+            f"{', by workers' if self.literal else ' by a later start'}."
+        )
+        yield from what_was_checked(
+            self.promises, "the tracker, the journals of all runs, the tasks' own log and /proc"
+        )
+        if self.broken or self.keep:
+            yield f"The folder is kept: {self.place.folder}"
+        if self.broken:
+            yield f"Once more: {self.again}"
+
+    def as_object(self) -> dict[str, Any]:
+        """The same for a program."""
+        at_work = self.tally.at_work or [0]
+        return {
+            "chaos": {
+                "seed": self.seed,
+                "tracker": self.place.tracker.name,
+                "bd_calls": "worker" if self.literal else "grouped",
+                "folder": str(self.place.folder),
+                "seconds": round(self.seconds, 1),
+                "kills": self.tally.kills.total(),
+                "kills_by_kind": dict(self.tally.kills),
+                "freezes": self.tally.freezes.total(),
+                "starts": self.tally.starts,
+                "at_work": {"least": min(at_work), "most": max(at_work)},
+                "issues": self.tally.issues,
+                "attempts": self.log.attempts,
+                **self._counts(),
+                "promises": [{"text": p.text, "broken": list(p.broken)} for p in self.promises],
+            }
+        }
+
+    def _counts(self) -> dict[str, int]:
+        lives = self.account.lives.values()
+        return {
+            # What a worker closed in its orchestrator's last moment was found, and never finished.
+            "closed": sum(life.done or life.found_closed > 0 for life in lives),
+            "set_aside": sum(not life.done and life.verdict == "set_aside" for life in lives),
+            "found_closed": sum(life.found_closed for life in lives),
+            "charged": sum(life.charged for life in lives),
+        }
+
+
+# --- wrecking ------------------------------------------------------------------------------------
+# ``chaos``: the proof, for users. The real engine on a throw-away tracker, and everything dies.
+#
+# Workers, tasks, tracker calls and the orchestrator itself are killed at random points; then
+# tracker, journals and process table are searched for a broken promise.
+
+
+LEAVE_AT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WORKERS = {"sqlite": 8, "bd": 6}
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("chaos", epilog="Example: beads-workers chaos --kills 50 --seed 7")(chaos)
+
+
+def chaos(
+    seed: Annotated[
+        int | None, typer.Option(help="The same blows and tasks again; default: a new one.")
+    ] = None,
+    kills: Annotated[int, typer.Option(min=1, max=100_000, help="How many.")] = 50,
+    source: Annotated[str, typer.Option(help="sqlite (the embedded tracker), or bd.")] = "sqlite",
+    workers: Annotated[
+        int | None, typer.Option("-n", "--workers", min=1, max=200, help="Default 8; 6 with bd.")
+    ] = None,
+    bd_calls: Annotated[
+        str | None, typer.Option(help="With bd: grouped (default), or worker: each calls it.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Kill nothing but: orchestrator (when every worker is at work), worker, task,"
+            " zygote or bd."
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder, also if all is well.")] = (
+        False
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Say how far it is on stderr, also with --json.")
+    ] = False,
+) -> None:
+    """Kill things at random on a throw-away tracker, and check that nothing is lost.
+
+    Workers, tasks, calls of bd and the orchestrator itself are killed in the middle of real work,
+    in a temporary folder. Nothing of yours is touched.
+    """
+    from beads_workers.chaos.injector import Hunt
+    from beads_workers.chaos.place import Place, forget_the_user
+
+    if source not in WORKERS:
+        raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)
+    victims = ("orchestrator", "worker", "task", "zygote", *(["bd"] if source == "bd" else []))
+    if only is not None and only not in victims:
+        raise CommandError(f"--only {only}: no such victim", ", ".join(victims), EXIT_USAGE)
+    if bd_calls not in (None, "grouped", "worker") or (bd_calls and source != "bd"):
+        hint = "grouped and worker are known, both with --source bd"
+        raise CommandError(f"--bd-calls {bd_calls}: not here", hint, EXIT_USAGE)
+    for number in LEAVE_AT:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
+    if seed is None:
+        seed = random.randrange(1_000_000)
+    forget_the_user()
+    hunt = Hunt()
+    with Place(source) as place:
+        try:
+            count = workers or WORKERS[source]
+            quiet = as_json and not progress
+            asked = _Asked(
+                seed, kills, source, count, bd_calls == "worker", only, keep, as_json, quiet
+            )
+            code = _run(place, hunt, asked)
+        finally:
+            hunt.end_all()
+            place.clear_sockets()
+        if keep or code:
+            place.keep()
+    raise typer.Exit(code)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Once: what is cleaned up then is not to be cut short by the second one."""
+    for each in LEAVE_AT:
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    seed: int
+    kills: int
+    source: str
+    workers: int
+    literal: bool
+    """Each worker claims and closes by itself."""
+    only: str | None
+    keep: bool
+    as_json: bool
+    quiet: bool
+
+    def again(self) -> str:
+        """The command that does the same."""
+        argv = ["beads-workers", "chaos", f"--seed {self.seed}", f"--kills {self.kills}"]
+        argv += [f"--source {self.source}"] if self.source != "sqlite" else []
+        argv += [f"-n {self.workers}"] if self.workers != WORKERS[self.source] else []
+        argv += ["--bd-calls worker"] if self.literal else []
+        argv += [f"--only {self.only}"] if self.only else []
+        return " ".join(argv)
+
+
+def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
+    from beads_workers.chaos import plan
+    from beads_workers.chaos.account import read_log
+    from beads_workers.chaos.injector import Havoc, fleet_settings
+    from beads_workers.chaos.proof import prove
+
+    began = time.monotonic()
+    only = plan.Target(asked.only) if asked.only else None
+    pace = plan.pace(asked.source, only, asked.workers)
+    progress = Progress(asked.kills, quiet=asked.quiet)
+    place.fill()
+    progress.say(opening(place, asked.seed, asked.kills, asked.workers, literal=asked.literal))
+    os.chdir(place.project)
+    havoc = Havoc(
+        place,
+        hunt,
+        lambda: fleet_settings(place, asked.source, asked.workers, literal=asked.literal),
+        plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
+        progress.show,
+    )
+    tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, pace))
+    progress.end()
+    log = read_log(place.folder / "tasks.jsonl")
+    promises = prove(place, hunt, tally, havoc.account, log, literal=asked.literal)
+    seconds = time.monotonic() - began
+    story = Story(
+        place,
+        asked.seed,
+        tally,
+        promises,
+        havoc.account,
+        log,
+        seconds,
+        asked.again(),
+        literal=asked.literal,
+        keep=asked.keep,
+    )
+    if asked.as_json:
+        print(json.dumps(story.as_object()))
+    else:
+        for text in story.lines():
+            print(text)
+    return 1 if story.broken else 0

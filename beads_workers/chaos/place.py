@@ -1,0 +1,191 @@
+"""Where a chaos runs: a temporary folder with a tracker of either kind, and nothing of the user's.
+
+Nothing here is called while a fleet lives: what is read from a tracker is its last word."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from beads_workers.chaos.plan import PREFIX
+from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.core.journal import RunStarted
+from beads_workers.demo.throwaway import Throwaway, add_issues, make_tracker, statuses
+from beads_workers.runtime.journal_file import read_journal
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.sockets import clear_dead
+
+FOLDER = "beads-workers-chaos-"
+FOREIGN = ("BEADS_", "BD_", "BW_", "GIT_", "ORCHESTRATOR_")
+"""Variables that could lead to a tracker, a fleet or a repository of the user's."""
+BD_SECONDS = 120.0
+
+
+class Tracker(Protocol):
+    """What a chaos needs of a tracker; every method raises ``CommandError`` where it fails."""
+
+    name: str
+
+    def make(self) -> None:
+        """An empty one."""
+
+    def add(self, lines: bytes) -> None:
+        """Issues, as beads' JSON Lines."""
+
+    def statuses(self) -> dict[str, str]:
+        """The status of every issue, closed ones too."""
+
+    def closings(self) -> dict[str, int] | None:
+        """How often each issue became closed, where the tracker itself can tell."""
+
+
+class Place(Throwaway):
+    """The folder, and its tracker. Gone at the end, unless kept; the fleet must be gone before."""
+
+    def __init__(self, source: str) -> None:
+        program = _find_bd() if source == "bd" else ""
+        super().__init__(Path(tempfile.mkdtemp(prefix=FOLDER)).resolve())
+        self.project = self.folder / "project"
+        self.state = RunDirectory(self.project / STATE_FOLDER)
+        self.tracker: Tracker = Bd(program, self.project) if program else Embedded(self.state.root)
+
+    def fill(self) -> None:
+        """Everything that a fleet needs, but for issues."""
+        self.project.mkdir()
+        (self.folder / "locks").mkdir()
+        self.tracker.make()
+
+    def clear_sockets(self) -> None:
+        """Remove those that killed orchestrators have left; the next start would, if one came."""
+        for run_id in self.state.run_ids():
+            for entry in read_journal(self.state.run(run_id) / "journal.jsonl"):
+                if isinstance(entry.record, RunStarted):
+                    try:
+                        clear_dead(Path(entry.record.socket))
+                    except OSError:
+                        pass  # Its pid is somebody else's by now, who listens there.
+                    break
+
+
+def forget_the_user() -> None:
+    """From here on, neither we nor what we start can find anything of the user's."""
+    for name in [n for n in os.environ if n.startswith(FOREIGN)]:
+        del os.environ[name]
+
+
+class Embedded:
+    """The tracker in the run directory, which writes down itself what becomes closed."""
+
+    name = "the embedded tracker"
+
+    def __init__(self, state: Path) -> None:
+        self._file = state / TRACKER_FILE
+
+    def make(self) -> None:
+        """See ``Tracker``."""
+        from contextlib import closing
+
+        from beads_workers.trackers.sqlite.store import connect
+
+        RunDirectory(self._file.parent).create()
+        make_tracker(self._file, PREFIX, ())
+        with closing(connect(self._file)) as connection:
+            connection.execute("CREATE TABLE chaos_closings (issue_id TEXT NOT NULL)")
+            connection.execute(
+                "CREATE TRIGGER chaos_closing AFTER UPDATE OF status ON issues"
+                " WHEN new.status = 'closed' AND old.status <> 'closed'"
+                " BEGIN INSERT INTO chaos_closings VALUES (new.id); END"
+            )
+
+    def add(self, lines: bytes) -> None:
+        """See ``Tracker``."""
+        add_issues(self._file, lines.splitlines())
+
+    def statuses(self) -> dict[str, str]:
+        """See ``Tracker``."""
+        return statuses(self._file)
+
+    def closings(self) -> dict[str, int] | None:
+        """See ``Tracker``."""
+        from contextlib import closing
+
+        from beads_workers.trackers.sqlite.store import connect
+
+        with closing(connect(self._file)) as connection:
+            return dict(
+                connection.execute("SELECT issue_id, count(*) FROM chaos_closings GROUP BY 1")
+            )
+
+
+class Bd:
+    """Real ``bd``, the one on PATH, of either generation."""
+
+    def __init__(self, program: str, project: Path) -> None:
+        self._project = project
+        self._program = program
+        self.name = "bd"
+
+    def make(self) -> None:
+        """See ``Tracker``."""
+        _run(["git", "init", "--quiet", "."], self._project)
+        self.name = self._bd("--version").strip()
+        known = self._bd("init", "--help")
+        quiet = ("--skip-hooks", "--skip-agents", "--non-interactive")
+        self._bd("init", f"--prefix={PREFIX}", "--quiet", *(o for o in quiet if o in known))
+
+    def add(self, lines: bytes) -> None:
+        """See ``Tracker``."""
+        file = self._project.parent / "issues.jsonl"
+        file.write_bytes(lines)
+        flag = ["-i"] if "--input" in self._bd("import", "--help") else []
+        self._bd("import", *flag, str(file))
+
+    def statuses(self) -> dict[str, str]:
+        """See ``Tracker``."""
+        listed = json.loads(self._bd("list", "--all", "--json", "--limit=0"))
+        return {issue["id"]: issue["status"] for issue in listed}
+
+    def closings(self) -> dict[str, int] | None:
+        """It does not count them."""
+        return None
+
+    def _bd(self, *arguments: str) -> str:
+        return _run([self._program, *arguments], self._project)
+
+
+def _find_bd() -> str:
+    program = shutil.which("bd")
+    if program is None:
+        hint = "install beads, or leave out '--source bd': the embedded tracker needs nothing"
+        raise CommandError("bd is not on PATH", hint, EXIT_TRACKER)
+    return program
+
+
+def _run(argv: Sequence[str], folder: Path) -> str:
+    # A daemon would outlive us, and is not what a fleet of ours starts.
+    environment = {**os.environ, "BEADS_AUTO_START_DAEMON": "false", "NO_COLOR": "1"}
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BD_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{argv[0]}: {error}", "", EXIT_TRACKER) from None
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())[:300]
+        message = f"{' '.join(map(str, argv[:2]))} failed: {said}"
+        raise CommandError(message, "is this bd the one that you use? see 'bd --version'", 6)
+    return done.stdout

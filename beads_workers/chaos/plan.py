@@ -1,0 +1,150 @@
+"""What is killed and when, and what there is to do: all of it follows from one number, the seed.
+
+The same seed strikes the same blows at the same intervals. What each of them meets is up to the
+machine: real processes are never twice at the same point."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+PREFIX = "chaos"
+FREEZE_SHARE = 0.12
+"""Blows that only freeze (SIGSTOP, then SIGCONT); they come on top of the kills."""
+FREEZE_SECONDS = (0.05, 1.2)
+
+
+class Target(Enum):
+    """What a blow is meant for."""
+
+    ORCHESTRATOR = "orchestrator"
+    WORKER = "worker"
+    TASK = "task"
+    ZYGOTE = "zygote"
+    BD = "bd"
+    EVERYTHING = "everything at once"
+
+
+class Kind(Enum):
+    """What the command of an issue does, after it has slept for a while."""
+
+    FINE = "fine"
+    FAILS_ONCE = "fails-once"
+    LATER_ONCE = "later-once"
+    """Exit status 75, the first time: a retry that charges nothing."""
+    STUBBORN = "stubborn"
+    """Ignores TERM."""
+    ESCAPES = "escapes"
+    """Leaves a process behind that forked twice, leads its own session and ignores TERM."""
+    HOPELESS = "hopeless"
+    """Fails every time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast it goes on a tracker: seconds between blows, issues of one round, task lengths.
+
+    ``at_work``: an orchestrator is hit only while so many workers run a task.
+    """
+
+    interval_seconds: float
+    issues: int
+    task_seconds: tuple[float, float]
+    at_work: int = 0
+
+
+PACES = {"sqlite": Pace(0.5, 48, (0.02, 0.5)), "bd": Pace(1.0, 16, (0.2, 2.0))}
+
+
+def pace(source: str, only: Target | None, workers: int) -> Pace:
+    """Whoever kills nothing but orchestrators wants each of them in the middle of its work."""
+    if only is not Target.ORCHESTRATOR:
+        return PACES[source]
+    # Long enough that every worker gets a task before the first one has ended its own.
+    return Pace(0.2, 3 * workers, (1.0, 3.0), at_work=workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """Struck ``wait_seconds`` after the one before. ``freeze_seconds``: 0 is a kill.
+
+    ``pick``, from 0 to 1, says which one is hit where there are several. ``at_work``: so many
+    workers run a task then, and the wait begins when they do.
+    """
+
+    target: Target
+    wait_seconds: float
+    pick: float
+    freeze_seconds: float = 0.0
+    at_work: int = 0
+
+
+WEIGHTS = {
+    Target.ORCHESTRATOR: 34,
+    Target.WORKER: 26,
+    Target.TASK: 20,
+    Target.ZYGOTE: 8,
+    Target.BD: 0,
+    Target.EVERYTHING: 4,
+}
+BD_WEIGHT = 25
+"""Where there is a ``bd`` to be killed in the middle of a call."""
+
+KINDS = {
+    Kind.FINE: 76,
+    Kind.FAILS_ONCE: 9,
+    Kind.LATER_ONCE: 4,
+    Kind.STUBBORN: 5,
+    Kind.ESCAPES: 5,
+    Kind.HOPELESS: 1,
+}
+
+
+def weights_of(source: str, only: Target | None) -> dict[Target, int]:
+    """How often each is hit; ``only`` one of them, where that was asked for."""
+    return {only: 1} if only else WEIGHTS | ({Target.BD: BD_WEIGHT} if source == "bd" else {})
+
+
+def blows(seed: int, kills: int, pace: Pace, weights: dict[Target, int]) -> Iterator[Blow]:
+    """So many kills, with freezes in between."""
+    chance = random.Random(f"blows {seed}")
+    while kills:
+        (target,) = chance.choices([*weights], [*weights.values()])
+        # Mostly at work, and now and then right behind the last blow: into a start, a recovery.
+        at_work = pace.at_work or int(chance.random() < 0.7)
+        wait = chance.uniform(0.0, 1.4 if at_work else 0.5) * pace.interval_seconds
+        freeze = 0.0
+        if target is not Target.EVERYTHING and chance.random() < FREEZE_SHARE:
+            freeze = chance.uniform(*FREEZE_SECONDS)
+        yield Blow(target, wait, chance.random(), freeze, at_work)
+        kills -= not freeze
+
+
+def issue_rows(seed: int, number: int, pace: Pace) -> list[dict[str, object]]:
+    """The issues of a round (from 1), as beads' JSON Lines have them; the title is the task."""
+    chance = random.Random(f"issues {seed} {number}")
+    date = "2026-01-02T03:04:05Z"
+    rows: list[dict[str, object]] = []
+    for each in range(1, pace.issues + 1):
+        (kind,) = chance.choices([*KINDS], [*KINDS.values()])
+        seconds = chance.uniform(*pace.task_seconds)
+        rows.append(
+            {
+                "id": f"{PREFIX}-{number}x{each}",
+                "title": f"{kind.value} {seconds:.3f}",
+                "status": "open",
+                "priority": chance.randrange(5),
+                "issue_type": "task",
+                "created_at": date,
+                "updated_at": date,
+            }
+        )
+    return rows
+
+
+def as_lines(rows: list[dict[str, object]]) -> bytes:
+    """As a file to import."""
+    return b"".join(json.dumps(row).encode("ascii") + b"\n" for row in rows)

@@ -1,0 +1,116 @@
+"""What a fleet promises whatever is killed, checked in tracker, journals, task log and /proc."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from beads_workers.chaos.account import Account, Log, unasked
+from beads_workers.chaos.injector import Hunt, Prey, Tally
+from beads_workers.chaos.place import Place
+from beads_workers.demo.throwaway import Promise
+
+LEAVE_SECONDS = 2.0
+"""The orchestrator is the last to leave; what the kernel has not buried by then is an orphan."""
+LOOK_SECONDS = 0.02
+
+
+def prove(
+    place: Place, hunt: Hunt, tally: Tally, account: Account, log: Log, *, literal: bool
+) -> list[Promise]:
+    """Every promise, kept or broken; call it when no orchestrator runs any more.
+
+    ``literal``: workers closed by themselves, so the tracker may have a close that no journal has.
+    """
+    left = _left_over(hunt)
+    statuses, closings = place.tracker.statuses(), place.tracker.closings()
+    by_workers = log.done if literal else Counter[str]()
+    return list(_promises(place, tally, account, log, statuses, closings, left, by_workers))
+
+
+def _promises(
+    place: Place,
+    tally: Tally,
+    account: Account,
+    log: Log,
+    statuses: dict[str, str],
+    closings: dict[str, int] | None,
+    left: list[Prey],
+    by_workers: Counter[str],
+) -> Iterator[Promise]:
+    yield Promise("every start came to its end, and all work was done", tuple(tally.troubles))
+    yield Promise(
+        "every issue is closed, or set aside after its last attempt",
+        tuple(unsound(account, statuses, tally.issues, by_workers)),
+    )
+    yield Promise("none was closed twice", tuple(_closed_twice(account, statuses, closings)))
+    yield Promise("every closed one was really done", tuple(_undone(log, statuses)))
+    yield Promise("none was run again once its success was on file", tuple(account.run_again))
+    yield Promise("no command ran that no journal names", tuple(unasked(account, log)))
+    yield Promise("none was in two hands at once", (*account.at_once, *log.overlaps))
+    yield Promise(
+        "attempts were charged for failed tasks and killed workers only", tuple(account.charges)
+    )
+    yield Promise("no process is left", tuple(f"pid {prey.pid} ({prey.name})" for prey in left))
+    yield Promise("no socket and no lock is left", tuple(_leftovers(place, account)))
+
+
+def unsound(
+    account: Account, statuses: dict[str, str], issues: int, by_workers: Counter[str]
+) -> Iterator[str]:
+    """What is not at its end, or has one that nobody can account for.
+
+    ``by_workers``: how often a command came to a good end whose worker then closes by itself.
+    """
+    if len(statuses) != issues:
+        yield f"{issues} issues were added, and {len(statuses)} are there"
+    for issue_id, status in statuses.items():
+        life = account.lives[issue_id]
+        if status == "closed" and (life.done or by_workers[issue_id]):
+            continue
+        if status == "blocked" and life.verdict == "set_aside" and life.charged == account.cap:
+            continue
+        yield (
+            f"{issue_id} is {status} after {life.charged} charged attempts"
+            f" ({', '.join(life.outcomes[-6:]) or 'none'})"
+        )
+
+
+def _closed_twice(
+    account: Account, statuses: dict[str, str], closings: dict[str, int] | None
+) -> Iterator[str]:
+    for issue_id, life in account.lives.items():
+        if life.closes > 1:
+            yield f"{issue_id}: {life.closes} closes in the journals"
+    for issue_id, status in statuses.items() if closings is not None else ():
+        count = (closings or {}).get(issue_id, 0)
+        if count != (status == "closed"):
+            yield f"{issue_id} is {status}, and became closed {count} times"
+
+
+def _undone(log: Log, statuses: dict[str, str]) -> Iterator[str]:
+    for issue_id, status in statuses.items():
+        if status == "closed" and not log.done[issue_id]:
+            yield issue_id
+
+
+def _left_over(hunt: Hunt) -> list[Prey]:
+    limit = time.monotonic() + LEAVE_SECONDS
+    while (left := hunt.everybody()) and time.monotonic() < limit:
+        time.sleep(LOOK_SECONDS)
+    return left
+
+
+def _leftovers(place: Place, account: Account) -> Iterator[str]:
+    for path in sorted(set(account.sockets)):
+        if path and Path(path).exists():
+            yield path
+    if place.state.is_locked():
+        yield "the lock of the run directory is held"
+    for run_id in place.state.run_ids():
+        if place.state.is_alive(run_id):
+            yield f"{run_id} is alive"
+        if run_id in account.run_ids and not place.state.is_settled(run_id):
+            yield f"{run_id} is not settled"

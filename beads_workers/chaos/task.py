@@ -1,0 +1,82 @@
+"""The command of every issue of ``chaos``: ``python -I -S task.py FOLDER``.
+
+Runs by itself, without the package: it must start fast. It writes down that it begins, behaves
+as its issue's title says, and writes down how it ends, each time with one line that is appended
+whole. While it lives it holds a lock in its issue's name, so a second one beside it is noticed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+
+LEFT_BEHIND_SECONDS = 120.0
+EXIT_TEMPFAIL = 75
+
+
+def main(folder: str) -> int:
+    """Do one attempt; returns its exit status."""
+    issue_id = os.environ["BW_ISSUE_ID"]
+    kind, seconds = os.environ["BW_ISSUE_TITLE"].split()
+    if kind == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    lock = os.open(f"{folder}/locks/{issue_id}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _write(folder, "overlap", issue_id)
+    _write(folder, "begin", issue_id)
+    if kind == "escapes":
+        _leave_behind(lock)
+    time.sleep(float(seconds))
+    if kind == "hopeless" or (kind == "fails-once" and _first_time(folder, issue_id)):
+        _write(folder, "fail", issue_id)
+        print("it does not work")
+        return 1
+    if kind == "later-once" and _first_time(folder, issue_id):
+        _write(folder, "later", issue_id)
+        return EXIT_TEMPFAIL
+    _write(folder, "done", issue_id)
+    return 0
+
+
+def _write(folder: str, word: str, issue_id: str) -> None:
+    line = {
+        "word": word,
+        "issue": issue_id,
+        "run": os.environ["BW_RUN_ID"],
+        "worker": os.environ["BW_WORKER_ID"],
+        "attempt": int(os.environ["BW_ATTEMPT"]),
+        "pid": os.getpid(),
+        "at": round(time.time(), 3),
+    }
+    log = os.open(f"{folder}/tasks.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(log, json.dumps(line).encode("ascii") + b"\n")
+    os.close(log)
+
+
+def _first_time(folder: str, issue_id: str) -> bool:
+    try:
+        os.close(os.open(f"{folder}/locks/{issue_id}.once", os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _leave_behind(lock: int) -> None:
+    """A process that nobody finds by group, session or parent, and that TERM does not end."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(lock)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(LEFT_BEHIND_SECONDS)
+        os._exit(0)
+    os.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

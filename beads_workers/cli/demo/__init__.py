@@ -1,1 +1,0 @@
-"""``demo``: its backlog, what it says about its run, and what it checks at the end."""

@@ -1,0 +1,286 @@
+"""Commands for a running fleet: each is one request on its control socket."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from beads_workers.cli.client import Client, NoAnswer, connect, find_state_directory, wait_for_exit
+from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, CommandError
+from beads_workers.integrations.envelopes.shown import EnvelopesToo, refuse_without_json
+
+# --- leftovers -----------------------------------------------------------------------------------
+# After the end of a fleet: whether any process of its run is still there.
+
+
+GONE_SECONDS = 2.0
+"""What was killed with the last breath of the fleet is gone well within this."""
+LOOK_SECONDS = 0.05
+COMMAND_CHARS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A process that outlived its fleet; ``command`` is its command line, cut."""
+
+    pid: int
+    command: str
+
+
+def leftovers(state_directory: Path, run_id: str) -> list[Leftover]:
+    """Who still holds the run's lock, or carries its token; waits a moment for them to go."""
+    from beads_workers.runtime import sessions
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    alive = RunDirectory(state_directory).run(run_id) / "alive"
+    deadline = time.monotonic() + GONE_SECONDS
+    while pids := sessions.living(run_id, alive):
+        if time.monotonic() > deadline:
+            return [Leftover(pid, _command(pid)) for pid in pids]
+        time.sleep(LOOK_SECONDS)
+    return []
+
+
+def _command(pid: int) -> str:
+    try:
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return b" ".join(argv).decode("utf-8", "replace").strip()[:COMMAND_CHARS_MAX]
+
+
+# --- running -------------------------------------------------------------------------------------
+# Commands for a running fleet: each is one request on its control socket.
+
+
+EXIT_TIMED_OUT = 124
+RUN_CHANGED = "run_changed"
+"""The only lines of the journal that ``wait`` is told of: some for a whole run."""
+
+StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command("status", epilog="Example: beads-workers status --json")(status)
+    app.command("stop", epilog="Example: beads-workers stop --drain")(stop)
+    app.command("wait", epilog="Example: beads-workers wait --timeout 3600")(wait)
+    app.command("scale", epilog="Example: beads-workers scale 16")(scale)
+    app.command("pause", epilog="Example: beads-workers pause")(pause)
+    app.command("resume", epilog="Example: beads-workers resume")(resume)
+    app.command("release", epilog="Example: beads-workers release proj-a1b")(release)
+
+
+def status(
+    as_json: Json = False, envelopes: EnvelopesToo = False, state_dir: StateDir = None
+) -> None:
+    """Show what the fleet does, or how the last run ended.
+
+    Without a fleet the exit code is 3.
+    """
+    refuse_without_json(envelopes=envelopes, as_json=as_json)
+    directory = find_state_directory(state_dir)
+    try:
+        client = connect(directory)
+    except CommandError as error:
+        _show_last_run(directory, error, as_json=as_json, envelopes=envelopes)
+        raise typer.Exit(EXIT_NOT_RUNNING) from None
+    answer = client.ask("bw.status")
+    if as_json:
+        print(json.dumps(answer | _unfinished(directory, wanted=envelopes)))
+        return
+    from beads_workers.ui.lines import status_lines
+
+    for line in status_lines(answer):
+        print(line)
+
+
+def stop(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Kill what runs, give it back.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds that workers have to leave; default 10.")
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Stop the fleet, giving back what runs.
+
+    Returns when everyone has left, and says what was given back.
+    """
+    from beads_workers.core.text import printable
+
+    directory = find_state_directory(state_dir)
+    client = connect(directory)
+    pid, run_id = _pid(directory), _run_id(directory)
+    seconds = 0.0 if now else timeout
+    client.send("bw.stop", {"drain": drain} | ({} if seconds is None else {"seconds": seconds}))
+    ended = _wait_for_end(client, None)
+    gone = wait_for_exit(pid)
+    left = leftovers(directory, run_id) if gone else []
+    if ended is None or not gone:
+        raise CommandError(
+            f"the orchestrator (pid {pid}) ended without a word"
+            if gone
+            else f"the orchestrator (pid {pid}) is still there",
+            "'beads-workers status' shows it; the next start settles what it left",
+        )
+    ended["left"] = [asdict(each) for each in left]
+    given_back, owed = ended["given_back"], ended["owed"]
+    if as_json:
+        print(json.dumps(ended))
+        raise typer.Exit(1 if left else EXIT_UNFINISHED if owed else 0)
+    everyone = "not everyone has left" if left else "everyone has left"
+    print(f"stopped: {everyone}, {len(given_back)} issues given back")
+    if given_back:
+        print("given back: " + " ".join(printable(issue_id) for issue_id in given_back))
+    if left:
+        named = ", ".join(f"{each.pid} ({printable(each.command)})" for each in left[:10])
+        pids = " ".join(str(each.pid) for each in left[:10])
+        raise CommandError(
+            f"{len(left)} processes of this fleet are still there: {named}",
+            f"look at them: ps -o pid,stat,user,args {pids}",
+        )
+    if owed:
+        raise CommandError(
+            f"the tracker did not take back {', '.join(owed)[:500]}",
+            "the next start settles that, as soon as the tracker works",
+            EXIT_UNFINISHED,
+        )
+
+
+def wait(
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait at most (then exit 124).")
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Wait until the fleet ends; its exit code is ours."""
+    directory = find_state_directory(state_dir)
+    client = connect(directory)
+    pid = _pid(directory)
+    client.send("bw.follow", {"only": [RUN_CHANGED]})
+    ended = _wait_for_end(client, timeout)
+    wait_for_exit(pid)
+    if ended is None:
+        raise CommandError(
+            f"the orchestrator (pid {pid}) ended without a word",
+            "the next start settles what it left",
+        )
+    if as_json:
+        print(json.dumps(ended))
+    raise typer.Exit(int(ended["exit_code"]))
+
+
+def scale(
+    workers: Annotated[int, typer.Argument(min=0, max=1000, help="How many there shall be.")],
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Have more or fewer workers.
+
+    A busy one finishes its task before it leaves.
+    """
+    _ask("bw.scale", {"workers": workers}, state_dir, as_json=as_json)
+
+
+def pause(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Hand out nothing new; what runs goes on."""
+    _ask("bw.pause", {}, state_dir, as_json=as_json)
+
+
+def resume(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Go on after a pause."""
+    _ask("bw.resume", {}, state_dir, as_json=as_json)
+
+
+def release(
+    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to take away.")],
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Take issues away from the fleet, until 'retry'.
+
+    Their tasks are ended.
+    """
+    _ask("bw.release", {"issue_ids": issues}, state_dir, as_json=as_json)
+
+
+def _ask(control: str, data: dict[str, Any], state_dir: str | None, *, as_json: bool) -> None:
+    answer = connect(find_state_directory(state_dir)).ask(control, data)
+    report(answer, as_json=as_json)
+
+
+def report(answer: dict[str, Any], *, as_json: bool) -> None:
+    """Print a control answer; raises ``CommandError`` for its error."""
+    if as_json:
+        print(json.dumps(answer))
+    elif answer.get("text"):
+        print(answer["text"])
+    if answer.get("error"):
+        code = EXIT_UNKNOWN if answer.get("not_found") else 1
+        raise CommandError(answer["error"], "'beads-workers status' shows what is there", code)
+
+
+def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | None:
+    import time
+
+    deadline = None if seconds is None else time.monotonic() + seconds
+    still_runs = CommandError("the fleet still runs", "wait longer, or not at all", EXIT_TIMED_OUT)
+    while True:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0.0 and client.drained:
+            raise still_runs  # An older fleet may never fall silent.
+        try:
+            message = client.read(None if left is None else max(0.001, left))
+        except NoAnswer:
+            raise still_runs from None
+        if message is None:
+            return None
+        if "ended" in message:
+            ended: dict[str, Any] = message["ended"]
+            return ended
+        if message.get("e") == RUN_CHANGED:
+            print(f"fleet is {message['state']}", file=sys.stderr)
+
+
+def _run_id(directory: Path) -> str:
+    return str(json.loads((directory / "run.json").read_bytes())["run_id"])
+
+
+def _pid(directory: Path) -> int:
+    return int(json.loads((directory / "run.json").read_bytes())["pid"])
+
+
+def _unfinished(directory: Path, *, wanted: bool) -> dict[str, Any]:
+    from beads_workers.integrations.envelopes.shown import unfinished
+
+    return {"envelopes": unfinished(directory)} if wanted else {}
+
+
+def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
+    from beads_workers.cli.last_run import last_run
+
+    last = last_run(directory)
+    if as_json:
+        told = {"running": False, "last_run": last}
+        print(json.dumps(told | _unfinished(directory, wanted=envelopes)))
+        return
+    print(f"error: {error.message}", file=sys.stderr)
+    if last is None:
+        print(f"hint: {error.hint}", file=sys.stderr)
+        return
+    print(f"last run {last['run_id']}, {last['how']}")
+    print(f"closed {last['closed']}, failed attempts {last['failed']}")
+    for row in last["set_aside"]:
+        from beads_workers.core.text import printable
+
+        print(f"set aside {printable(row['issue_id'])}: {printable(row['error'], 120)}")

@@ -1,0 +1,223 @@
+"""When the source is asked, and for how much.
+
+Enough is claimed that a worker which finishes during one turn of the lane finds its next job
+here, and no more: minute-long agents hoard nothing, no-ops get large groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Turn
+from beads_workers.core.events import TurnEnded
+from beads_workers.core.journal import Listed
+from beads_workers.core.model import PRIORITY_DEFAULT, IssueId
+from beads_workers.core.settlements import TAKE_AGAIN
+from beads_workers.core.source import Action, Result, Taken
+from beads_workers.core.states import ConnState, IssueState, RunState
+
+if TYPE_CHECKING:
+    from beads_workers.core.orchestrator import Parts
+
+
+PEEK = "peek"
+"""Timer key: something has come for which nobody may be free."""
+
+
+class Intake:
+    """Composes the turns of the lane."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._lane = parts.lane
+        self._tasks = parts.tasks
+        self._exhausted = False
+        self._looked = False
+        self._peek = False
+        self._overtaken = False
+        self._attempt_seconds: float | None = None
+        self._asked_for = 0
+        # Whether somebody waits to be told how each job went.
+        self._awaited = parts.pushed and parts.settings.awaited
+        self.found_nothing = False
+        """The last turn asked, and there was nothing that we may take."""
+
+    def completed(self, seconds: float) -> None:
+        """An attempt took so long: this decides how far ahead we claim."""
+        if self._attempt_seconds is None:
+            self._attempt_seconds = seconds
+        # A moving average over about four attempts: a change of work shows soon.
+        self._attempt_seconds += (seconds - self._attempt_seconds) * 0.25
+
+    def more_ahead(self, keeps: int, kept: int) -> int:
+        """How many more tasks are for a worker that could keep so many, and has some of them."""
+        seconds = self._attempt_seconds
+        if seconds is None or not self._parts.settings.claims_ahead:
+            return 0
+        # Its share of what is there: at the end of a backlog nobody is to be without.
+        share = -(-self._tasks.count(IssueState.CLAIMED) // max(1, self._parts.roster.slots()))
+        soon = limits.TASKS_AHEAD_SECONDS
+        room = (keeps if keeps * seconds <= soon else int(soon / seconds)) - kept
+        # Several at once: each time a worker is sent something it wakes up.
+        return min(share, room) if room >= kept else 0
+
+    def look_again(self) -> None:
+        """Something changed that may have made work ready.
+
+        A turn that is under way was asked before that: that it brings nothing proves nothing.
+        """
+        self._exhausted = self._looked = self.found_nothing = False
+        self._overtaken = self._overtaken or self._lane.busy
+
+    def arrived(self) -> None:
+        """Work has come to the source by itself."""
+        self.look_again()
+        if not self._parts.settings.claims_ahead:
+            # Nobody may be free for hours: people see all the same what waits.
+            self._desk.timers.set_earlier(PEEK, self._desk.now + limits.PEEK_SECONDS)
+
+    def peek(self) -> None:
+        """It is time to look what waits."""
+        self._peek = self._parts.state is RunState.RUNNING
+
+    def poll(self) -> None:
+        """Time to ask again although nothing is known to have changed."""
+        self._exhausted = self._looked = False
+
+    def coming(self) -> bool:
+        """Whether an answer is under way, or about to be, that may bring work."""
+        if self._parts.state is RunState.RECOVERING:
+            return True
+        if self._parts.state is not RunState.RUNNING or self._lane.resting:
+            return False
+        return self._asked_for > 0 or self._want() > 0
+
+    def consider(self) -> None:
+        """Begin a turn if the lane is free and there is anything to do."""
+        lane = self._lane
+        off = (RunState.RECOVERING, RunState.ENDED)
+        if lane.busy or lane.resting or self._parts.state in off:
+            return
+        want = self._want()
+        take = want if want > 0 or self._peek or self._listing_due() else None
+        lingers = take is None and self._may_linger()
+        settlements = () if lingers else lane.payable()
+        renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
+        if take is None and not renew and not settlements:
+            return
+        skip: frozenset[IssueId] = frozenset()
+        if take is not None:
+            self._peek = False
+            skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.held.keys())
+        self._asked_for = take or 0
+        self._overtaken = False
+        self._parts.leases.asked(renew)
+        lane.begin(Turn(settlements, renew, take, skip))
+
+    def _may_linger(self) -> bool:
+        # While workers find their next job here, a turn for one or two closes is a waste.
+        flowing = (
+            self._parts.state is RunState.RUNNING and self._tasks.count(IssueState.CLAIMED) > 0
+        )
+        return flowing and not self._awaited and bool(self._lane.owed) and self._lane.may_linger()
+
+    def answered(self, turn: TurnEnded) -> None:
+        """Take in what a turn brought: claims go to the backlog."""
+        asked_for, self._asked_for = self._asked_for, 0
+        self.found_nothing = False
+        taken = turn.taken
+        if taken is None:
+            return
+        for job in taken.jobs:
+            self._tasks.claimed(job)
+        self._parts.leases.granted(taken.leases)
+        for freed in taken.reclaimed:
+            self._desk.note("info", f"{freed.issue_id} was left and is open again: {freed.why}")
+        # Rows of a mere listing are there for the next READY.
+        self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
+        self._looked = True
+        self.found_nothing = not (taken.jobs or taken.listed or taken.waiting or taken.later)
+        if self._overtaken or self._given_back(turn):
+            self._exhausted = self._looked = self.found_nothing = False
+        self._note_listing(taken)
+        if self._exhausted or not asked_for:
+            self._ask_later(raced=bool(taken.listed) and asked_for > 0)
+
+    def _given_back(self, turn: TurnEnded) -> bool:
+        """Whether this very turn released what its take had still to leave out."""
+        off = self._parts.ledger.not_to_take()
+        released = (s.settlement for s in turn.settled if s.result is Result.APPLIED)
+        return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
+
+    def _ask_later(self, *, raced: bool) -> None:
+        poll = self._parts.settings.poll_seconds
+        # Rows without claims: somebody else was quicker, so look again soon.
+        self._desk.timers.set(TAKE_AGAIN, self._desk.now + (min(0.5, poll) if raced else poll))
+
+    def _want(self) -> int:
+        if self._parts.state is not RunState.RUNNING or self._exhausted:
+            return 0
+        if self._parts.hindrances.stop:
+            return 0
+        unsent, slots = self._tasks.count(IssueState.CLAIMED), self._slots()
+        # A loose job keeps no slot: its worker is gone from us, dead or not.
+        busy = self._tasks.count(IssueState.RUNNING, IssueState.HANDING)
+        free = max(0, slots - busy)
+        ahead = self._ahead(slots)
+        want = free + ahead - unsent
+        if (left := self._issues_left()) is not None:
+            want = min(want, left)
+        # Refill in one go when half is used up, not one by one; at once when somebody is idle.
+        idle = self._parts.roster.count(ConnState.READY) > unsent
+        return want if idle or free > unsent or unsent * 2 <= ahead else 0
+
+    def _slots(self) -> int:
+        # Workers that are still starting will want work as well.
+        return max(self._parts.roster.slots(), self._parts.crew.wanted())
+
+    def _ahead(self, slots: int) -> int:
+        """How many are to lie ready so that a worker which finishes finds its next one here."""
+        seconds = self._attempt_seconds
+        if seconds is None or not self._parts.settings.claims_ahead:
+            return 0
+        quick = self._lane.turn_seconds < limits.QUICK_TURN_SECONDS
+        most = limits.CLAIM_AHEAD_QUICK_MAX if quick else limits.CLAIM_AHEAD_MAX
+        most = max(most, limits.CLAIM_AHEAD_PER_SLOT * slots)
+        if self._parts.pushed and not self._awaited:
+            return most  # They are nobody else's, and fewer turns are cheaper.
+        # How many attempts end within a time, if they go on like this.
+        a_second = slots / max(seconds, 0.0001)
+        if seconds >= limits.LONG_ATTEMPT_SECONDS:
+            return min(most, int(a_second * self._lane.turn_seconds))
+        # Half of it must last for two turns: the one under way, and the one that refills. And a
+        # large fleet must not list its backlog for every few of its jobs.
+        expected = a_second * max(4 * self._lane.turn_seconds, limits.CLAIM_AHEAD_SECONDS) + 0.9
+        if seconds < limits.SHORT_ATTEMPT_SECONDS:
+            # All may end together, and once more before the answer is here.
+            expected = max(expected, 2 * slots)
+        return min(most, int(expected))
+
+    def _issues_left(self) -> int | None:
+        limit = self._parts.settings.issues_max
+        if limit is None:
+            return None
+        return max(0, limit - self._tasks.ended - len(self._tasks.held))
+
+    def _listing_due(self) -> bool:
+        # With no slot at all, --until-empty still has to see that nothing is left.
+        idle = not self._tasks.held and not self._looked and not self._parts.hindrances.stop
+        return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
+
+    def _note_listing(self, taken: Taken) -> None:
+        counts = [0] * 5
+        # Four rows for each worker are listed: counted without a step of ours for each.
+        for priority, rows in Counter(map(attrgetter("priority"), taken.listed)).items():
+            counts[min(max(priority, 0), 4)] += rows
+        counts[PRIORITY_DEFAULT] += taken.waiting
+        listed = Listed(tuple(counts), taken.more, (taken.blocked or 0) + taken.later)
+        if listed != self._parts.listed:
+            self._parts.listed = listed
+            self._desk.write(listed)

@@ -1,0 +1,728 @@
+"""The conversation with every worker: one READY, one reply.
+
+``Roster`` knows who is connected, ``Floor`` hears what they say, ``Replies`` answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, assert_never
+
+from beads_workers.core import limits, wire
+from beads_workers.core.commands import HangUp, Send, WatchHolder
+from beads_workers.core.effects import jitter
+from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
+from beads_workers.core.inflight import Held, lost
+from beads_workers.core.journal import WorkerJoined, WorkerLeft, WorkerStopping
+from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind, kept, note_of, value
+from beads_workers.core.scripts import to_payload
+from beads_workers.core.states import (
+    CONNECTION,
+    ConnReaction,
+    ConnState,
+    ConnStimulus,
+    IssueState,
+    RunState,
+    step,
+)
+from beads_workers.core.wire import (
+    CANNOT_START,
+    NOT_BEGUN,
+    RECALLED,
+    Cancel,
+    Done,
+    Failed,
+    FromWorker,
+    Ready,
+    Shutdown,
+    Task,
+    ToWorker,
+    Wait,
+)
+
+if TYPE_CHECKING:
+    from beads_workers.core.orchestrator import Parts
+
+
+# --- roster --------------------------------------------------------------------------------------
+# Who is connected: one entry per connection, which is the worker's identity.
+
+
+@dataclass(slots=True)
+class Connection:
+    """``worker_id`` is ours to give; ``own``: a process that we started; ``v1``: speaks 1 only.
+
+    ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
+    ``ahead``: of those that it was sent beside that one, in their order; ``keeps``: how many.
+    ``retiring``: it gets no more work after this (scaled down). ``strays``: valid messages
+    that made no sense in its state.
+    """
+
+    conn_id: ConnId
+    pid: int
+    start_time: int = 0
+    state: ConnState = ConnState.NEW
+    worker_id: str = ""
+    own: bool = False
+    v1: bool = True
+    grouped: bool = False
+    cancellable: bool = False
+    issue_id: IssueId | None = None
+    keeps: int = 0
+    ahead: list[IssueId] = field(default_factory=list)
+    retiring: bool = False
+    bad_lines: int = 0
+    strays: int = 0
+
+    def opt_in(self, ready: wire.Ready) -> None:
+        """What a READY says of its sender's version; plain v1 where it says nothing."""
+        self.v1 = ready.version != wire.VERSION
+        self.grouped = not self.v1 and wire.GROUPED in ready.features
+        self.cancellable = not self.v1 and wire.CANCEL in ready.features
+        self.keeps = ready.ahead if self.grouped and self.cancellable else 0
+
+
+class Roster:
+    """All connections, kept by state: no question here costs more with more workers."""
+
+    def __init__(self) -> None:
+        self._connections: dict[ConnId, Connection] = {}
+        self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
+        self._by_pid: Counter[int] = Counter()
+        self._retiring = 0
+
+    def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
+        """Somebody connected."""
+        connection = Connection(conn_id, pid, start_time)
+        self._connections[conn_id] = connection
+        self._by_pid[pid] += 1
+        self._by_state[connection.state][conn_id] = connection
+        return connection
+
+    def remove(self, conn_id: ConnId) -> Connection | None:
+        """The connection is over."""
+        connection = self._connections.pop(conn_id, None)
+        if connection is not None:
+            del self._by_state[connection.state][conn_id]
+            self._retiring -= connection.retiring
+            self._by_pid[connection.pid] -= 1
+            if not self._by_pid[connection.pid]:
+                del self._by_pid[connection.pid]
+        return connection
+
+    def move(self, connection: Connection, stimulus: ConnStimulus) -> ConnReaction:
+        """Change its state by the table; returns what is to be done."""
+        move = step(CONNECTION, connection.state, stimulus)
+        if move.to is not connection.state:
+            del self._by_state[connection.state][connection.conn_id]
+            self._by_state[move.to][connection.conn_id] = connection
+            connection.state = move.to
+        return move.reaction
+
+    def retire(self, connection: Connection) -> None:
+        """It gets no more work."""
+        if not connection.retiring:
+            connection.retiring = True
+            self._retiring += 1
+
+    def get(self, conn_id: ConnId) -> Connection | None:
+        """The connection, unless it is over."""
+        return self._connections.get(conn_id)
+
+    def own_id(self, worker_id: str, said: str) -> str:
+        """A process of ours with several slots has a connection for each: W1, W1.2, W1.3."""
+        number = said.removeprefix(f"{worker_id}.")
+        if number == said or not (number.isdecimal() and number.isascii() and len(number) < 6):
+            return worker_id
+        return worker_id if any(c.worker_id == said for c in self._connections.values()) else said
+
+    def is_connected(self, pid: int) -> bool:
+        """Whether a process has a connection, or several."""
+        return pid in self._by_pid
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._connections.values()))
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def in_state(self, *states: ConnState) -> list[Connection]:
+        """Connections in one of these states, longest in it first."""
+        return [c for state in states for c in self._by_state[state].values()]
+
+    def count(self, *states: ConnState) -> int:
+        """How many are in one of these states."""
+        number = 0
+        for state in states:  # Asked a dozen times a task: a generator takes twice as long.
+            number += len(self._by_state[state])
+        return number
+
+    def slots(self) -> int:
+        """How many could have a task: known, and not on their way out."""
+        states = self._by_state  # Asked five times a task.
+        known = len(states[ConnState.IDLE]) + len(states[ConnState.READY])
+        known += len(states[ConnState.RESERVED]) + len(states[ConnState.BUSY])
+        return known - self._retiring
+
+    def next_worker_id(self, taken: set[str]) -> str:
+        """The lowest ``W{n}`` that nobody has; ``taken``: reserved for our own."""
+        used = taken | {c.worker_id for c in self._connections.values()}
+        number = 1
+        while f"W{number}" in used:
+            number += 1
+        return f"W{number}"
+
+
+# --- replies -------------------------------------------------------------------------------------
+# What workers are told: TASK, WAIT, SHUTDOWN, CANCEL, and the deadlines that go with them.
+#
+# Source: docs/PROTOCOL.md, "Messages".
+
+
+@value
+class HoldOver:
+    """Timer key: a held READY is answered with WAIT now."""
+
+    conn_id: ConnId
+
+
+@value
+class Overdue:
+    """Timer key: a worker should have ended its task by itself long ago."""
+
+    conn_id: ConnId
+
+
+RECALL = "recall"
+"""Timer key: look whether TASKs wait behind one that takes long."""
+
+
+class Replies:
+    """Everything that is sent to a worker goes through here."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._roster = parts.roster
+        self._tasks = parts.tasks
+        self._timers = parts.desk.timers
+
+    def deliver(self, connection: Connection, held: Held) -> None:
+        """Give it this job: at once, or after the tracker was told that it claims by itself."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        connection.issue_id = held.job.issue_id
+        if self._parts.literal and not connection.grouped:
+            self._roster.move(connection, ConnStimulus.RESERVED)
+            self._tasks.reserve(held, connection.conn_id, connection.worker_id)
+        else:
+            self.start(connection, held)
+
+    def start(self, connection: Connection, held: Held) -> None:
+        """TASK: a new attempt begins."""
+        self._send_task(connection, held)
+        self._watch(connection, held)
+
+    def send_behind(self, connection: Connection, held: Held) -> None:
+        """TASK, for a worker that has one already: it keeps this one for later."""
+        held.behind = True
+        connection.ahead.append(held.job.issue_id)
+        self._send_task(connection, held)
+        if RECALL not in self._timers:
+            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
+
+    def _send_task(self, connection: Connection, held: Held) -> None:
+        self._tasks.begin(held, connection.conn_id, connection.worker_id)
+        self._roster.move(connection, ConnStimulus.TASK_SENT)
+        self.say(connection, self._task(connection, held))
+
+    def ended(self, connection: Connection, issue_id: IssueId) -> None:
+        """It does not have this one any more; after its task it begins the next that it kept."""
+        if issue_id != connection.issue_id:
+            connection.ahead.remove(issue_id)
+            return
+        connection.issue_id = None
+        self._timers.cancel(Overdue(connection.conn_id))
+        if connection.ahead:
+            self._begins_next(connection)
+
+    def _begins_next(self, connection: Connection) -> None:
+        connection.issue_id = connection.ahead.pop(0)
+        held = self.held(connection)
+        assert held is not None, "what it keeps is held"
+        held.behind, held.started_at = False, self._desk.now
+        if held.cancelled == RECALLED:
+            held.cancelled = ""  # It came too late, and its worker takes no notice.
+        self._watch(connection, held)
+
+    def recall(self) -> None:
+        """What waits behind a task that takes long comes back: others may be free."""
+        waits = [c for c in self._roster.in_state(ConnState.BUSY) if c.ahead]
+        for connection in waits:
+            held = self.held(connection)
+            assert held is not None, "a busy connection has a job"
+            if self._desk.now - held.started_at >= limits.RECALL_SECONDS:
+                for issue_id in connection.ahead:
+                    self.end_attempt(self._tasks.held[issue_id], RECALLED)
+        if waits:
+            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
+
+    def repeat_task(self, connection: Connection) -> None:
+        """It asks for work while it has some: the same TASK again, never a second one."""
+        held = self.held(connection)
+        assert held is not None, "a busy connection has a job"
+        self.note_stray(connection, f"said READY while it has {held.job.issue_id}")
+        self.say(connection, self._task(connection, held))
+
+    def note_stray(self, connection: Connection, text: str) -> None:
+        """Log what makes no sense; a peer that goes on like this must not fill the disk."""
+        connection.strays += 1
+        if connection.strays <= limits.BAD_LINES_SHOWN:
+            self._desk.note("error", f"{connection.worker_id} {text}")
+
+    def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
+        """WAIT, and no more is owed."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        self._roster.move(connection, ConnStimulus.WAIT_SENT)
+        self.say(connection, Wait(seconds or self._wait_seconds(connection)))
+
+    def will_leave(self, connection: Connection) -> None:
+        """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
+        another one."""
+        self._roster.retire(connection)
+        self._desk.write(WorkerStopping(connection.worker_id))
+
+    def shut_down(self, connection: Connection) -> None:
+        """SHUTDOWN: the worker ends what it does, and leaves."""
+        self._timers.cancel(HoldOver(connection.conn_id))
+        if connection.state is ConnState.RESERVED and (held := self.held(connection)):
+            connection.issue_id = None
+            self._tasks.unreserve(held)
+        self._roster.move(connection, ConnStimulus.SHUTDOWN_SENT)
+        reason = "user_requested" if connection.retiring else self._parts.reason
+        self.say(connection, Shutdown(reason))
+
+    def cancel(self, held: Held, reason: str) -> bool:
+        """Take a running task away; False where its worker does not understand that."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is None or not connection.cancellable:
+            return False
+        held.cancelled = reason
+        self.say(connection, Cancel(held.job.issue_id, reason))
+        if not held.behind:
+            self._watch(connection, held)
+        return True
+
+    def end_attempt(self, held: Held, reason: str) -> None:
+        """Its claim is gone: its worker must end it, or be gone itself."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is None or held.cancelled or self.cancel(held, reason):
+            return
+        # It does not understand CANCEL; without its connection a worker ends what it does.
+        held.cancelled = reason
+        self._desk.ask(HangUp(connection.conn_id, reason))
+
+    def say(self, connection: Connection, message: ToWorker) -> None:
+        """Send under the id that we gave it."""
+        self._desk.ask(
+            Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
+        )
+
+    def grace(self, connection: Connection) -> float:
+        """How long its task may take to end, in seconds; one that calls the tracker has a close."""
+        calls = 0.0 if connection.grouped else limits.LITERAL_CALL_SECONDS
+        return self._parts.settings.work.term_grace_seconds + calls
+
+    def held(self, connection: Connection) -> Held | None:
+        """The job that it has, or is to get."""
+        if connection.issue_id is None:
+            return None
+        return self._tasks.held.get(connection.issue_id)
+
+    def _watch(self, connection: Connection, held: Held) -> None:
+        """It must have ended the task by then, or is stuck."""
+        grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
+        timeout = 0.0 if held.cancelled else self._timeout(held.job)
+        if timeout is not None:
+            key = Overdue(connection.conn_id)
+            self._timers.set_earlier(key, self._desk.now + timeout + grace)
+
+    def _task(self, connection: Connection, held: Held) -> Task:
+        job, work = held.job, self._parts.settings.work
+        # A function has its arguments; only what verifies its work looks at the issue.
+        called = job.call and work.allow_modules and connection.own and not work.verify
+        lean = bool(called or job.script)
+        payload: dict[str, object] = {}
+        if not lean and job.original:
+            payload["issue"] = dict(job.original)
+        if job.command is not None:
+            payload["command"] = list(job.command)
+        if job.call is not None:
+            payload["callable"] = job.call.path
+            payload["args"], payload["kwargs"] = list(job.call.args), dict(job.call.kwargs)
+            if job.call.message is not None:
+                payload["message"] = dict(job.call.message)
+        if job.script is not None:
+            payload["script"] = to_payload(job.script)
+        if held.trace_context:
+            payload["trace_context"] = dict(held.trace_context)
+        return Task(
+            job.issue_id,
+            job.priority,
+            job.title[: limits.TITLE_CHARS_MAX],
+            "" if lean else job.description,
+            job.issue_type,
+            () if lean else job.labels,
+            held.attempt,
+            self._timeout(job),
+            payload,
+            request_id=held.request_id,
+        )
+
+    def _timeout(self, job: Job) -> float | None:
+        if job.timeout_seconds is not None:
+            return job.timeout_seconds
+        return self._parts.settings.work.timeout_seconds
+
+    def _wait_seconds(self, connection: Connection) -> int:
+        # With many who wait, each alone may sleep longer; wide apart, so that after those who were
+        # told together somebody still asks soon.
+        # Who is still starting counts: the first are told before the others are here.
+        waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
+        waiting = max(waiting, self._parts.crew.wanted())
+        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
+        more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
+        seconds = limits.WAIT_SECONDS_IDLE + round(
+            more * jitter(f"{connection.conn_id} {self._desk.now}")
+        )
+        if self._tasks.held:
+            seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
+        if (due := self._parts.ledger.next_due()) is not None:
+            seconds = min(seconds, math.ceil(due - self._desk.now))
+        return max(seconds, limits.WAIT_SECONDS_MIN)
+
+
+# --- judging -------------------------------------------------------------------------------------
+# What is made of how an attempt ended: by what its worker says, or by its worker's death.
+
+
+class Judging:
+    """One per orchestrator."""
+
+    def __init__(self, parts: Parts, replies: Replies) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._tasks = parts.tasks
+        self._replies = replies
+        self.command_unusable = ""
+        """Why no task of this fleet can run, once a worker of ours has found out."""
+
+    def judge(self, connection: Connection, message: Done | Failed) -> bool:
+        """DONE or FAILED; False where no attempt has ended, because none had begun."""
+        held = self._tasks.held[message.issue_id]
+        if message.is_stopping:
+            self._replies.will_leave(connection)
+        self._replies.ended(connection, held.job.issue_id)
+        failed = message if isinstance(message, Failed) else None
+        unbegun = bool(failed and failed.error_detail == NOT_BEGUN and connection.keeps)
+        if failed and unbegun and self._goes_on(held):
+            self._tasks.not_begun(held, failed.error)
+            return False
+        for warning in message.warnings:
+            self._desk.note("warning", f"{connection.worker_id}: {warning}")
+        if connection.own and failed and failed.error_detail == CANNOT_START:
+            self.command_unusable = failed.error
+        outcome = _outcome(message, bool(held.job.call or self._parts.settings.work.function))
+        asked = unbegun or self._asked_to_end(connection, held)
+        if outcome.kind is OutcomeKind.CANCELLED and not asked:
+            # Nobody asked for that: free like a retry, but it backs off, and not for ever.
+            outcome = replace(outcome, kind=OutcomeKind.RETRY)
+        self._tasks.conclude(held, outcome, message.duration_ms)
+        if connection.own:
+            self._parts.crew.worked(connection.pid)
+        return True
+
+    def _goes_on(self, held: Held) -> bool:
+        """Whether what was not begun is for somebody else, because nobody has taken it away."""
+        runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
+        return runs and held.cancelled in ("", RECALLED)
+
+    def _asked_to_end(self, connection: Connection, held: Held) -> bool:
+        told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
+        return bool(told_to_leave or held.cancelled or self.command_unusable)
+
+    def conclude_loose(self, held: Held) -> None:
+        """A worker's death charges the attempt; one that we asked for does not."""
+        if held.behind and self._goes_on(held):
+            self._tasks.not_begun(held, f"its worker (pid {held.holder_pid}) died before")
+            return
+        ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
+        if held.cancelled or held.behind or ends:
+            outcome = Outcome(OutcomeKind.CANCELLED, held.cancelled or "stopped")
+        else:
+            outcome = lost(held.holder_pid)
+        if held.overdue:
+            outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
+        self._tasks.conclude(held, outcome)
+
+
+def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
+    if isinstance(message, Done):
+        note, result = note_of(message.result), kept(message.result, of_function=of_function)
+        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
+    if message.error == "busy" or message.error_detail == CANNOT_START:
+        return Outcome(OutcomeKind.CANCELLED, message.error)
+    return Outcome(message.outcome, message.error, message.retry_after_seconds)
+
+
+# --- floor ---------------------------------------------------------------------------------------
+# The conversation with every worker: one READY, one reply.
+#
+# Source: docs/PROTOCOL.md, "The conversation". What is answered in which state stands in
+# ``states.CONNECTION``; here are the reactions.
+
+
+@value
+class HelloDue:
+    """Timer key: a connection must have said something valid by then."""
+
+    conn_id: ConnId
+
+
+@value
+class ExitDue:
+    """Timer key: a worker of ours that left its connection must have exited by then."""
+
+    pid: int
+
+
+class Floor:
+    """Serves the connections; the caller says whether work may come in a moment."""
+
+    def __init__(self, parts: Parts, replies: Replies, judging: Judging) -> None:
+        self._parts = parts
+        self._judging = judging
+        self._replies = replies
+        self._desk = parts.desk
+        self._roster = parts.roster
+        self._tasks = parts.tasks
+        self._timers = parts.desk.timers
+
+    # --- what comes in ------------------------------------------------------------------------
+
+    def connected(self, event: Connected) -> None:
+        """A connection is nobody until its first valid message."""
+        connection = self._roster.add(event.conn_id, event.pid, event.start_time)
+        connection.own = event.pid in self._parts.crew.by_pid
+        self._timers.set(HelloDue(event.conn_id), self._desk.now + limits.HELLO_SECONDS)
+
+    def misread(self, event: Misread) -> None:
+        """A line that is no message: say so, and go on; a flood ends the connection."""
+        connection = self._roster.get(event.conn_id)
+        if connection is None:
+            return
+        connection.bad_lines += 1
+        if connection.bad_lines <= limits.BAD_LINES_SHOWN:
+            who = connection.worker_id or f"pid {connection.pid}"
+            self._desk.note("warning", f"{who}: {event.reason}: {event.head}")
+        if connection.bad_lines == limits.BAD_LINES_MAX:
+            self._desk.ask(HangUp(event.conn_id, "too many wrong lines"))
+
+    def received(self, event: Received) -> ConnReaction:
+        """A valid message; returns what came of it.
+
+        ``SERVE`` is left to the caller, who knows whether work is coming, and so is telling the
+        intake of an attempt that ended (``JUDGE``).
+        """
+        connection = self._roster.get(event.conn_id)
+        if connection is None:
+            return ConnReaction.NONE
+        message = event.message
+        if not connection.worker_id:
+            self._join(connection, message)
+        if isinstance(message, Ready):
+            connection.opt_in(message)
+            self._vouched(connection)
+        reaction = self._roster.move(connection, self._stimulus(connection, message))
+        match reaction:
+            case ConnReaction.JUDGE:
+                assert isinstance(message, Done | Failed)
+                return reaction if self._judging.judge(connection, message) else ConnReaction.NONE
+            case ConnReaction.REPEAT_TASK if connection.keeps:
+                pass  # A TASK for later has met it at its end.
+            case ConnReaction.REPEAT_TASK:
+                self._replies.repeat_task(connection)
+            case ConnReaction.RESYNC:
+                self._note_stray(connection, message)
+                self._replies.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
+            case ConnReaction.NOTE:
+                self._note_stray(connection, message)
+            case ConnReaction.SERVE | ConnReaction.ANSWERED | ConnReaction.NONE:
+                pass
+            case ConnReaction.BUG:
+                raise AssertionError(reaction)
+            case _:
+                assert_never(reaction)
+        return reaction
+
+    def disconnected(self, event: Disconnected) -> None:
+        """The connection is over; what it had is loose until its holder is known to be dead."""
+        connection = self._roster.remove(event.conn_id)
+        if connection is None:
+            return
+        for key in (HelloDue, HoldOver, Overdue):
+            self._timers.cancel(key(event.conn_id))
+        if connection.worker_id:
+            self._desk.write(WorkerLeft(connection.worker_id, event.reason))
+        held = self._replies.held(connection)
+        if held is not None:
+            if held.state is IssueState.HANDING:
+                self._tasks.unreserve(held)
+            else:
+                self._lose(connection, held)
+        for issue_id in connection.ahead:
+            self._lose(connection, self._tasks.held[issue_id])
+        if connection.own and not self._roster.is_connected(connection.pid):
+            # It ends its task and exits by itself; if it does not, it is stuck.
+            grace = self._replies.grace(connection) + limits.LEAVE_MARGIN_SECONDS
+            self._timers.set(ExitDue(connection.pid), self._desk.now + grace)
+
+    def holder_dead(self, pid: int) -> None:
+        """The process that had loose jobs is gone: what it did not finish is lost."""
+        for held in self._tasks.loose():
+            if held.holder_pid == pid:
+                self._judging.conclude_loose(held)
+
+    # --- what goes out ------------------------------------------------------------------------
+
+    def serve(self, connection: Connection, *, soon: bool) -> None:
+        """Answer a READY. ``soon``: the source is being asked, so a reply may wait a little."""
+        if connection.state is not ConnState.READY:
+            return
+        state = self._parts.state
+        if connection.retiring or state in _LEAVING:
+            self._replies.shut_down(connection)
+        elif state is RunState.RUNNING and (held := self._tasks.most_urgent()):
+            self._replies.deliver(connection, held)
+        elif self._parts.pushed and connection.own and state is RunState.RUNNING:
+            pass  # Held until there is work: whoever sends it waits for the answer.
+        elif soon and HoldOver(connection.conn_id) not in self._timers:
+            self._timers.set(HoldOver(connection.conn_id), self._desk.now + limits.HOLD_SECONDS)
+        elif not soon:
+            self._replies.tell_to_wait(connection)
+
+    def send_ahead(self, connection: Connection, tasks: int) -> None:
+        """So many tasks for later, while nobody waits for work."""
+        if connection.retiring or self._parts.state is not RunState.RUNNING:
+            return
+        for _ in range(tasks):
+            if self._roster.count(ConnState.READY) or not (held := self._tasks.most_urgent()):
+                return
+            self._replies.send_behind(connection, held)
+
+    def serve_held(self, *, soon: bool) -> None:
+        """The source has answered: go through those who wait for their reply."""
+        for connection in self._roster.in_state(ConnState.READY):
+            self.serve(connection, soon=soon)
+
+    def handed_over(self, held: Held) -> None:
+        """The tracker knows: now the TASK can go out."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        assert connection is not None, "a job stays reserved only while its worker is there"
+        self._replies.start(connection, held)
+
+    def not_handed_over(self, held: Held) -> None:
+        """The tracker would not: the worker gets something else."""
+        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        if connection is not None:
+            connection.issue_id = None
+            self._replies.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
+
+    # --- deadlines ----------------------------------------------------------------------------
+
+    def hello_due(self, conn_id: ConnId) -> None:
+        """Nothing valid in its first ten seconds: no worker."""
+        if (found := self._roster.get(conn_id)) and found.state is ConnState.NEW:
+            self._desk.ask(HangUp(conn_id, "said nothing valid"))
+
+    def hold_over(self, conn_id: ConnId) -> None:
+        """The source takes its time: WAIT."""
+        connection = self._roster.get(conn_id)
+        if connection and connection.state is ConnState.READY:
+            # Work is on its way: ask again as soon as may be.
+            self._replies.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
+
+    def overdue(self, conn_id: ConnId) -> None:
+        """A worker did not end its task in time: it is stuck, and ends itself now."""
+        connection = self._roster.get(conn_id)
+        held = self._replies.held(connection) if connection else None
+        if connection is None or held is None:
+            return
+        held.overdue = not held.cancelled
+        self._desk.note("error", f"{connection.worker_id} did not end {held.job.issue_id} in time")
+        if connection.own:
+            self._parts.crew.kill(connection.pid)
+        self._desk.ask(HangUp(conn_id, "did not end its task in time"))
+
+    def exit_due(self, pid: int) -> None:
+        """A worker without its socket is of no use: have it replaced."""
+        self._parts.crew.kill(pid)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _join(self, connection: Connection, message: FromWorker) -> None:
+        member = self._parts.crew.by_pid.get(connection.pid)
+        connection.own = member is not None
+        if member is not None:
+            connection.worker_id = self._roster.own_id(member.worker_id, message.worker_id)
+            if member.unwanted:
+                self._roster.retire(connection)
+        else:
+            reserved = set(self._parts.crew.members)
+            connection.worker_id = self._roster.next_worker_id(reserved)
+        self._timers.cancel(HelloDue(connection.conn_id))
+        version = message.version if isinstance(message, Ready) else "1"
+        who = (connection.worker_id, connection.pid, message.worker_id[:40])
+        # A further slot of one process comes and goes with its connection.
+        own = member is not None and connection.worker_id == member.worker_id
+        self._desk.write(WorkerJoined(*who, own, version[:10], connection.start_time))
+
+    def _vouched(self, connection: Connection) -> None:
+        # A process that came back and says READY has let go of what it had before.
+        for held in self._tasks.loose() if self._tasks.count(IssueState.LOOSE) else ():
+            came_later = held.lost_conn_id is not None and connection.conn_id > held.lost_conn_id
+            if held.holder_pid == connection.pid and came_later:
+                self._judging.conclude_loose(held)
+
+    def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
+        if isinstance(message, Ready):
+            return ConnStimulus.SAID_READY
+        has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
+        if not has_task or message.issue_id not in (connection.issue_id, *connection.ahead):
+            return ConnStimulus.STRAY
+        held = self._tasks.held[message.issue_id]
+        if isinstance(message, Failed) and message.request_id not in ("", held.request_id):
+            return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
+        return ConnStimulus.FINISHED_ONE if connection.ahead else ConnStimulus.FINISHED
+
+    def _lose(self, connection: Connection, held: Held) -> None:
+        if connection.state is ConnState.ENDING:
+            held.cancelled = held.cancelled or "stopped"
+        self._tasks.lose(held, connection.pid)
+        if connection.own:
+            if connection.pid not in self._parts.crew.by_pid:
+                self._judging.conclude_loose(held)  # It was reaped before its last words were read.
+        else:
+            self._desk.ask(WatchHolder(connection.pid))
+
+    def _note_stray(self, connection: Connection, message: FromWorker) -> None:
+        if isinstance(message, Ready):
+            text = "said READY again before its reply"
+        else:
+            text = f"reported {message.issue_id[:80]!r}, which it does not have"
+        self._replies.note_stray(connection, text)
+
+
+_LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)

@@ -1,0 +1,112 @@
+"""What the parts of the orchestrator share: the time, the timers, and the commands so far."""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections.abc import Hashable
+
+from beads_workers.core.commands import Command, Write
+from beads_workers.core.journal import Noted, Record
+
+# --- timers --------------------------------------------------------------------------------------
+# Deadlines by key. The core is told the time; it only remembers what is due when.
+
+
+class Timers:
+    """At most one deadline a key; setting it again moves it. Seconds on the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._due: dict[Hashable, float] = {}
+        self._heap: list[tuple[float, int, Hashable]] = []
+        self._pushed = 0
+
+    def set(self, key: Hashable, at: float) -> None:
+        """Due at ``at``, whatever was set before."""
+        self._due[key] = at
+        self._pushed += 1
+        heapq.heappush(self._heap, (at, self._pushed, key))
+        if len(self._heap) > 2 * len(self._due) + 64:
+            self._forget_stale()
+
+    def set_earlier(self, key: Hashable, at: float) -> None:
+        """Due at ``at`` unless it is due sooner."""
+        if at < self._due.get(key, float("inf")):
+            self.set(key, at)
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget it; a key that is not set is fine."""
+        self._due.pop(key, None)
+
+    def _forget_stale(self) -> None:
+        # Deadlines that were cancelled or moved would otherwise stay until their time had come.
+        self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+        heapq.heapify(self._heap)
+
+    def at(self, key: Hashable) -> float | None:
+        """When this key is due; None where it is not set."""
+        return self._due.get(key)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._due
+
+    def deadline(self) -> float | None:
+        """When the next one is due; None when nothing is."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # Cancelled, or moved since.
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> list[Hashable]:
+        """Everything due by now, earliest first; each is forgotten."""
+        keys: list[Hashable] = []
+        while (at := self.deadline()) is not None and at <= now:
+            _, _, key = heapq.heappop(self._heap)
+            del self._due[key]
+            keys.append(key)
+        return keys
+
+
+# --- desk ----------------------------------------------------------------------------------------
+# What the parts of the orchestrator share: the time, the timers, and the commands so far.
+
+
+class Desk:
+    """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
+
+    ``boot`` is the same moment on the clock that goes on while the machine sleeps.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.boot = now
+        self.timers = Timers()
+        self._commands: list[Command] = []
+
+    def at(self, now: float, boot: float | None = None) -> None:
+        """It is ``now``; without ``boot``, the machine has never slept."""
+        self.now, self.boot = now, now if boot is None else boot
+
+    def ask(self, command: Command) -> None:
+        """Ask the edge for something, after everything that was asked before."""
+        self._commands.append(command)
+
+    def write(self, record: Record) -> None:
+        """Journal a transition; the edge writes it before it does what follows."""
+        self._commands.append(Write(record))
+
+    def note(self, level: str, text: str) -> None:
+        """Tell people: ``info``, ``warning`` or ``error``."""
+        self._commands.append(Write(Noted(level, text)))
+
+    def hand_in(self) -> list[Command]:
+        """All commands since the last call, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+
+def jitter(key: str) -> float:
+    """A number in 0..1 that is spread over keys and the same for the same key.
+
+    The core has no randomness: a run can be replayed.
+    """
+    return zlib.crc32(key.encode("utf-8", "surrogatepass")) / 0xFFFFFFFF

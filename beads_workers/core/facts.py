@@ -1,0 +1,108 @@
+"""What the scheduler says of itself and of single issues to whoever asks why they do not run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any
+
+from beads_workers.core.model import Filters, value
+
+NO_FLEET = "none"
+"""``Facts.state`` where no fleet runs."""
+
+
+@value
+class IssueFacts:
+    """One issue. Seconds count from the moment of the answer; None where there is no such time.
+
+    ``held``: the name of its ``IssueState`` in lower case, empty where it is not in our hands.
+    ``position``: in the queue of what is claimed, 1 is next. ``standing``: the name of its
+    ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
+    or the next one; ``charged`` have been counted. ``owed``: the ``Action`` that the tracker is
+    owed, refused ``owed_tries`` times so far.
+    """
+
+    issue_id: str
+    held: str = ""
+    worker_id: str = ""
+    holder_pid: int = 0
+    running_seconds: float | None = None
+    position: int = 0
+    standing: str = ""
+    attempt: int = 1
+    charged: int = 0
+    again_seconds: float | None = None
+    error: str = ""
+    owed: str = ""
+    owed_tries: int = 0
+
+
+@value
+class TrackerTrouble:
+    """The tracker could not be asked when it was last."""
+
+    error: str
+    hint: str = ""
+    failures: int = 1
+    since_seconds: float = 0.0
+    again_seconds: float = 0.0
+
+
+@value
+class Facts:
+    """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
+
+    ``state_reason``: why that is so, where there is more to say. ``attempts_max``: 0 where that is
+    not for the fleet to say.
+
+    ``slots``: workers that could have a task, ``busy`` of them have one; ``starting``: processes
+    of ours that are not connected yet. ``unsent``: claimed and not yet with a worker. ``ended``:
+    issues that came to their end in this run, of ``issues_max``. ``look_seconds``: until the
+    tracker is asked again at the latest; None where only an event leads to that. ``listed``: what
+    else could be taken by the last listing, by priority. ``more``: there are more issues than were
+    asked for or fit. ``source_options``: as in ``FleetSettings``.
+    """
+
+    state: str
+    run_id: str = ""
+    source: str = ""
+    tracker: str = ""
+    project: str = ""
+    filters: Filters = field(default_factory=Filters)
+    attempts_max: int = 0
+    issues_max: int | None = None
+    ended: int = 0
+    slots: int = 0
+    busy: int = 0
+    starting: int = 0
+    unsent: int = 0
+    look_seconds: float | None = None
+    listed: tuple[int, ...] = (0, 0, 0, 0, 0)
+    trouble: TrackerTrouble | None = None
+    issues: tuple[IssueFacts, ...] = ()
+    more: bool = False
+    state_reason: str = ""
+    source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+def facts_from_json(values: Mapping[str, Any]) -> Facts:
+    """Read back what travelled as JSON; keys that are new to us are passed over."""
+    known = _known(Facts, values)
+    filters: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in _known(Filters, values.get("filters") or {}).items()
+    }
+    trouble = values.get("trouble")
+    issues = values.get("issues") or []
+    known |= {
+        "filters": Filters(**filters),
+        "listed": tuple(values.get("listed") or ()),
+        "trouble": TrackerTrouble(**_known(TrackerTrouble, trouble)) if trouble else None,
+        "issues": tuple(IssueFacts(**_known(IssueFacts, each)) for each in issues),
+    }
+    return Facts(**known)
+
+
+def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: values[each.name] for each in fields(kind) if each.name in values}

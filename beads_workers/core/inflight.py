@@ -1,0 +1,547 @@
+"""The jobs in our hands: from the claim to the tracker's last word on them."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.effects import Desk, jitter
+from beads_workers.core.events import ConnId
+from beads_workers.core.framing import is_deep, strict_loads
+from beads_workers.core.journal import (
+    Claimed,
+    Finished,
+    HandingOver,
+    HolderLost,
+    Requeued,
+    SettledRecord,
+    Started,
+    Withheld,
+)
+from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
+from beads_workers.core.policy import (
+    Finish,
+    HandBack,
+    History,
+    Policy,
+    Requeue,
+    SetAside,
+    judge,
+    set_aside_note,
+)
+from beads_workers.core.retry import Ledger, Storm
+from beads_workers.core.settlements import Lane
+from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
+from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
+from beads_workers.core.traces import Traces
+
+# --- held ----------------------------------------------------------------------------------------
+# A job that is in our hands, and all that is known of who has it.
+
+
+@dataclass(slots=True)
+class Held:
+    """A job that is ours until the tracker knows better.
+
+    ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
+    ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
+    why it was taken away from its worker, if it was. ``behind``: its worker has another task to
+    end before it begins this one. ``overdue``: its time was over long before.
+    ``trace_context``: the W3C headers of its attempt.
+    """
+
+    job: Job
+    claimed_at: float
+    state: IssueState = IssueState.CLAIMED
+    conn_id: ConnId | None = None
+    worker_id: str = ""
+    attempt: int = 0
+    request_id: str = ""
+    started_at: float = 0.0
+    handed_over: bool = False
+    holder_pid: int = 0
+    lost_conn_id: ConnId | None = None
+    cancelled: str = ""
+    behind: bool = False
+    overdue: bool = False
+    trace_context: Mapping[str, str] = field(default_factory=dict)
+
+
+RELEASED = "released"
+"""Why a task is cancelled when a person takes it away."""
+
+CANCELLED = "cancelled"
+"""Why it is when dispatcherd's ``cancel`` means it, on a source that sends it."""
+
+
+def lost(pid: int) -> Outcome:
+    """A worker died with the job under a living orchestrator."""
+    return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")
+
+
+# --- kept ----------------------------------------------------------------------------------------
+# What the journal keeps of a call: its arguments as JSON text, unless that is too long.
+
+
+ISSUE_PATH = "beads.issue"
+"""What an issue is called that names no function: whatever the fleet runs is run for it."""
+
+TOO_LONG = "…"
+"""Stands for arguments that would be longer than ``limits.ARGUMENTS_CHARS_MAX``; it is no JSON."""
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
+def arguments_of(call: Call | None) -> str:
+    """The args and kwargs of a call, as ``[[...], {...}]``; "" where there are none."""
+    if call is None or not (call.args or call.kwargs):
+        return ""
+    text = _ENCODER.encode([list(call.args), dict(call.kwargs)])
+    return text if len(text) <= limits.ARGUMENTS_CHARS_MAX else TOO_LONG
+
+
+def arguments(text: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+    """What ``arguments_of`` has kept, and the names of what it has not."""
+    if not text:
+        return (), {}, ()
+    match stored_value(text):
+        case [list() as args, dict() as kwargs]:
+            return tuple(args), kwargs, ()
+        case _:  # Too long to be kept, or damaged.
+            return (), {}, ("args", "kwargs")
+
+
+def stored_value(text: str) -> Any:
+    """A value that was kept as a text, and can be written again; None for a damaged one."""
+    try:
+        value = strict_loads(text.encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deep(value) else value
+
+
+# --- backlog -------------------------------------------------------------------------------------
+# What is claimed and unsent, in the order in which it is sent.
+
+
+class Backlog:
+    """By priority, then by age. It may hold what is claimed no longer: whoever takes it looks."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, IssueId]] = []
+        self._added = 0
+
+    def add(self, issue_id: IssueId, priority: int) -> None:
+        """Line it up."""
+        self._added += 1
+        heapq.heappush(self._heap, (priority, self._added, issue_id))
+
+    def next(self) -> IssueId | None:
+        """Take the first one off."""
+        return heapq.heappop(self._heap)[2] if self._heap else None
+
+    def in_order(self) -> list[IssueId]:
+        """All of them, the next one first."""
+        return [issue_id for _, _, issue_id in sorted(self._heap)]
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+# The jobs in our hands: from the claim to the tracker's last word on them.
+
+
+_STIMULUS = {
+    Result.APPLIED: IssueStimulus.APPLIED,
+    Result.FOUND_CLOSED: IssueStimulus.FOUND_CLOSED,
+    Result.NOT_OURS: IssueStimulus.NOT_OURS,
+    Result.FAILED: IssueStimulus.FAILED,
+}
+
+_NO_RESULT = Outcome(OutcomeKind.SUCCESS)
+
+
+class Tasks:
+    """Every held job by issue id, and the backlog of those that are claimed and unsent."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        lane: Lane,
+        ledger: Ledger,
+        storm: Storm,
+        policy: Policy,
+        run_id: str,
+        traces: Traces,
+    ) -> None:
+        self._desk = desk
+        self._lane = lane
+        self._ledger = ledger
+        self._storm = storm
+        self._policy = policy
+        self._run_id = run_id
+        self._traces = traces
+        self._requests = 0
+        self._backlog = Backlog()
+        self._in_state = dict.fromkeys(IssueState, 0)
+        self.held: dict[IssueId, Held] = {}
+        self.last_seconds = 0.0
+        """How long the attempt took that ended last."""
+        self.ended = 0
+        """Issues that came to their end in this run: done or set aside."""
+
+    def count(self, *states: IssueState) -> int:
+        """How many are in one of these states."""
+        number = 0
+        for state in states:
+            number += self._in_state[state]
+        return number
+
+    def claimed(self, job: Job) -> None:
+        """The source claimed it for us."""
+        self._ledger.taken(job.issue_id)
+        self.held[job.issue_id] = Held(job, self._desk.now)
+        self._in_state[IssueState.CLAIMED] += 1
+        self._line_up(job)
+
+    def _line_up(self, job: Job) -> None:
+        self._backlog.add(job.issue_id, job.priority)
+        named = job.call or job.named
+        described = (named.path if named else "", arguments_of(named), job.enqueued_at)
+        self._desk.write(Claimed(job.issue_id, job.title, job.priority, *described))
+
+    def most_urgent(self) -> Held | None:
+        """The next one to send, taken off the backlog; priority first, then age of the claim."""
+        while (issue_id := self._backlog.next()) is not None:
+            held = self.held.get(issue_id)
+            if held and held.state is IssueState.CLAIMED:
+                return held
+        return None
+
+    def waiting(self) -> list[IssueId]:
+        """What is claimed and unsent, the next one first."""
+        lined_up = self._backlog.in_order()
+        return [i for i in lined_up if i in self.held and self.held[i].state is IssueState.CLAIMED]
+
+    def reserve(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
+        """It goes to a worker that claims by itself: let the tracker know first."""
+        self._move(held, IssueStimulus.RESERVED)
+        held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
+        self._desk.write(HandingOver(held.job.issue_id, worker_id))
+        self._lane.owe(Settlement(Action.HAND_OVER, held.job.issue_id))
+
+    def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
+        """A new attempt: the TASK is sent right after this."""
+        if held.state is IssueState.CLAIMED:
+            self._move(held, IssueStimulus.SENT)
+        self._requests += 1
+        held.conn_id, held.worker_id = conn_id, worker_id
+        held.attempt = held.job.attempt or self._ledger.history(held.job.issue_id).attempt
+        held.request_id = f"{self._run_id}.{self._requests}"
+        held.started_at = self._desk.now
+        job = held.job
+        traced = self._traces.begin(job, held.request_id)
+        held.trace_context = traced.headers
+        ids = job.issue_id, worker_id, held.attempt, held.request_id
+        spans = traced.own, traced.parent, traced.state
+        self._desk.write(Started(*ids, job.title, job.priority, *spans))
+
+    def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
+        """An attempt ended: the policy decides, the journal knows, the tracker is owed."""
+        job = held.job
+        self.last_seconds = self._desk.now - held.started_at
+        history = self._ledger.history(job.issue_id)
+        struck = not self._policy.hand_back and self._storm.strikes(
+            job.issue_id, outcome, self.last_seconds
+        )
+        verdict = (
+            Requeue(0.0, history)
+            if struck
+            else judge(self._policy, history, outcome, jitter(held.request_id))
+        )
+        match verdict:
+            case Finish():
+                self._move(held, IssueStimulus.SUCCEEDED)
+                self._record(held, outcome, duration_ms, "finish")
+                self._owe(held, Action.CLOSE, outcome.note, outcome)
+            case HandBack():
+                self._record(held, outcome, duration_ms, "hand_back")
+                self._ledger.done(job.issue_id)
+                self._owe(held, Action.RELEASE, outcome=outcome)
+                self._move(held, IssueStimulus.REQUEUED)
+            case Requeue(delay, history):
+                self._record(held, outcome, duration_ms, "requeue", verdict)
+                until = self._desk.now + delay
+                self._ledger.requeue(job.issue_id, job.title, outcome.error, history, until)
+                page, named = self._ledger.page(job.issue_id), job.call or job.named
+                page.path, page.arguments = named.path if named else "", arguments_of(named)
+                if held.cancelled == RELEASED:
+                    self._desk.write(Withheld(job.issue_id))
+                    self._ledger.withhold(job.issue_id)
+                self._give_back(held)
+            case SetAside(reason, history):
+                self._record(held, outcome, duration_ms, "set_aside", verdict)
+                self._ledger.set_aside(job.issue_id, job.title, reason, history)
+                self._owe(held, Action.SET_ASIDE, set_aside_note(history.charged, reason))
+                self._move(held, IssueStimulus.SPENT)
+        if struck:
+            self._storm.forgive(self.held)
+
+    def give_back_unsent(self) -> None:
+        """A stop, or a drain: what nobody works on goes back at once."""
+        for held in list(self.held.values()):
+            if held.state is IssueState.CLAIMED:
+                self.take_away(held)
+
+    def not_begun(self, held: Held, why: str) -> None:
+        """Its worker had it for later and has not begun it: it is claimed and unsent again."""
+        history = self._ledger.history(held.job.issue_id)
+        outcome = Outcome(OutcomeKind.CANCELLED, why)
+        self._record(held, outcome, 0, "requeue", Requeue(0.0, history))
+        self._move(held, IssueStimulus.RECALLED)
+        held.conn_id = held.lost_conn_id = None
+        held.cancelled, held.behind = "", False
+        self._line_up(held.job)
+
+    def take_away(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+        """It goes back before it was sent; ``outcome``: for a sender that is told one."""
+        self._desk.write(Requeued(held.job.issue_id))
+        self._give_back(held, outcome)
+
+    def unreserve(self, held: Held) -> None:
+        """The worker that it was reserved for is gone: back to the tracker."""
+        held.conn_id = None
+        self._desk.write(Requeued(held.job.issue_id))
+        self._move(held, IssueStimulus.REQUEUED)
+
+    def lose(self, held: Held, pid: int) -> None:
+        """Its worker's connection is gone; nobody else gets it before the holder is dead."""
+        self._move(held, IssueStimulus.HOLDER_LOST)
+        held.lost_conn_id, held.conn_id, held.holder_pid = held.conn_id, None, pid
+        self._desk.write(HolderLost(held.job.issue_id, held.worker_id, pid))
+
+    def loose(self) -> list[Held]:
+        """Jobs whose holder is not known to be dead."""
+        return [h for h in self.held.values() if h.state is IssueState.LOOSE]
+
+    def running(self) -> int:
+        """How many are with a worker, or about to be, or with one that is lost."""
+        return self.count(IssueState.RUNNING, IssueState.HANDING, IssueState.LOOSE)
+
+    def settled(self, settled: Settled) -> tuple[Held, IssueReaction] | None:
+        """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
+        settlement = settled.settlement
+        held = self.held.get(settlement.issue_id)
+        if settled.result is not Result.FAILED:
+            self._desk.write(
+                SettledRecord(
+                    settlement.issue_id,
+                    settlement.action.value,
+                    settled.result.value,
+                    settled.error,
+                )
+            )
+        if held is None or settlement.action is Action.REOPEN:
+            if held is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
+                self._ledger.done(settlement.issue_id)  # Nobody reopens what is over.
+            return None
+        left = settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING
+        if left and settled.result in (Result.APPLIED, Result.FAILED):
+            # The worker left while it was handed over; now it can go back.
+            self._owe(held, Action.RELEASE)
+            return None
+        reaction = self._move(held, _STIMULUS[settled.result])
+        if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
+            self._finished(held, reaction)
+        return held, reaction
+
+    def _finished(self, held: Held, reaction: IssueReaction) -> None:
+        issue_id = held.job.issue_id
+        match reaction:
+            case IssueReaction.COUNT | IssueReaction.LEAVE:
+                self._ledger.done(issue_id)
+                self._traces.forget(issue_id)
+                self.ended += 1
+            case IssueReaction.SHELVE:
+                self.ended += 1
+                if not self._ledger.is_set_aside(issue_id):
+                    # A person asked for another try while the mark was being set.
+                    self._lane.owe(Settlement(Action.REOPEN, issue_id))
+        del self.held[issue_id]
+        self._in_state[held.state] -= 1
+
+    def _move(self, held: Held, stimulus: IssueStimulus) -> IssueReaction:
+        move = step(ISSUE, held.state, stimulus)
+        self._in_state[held.state] -= 1
+        self._in_state[move.to] += 1
+        held.state = move.to
+        return move.reaction
+
+    def _give_back(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+        self._owe(held, Action.RELEASE, outcome=outcome)
+        self._move(held, IssueStimulus.REQUEUED)
+
+    def _owe(
+        self, held: Held, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
+    ) -> None:
+        # What a worker did by itself, or what nobody saw the end of, is looked at first.
+        unseen = held.handed_over or held.state is IssueState.LOOSE
+        self._lane.owe(
+            Settlement(
+                action,
+                held.job.issue_id,
+                note,
+                unseen,
+                held.handed_over,
+                outcome.result,
+                outcome.result_file,
+                outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
+                held.cancelled == CANCELLED,
+            )
+        )
+
+    def _record(
+        self,
+        held: Held,
+        outcome: Outcome,
+        duration_ms: int | None,
+        verdict: str,
+        after: Requeue | SetAside | None = None,
+    ) -> None:
+        if duration_ms is None:
+            duration_ms = int((self._desk.now - held.started_at) * 1000)
+        history = after.history if after else History()
+        delay = after.delay_seconds if isinstance(after, Requeue) else 0.0
+        ids = held.job.issue_id, held.worker_id, held.attempt, held.request_id
+        end = outcome.kind.value, verdict, outcome.error, duration_ms
+        came = outcome.note, outcome.result, outcome.result_file
+        self._desk.write(Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came))
+
+
+# --- leases --------------------------------------------------------------------------------------
+# Leases: until when each claim is ours alone, which is renewed next, and which is given up.
+#
+# Source: docs/PROTOCOL.md, "Leases". All times are on the boot clock (``Desk.boot``), which goes
+# on
+# while the machine sleeps; the timers do not, so leases are also looked at every few seconds.
+
+
+LOOK = "look at the leases"
+"""Timer key: something is due for a lease, or the machine may have slept."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """One lease. ``due_since``: when it was found at half its life; ``again_at``: next try."""
+
+    lease: Lease
+    due_since: float | None = None
+    again_at: float = 0.0
+
+    @property
+    def half(self) -> float:
+        """Half its life is over: it is to be renewed."""
+        return (self.lease.began + self.lease.ends) / 2
+
+
+class Leases:
+    """The leases of all jobs in our hands; sources without leases leave it empty."""
+
+    def __init__(self, desk: Desk, tasks: Tasks, grace_seconds: float) -> None:
+        """``grace_seconds``: how long a task may take to end after TERM."""
+        self._desk = desk
+        self._tasks = tasks
+        self._margin = grace_seconds + limits.LEASE_MARGIN_SECONDS
+        self._kept: dict[IssueId, Kept] = {}
+        self._asked: tuple[IssueId, ...] = ()
+        self._look_at = inf
+
+    def granted(self, leases: Iterable[Lease]) -> None:
+        """The tracker says until when these are ours."""
+        for lease in leases:
+            self._kept[lease.issue_id] = kept = Kept(lease)
+            self._look_by(kept.half)
+
+    def to_renew(self, settling: Collection[IssueId]) -> tuple[IssueId, ...]:
+        """The lease that ends first of those that are due: one, so that no close waits long.
+
+        ``settling``: what the same turn is about to let go of.
+        """
+        due = [k for i, k in self._kept.items() if self._is_due(k) and i not in settling]
+        first = min(due, key=lambda kept: kept.lease.ends, default=None)
+        return (first.lease.issue_id,) if first else ()
+
+    def asked(self, issue_ids: tuple[IssueId, ...]) -> None:
+        """These are being renewed in the turn that begins."""
+        self._asked = issue_ids
+
+    def answered(self, renewed: Renewed | None) -> None:
+        """What came of it; None: the tracker could not be asked."""
+        asked, self._asked = self._asked, ()
+        for issue_id in asked:
+            if (kept := self._kept.get(issue_id)) is not None:
+                kept.again_at = self._desk.boot + limits.LEASE_RETRY_SECONDS
+                self._look_by(kept.again_at)
+        if renewed is None:
+            return
+        self.granted(renewed.leases)
+        for lost in renewed.lost:
+            self._kept.pop(lost.issue_id, None)
+
+    def run_out(self) -> list[IssueId]:
+        """What must be given up now, before somebody else may start it; each is named once.
+
+        Call it after every event and deadline.
+        """
+        if self._desk.boot < self._look_at:
+            self._set_timer()
+            return []
+        self._forget_settled()
+        over = []
+        for issue_id, kept in self._kept.items():
+            if kept.due_since is None and self._desk.boot >= kept.half:
+                kept.due_since = self._desk.boot
+            if self._gives_up_at(kept) <= self._desk.boot:
+                over.append(issue_id)
+        for issue_id in over:
+            del self._kept[issue_id]
+        self._look_at = min((self._next(kept) for kept in self._kept.values()), default=inf)
+        self._set_timer()
+        return over
+
+    def _is_due(self, kept: Kept) -> bool:
+        return kept.due_since is not None and kept.again_at <= self._desk.boot
+
+    def _gives_up_at(self, kept: Kept) -> float:
+        if kept.due_since is None:
+            return inf
+        life = kept.lease.ends - kept.lease.began
+        margin = min(self._margin, life * limits.LEASE_MARGIN_SHARE_MAX)
+        # Found late, after a sleep or a freeze: nobody has tried to renew it yet.
+        return max(kept.lease.ends - margin, kept.due_since + limits.LEASE_WAKE_SECONDS)
+
+    def _next(self, kept: Kept) -> float:
+        if kept.due_since is None:
+            return kept.half
+        ends = self._gives_up_at(kept)
+        return min(ends, kept.again_at) if kept.again_at > self._desk.boot else ends
+
+    def _forget_settled(self) -> None:
+        # A job that was handed over is in nobody's name: it has no lease any more.
+        for issue_id in list(self._kept):
+            held = self._tasks.held.get(issue_id)
+            if held is None or held.handed_over:
+                del self._kept[issue_id]
+
+    def _look_by(self, at: float) -> None:
+        self._look_at = min(self._look_at, at)
+
+    def _set_timer(self) -> None:
+        if not self._kept:
+            self._desk.timers.cancel(LOOK)
+            return
+        wait = max(0.0, self._look_at - self._desk.boot)
+        self._desk.timers.set_earlier(LOOK, self._desk.now + min(wait, limits.LEASE_LOOK_SECONDS))

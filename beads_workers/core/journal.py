@@ -1,0 +1,660 @@
+"""The journal: its records, one frozen dataclass for each kind of transition, and their codec.
+
+The journal is the one account of a run. The dashboard, ``status``, ``start`` and the recovery are
+folds over these records, which hold all they need.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
+from json.encoder import encode_basestring_ascii as quoted
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from beads_workers.core import limits
+from beads_workers.core.model import value
+from beads_workers.core.text import counted
+
+# --- record --------------------------------------------------------------------------------------
+# The base of all records of the journal; the vocabulary itself is in ``core.records``.
+
+
+@value
+class Record:
+    """Base of all records."""
+
+
+# --- records -------------------------------------------------------------------------------------
+# The lines of the journal: one frozen dataclass per kind of transition.
+#
+# The journal is the one account of a run. The dashboard, ``status``, ``start`` and the recovery
+# are
+# folds over these records, which hold all they need; ``journal_lines`` writes and reads them.
+
+
+"""What stands elsewhere and is used from here, beside the records below."""
+
+
+@value
+class RunStarted(Record):
+    """The first line of a run."""
+
+    run_id: str
+    pid: int
+    actor: str
+    source: str
+    project: str
+    socket: str = ""
+    control_socket: str = ""
+    workers: int = 0
+    version: str = ""
+
+
+@value
+class Carried(Record):
+    """Checkpoint: what earlier runs left to remember of one unfinished issue.
+
+    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
+    name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
+    ``outcome``: of its last attempt, see ``Finished``; ``traceparent``: of its first one.
+    """
+
+    issue_id: str
+    title: str = ""
+    charged: int = 0
+    free_in_a_row: int = 0
+    not_before: float = 0.0
+    set_aside: bool = False
+    error: str = ""
+    held_by: str = ""
+    delay_seconds: float = 0.0
+    path: str = ""
+    arguments: str = ""
+    enqueued_at: float = 0.0
+    outcome: str = ""
+    traceparent: str = ""
+
+
+@value
+class CheckpointEnded(Record):
+    """Everything carried over is written: older runs are disposable from here on."""
+
+
+@value
+class RunChanged(Record):
+    """The orchestrator's state: a name of ``RunState``. ``reason``: a SHUTDOWN reason, or why."""
+
+    state: str
+    reason: str = ""
+
+
+@value
+class WorkerStarted(Record):
+    """We started a worker process."""
+
+    worker_id: str
+    pid: int
+
+
+@value
+class WorkerJoined(Record):
+    """A worker said its first valid word. ``called``: by itself. ``start_time``: of ``pid``."""
+
+    worker_id: str
+    pid: int
+    called: str = ""
+    own: bool = True
+    version: str = "1"
+    start_time: int = 0
+
+
+@value
+class WorkerLeft(Record):
+    """A worker's connection is gone."""
+
+    worker_id: str
+    reason: str = ""
+
+
+@value
+class WorkerStopping(Record):
+    """A worker has said with the end of its task that it takes no more, and will leave."""
+
+    worker_id: str
+
+
+@value
+class WorkerExited(Record):
+    """A worker process of ours ended; ``status`` as the shell says it (128+N for a signal)."""
+
+    worker_id: str
+    pid: int
+    status: int
+
+
+@value
+class WorkerGone(Record):
+    """A worker of ours is not started again: scaled down, or it crashed too often."""
+
+    worker_id: str
+    reason: str = ""
+
+
+@value
+class Listed(Record):
+    """What the tracker showed: takeable issues by priority (0 to 4), and blocked ones."""
+
+    by_priority: tuple[int, ...] = (0, 0, 0, 0, 0)
+    more: bool = False
+    blocked: int = 0
+
+
+@value
+class Claimed(Record):
+    """An issue is ours in the tracker.
+
+    ``path`` and ``arguments`` (JSON text of args and kwargs): the function that it names, if any.
+    ``enqueued_at``: epoch seconds at which the tracker got it; 0 where that is not known.
+    """
+
+    issue_id: str
+    title: str = ""
+    priority: int = 2
+    path: str = ""
+    arguments: str = ""
+    enqueued_at: float = 0.0
+
+
+@value
+class HandingOver(Record):
+    """From here on an issue may be in progress in nobody's name: its worker claims by itself."""
+
+    issue_id: str
+    worker_id: str
+
+
+@value
+class Started(Record):
+    """An attempt begins: the TASK follows.
+
+    ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
+    W3C headers, "" where there is no tracer, or no such thing.
+    """
+
+    issue_id: str
+    worker_id: str
+    attempt: int
+    request_id: str
+    title: str = ""
+    priority: int = 2
+    traceparent: str = ""
+    trace_parent: str = ""
+    tracestate: str = ""
+
+
+@value
+class HolderLost(Record):
+    """The worker of a running attempt is gone from us, and not yet known to be dead."""
+
+    issue_id: str
+    worker_id: str
+    pid: int
+
+
+@value
+class Finished(Record):
+    """An attempt ended. ``verdict``: ``finish``, ``requeue``, ``set_aside``, ``hand_back``.
+
+    ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
+    try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
+    ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
+    """
+
+    issue_id: str
+    worker_id: str
+    attempt: int
+    request_id: str
+    outcome: str
+    verdict: str
+    error: str = ""
+    duration_ms: int = 0
+    charged: int = 0
+    free_in_a_row: int = 0
+    delay_seconds: float = 0.0
+    note: str = ""
+    result: str = ""
+    result_file: str = ""
+
+
+@value
+class SettledRecord(Record):
+    """The tracker answered: names of ``Action`` and ``Result``."""
+
+    issue_id: str
+    action: str
+    result: str
+    error: str = ""
+
+
+@value
+class Requeued(Record):
+    """Nobody works on it, and nobody will: the tracker is owed its release.
+
+    It was claimed and unsent, or reserved for a worker that has left. The end of an attempt needs
+    no such record: ``Finished`` says what becomes of its issue.
+    """
+
+    issue_id: str
+
+
+@value
+class Withheld(Record):
+    """A person took the issue away (``release``); this run leaves it alone until ``retry``."""
+
+    issue_id: str
+
+
+@value
+class RetryAsked(Record):
+    """A person wants the issue tried again, with a clean history."""
+
+    issue_id: str
+
+
+@value
+class Forgiven(Record):
+    """It failed in a spawn storm, and is open for a next try. ``charged``: what still counts."""
+
+    issue_id: str
+    charged: int = 0
+
+
+@value
+class Noted(Record):
+    """Something a person may want to read. ``level``: ``info``, ``warning`` or ``error``."""
+
+    level: str
+    text: str
+
+
+@value
+class Recovered(Record):
+    """What an earlier run had left was settled."""
+
+    run_id: str
+
+
+@value
+class RunEnded(Record):
+    """The last line of a run that ended by itself."""
+
+    exit_code: int
+    reason: str = ""
+
+
+# --- tracker records -----------------------------------------------------------------------------
+# Records about what a run depends on: the tracker that it asks, and the machine it runs on.
+
+
+@value
+class SourceTrouble(Record):
+    """The tracker could not be asked; nothing was concluded from that."""
+
+    error: str
+    retry_in_seconds: float = 0.0
+    hint: str = ""
+    failures: int = 1
+
+
+@value
+class SettlementFailed(Record):
+    """The tracker did not write this one: ``action``, a name of ``Action``, is still owed.
+
+    ``tries``: how often it has failed by now; it is tried again in ``retry_in_seconds``.
+    """
+
+    issue_id: str
+    action: str
+    error: str = ""
+    tries: int = 1
+    retry_in_seconds: float = 0.0
+
+
+@value
+class SourceRecovered(Record):
+    """The tracker answers again."""
+
+
+@value
+class Hindrance(Record):
+    """The machine stands in the way: no room, no descriptors, the project's folder gone.
+
+    ``what`` names it until ``HindranceOver``; ``stops``: nothing new is taken meanwhile.
+    """
+
+    what: str
+    text: str
+    todo: str = ""
+    stops: bool = False
+
+
+@value
+class HindranceOver(Record):
+    """It does not any more."""
+
+    what: str
+
+
+@value
+class TurnBegan(Record):
+    """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
+
+    settle: int = 0
+    renew: int = 0
+    take: int | None = None
+
+
+@value
+class CallStarted(Record):
+    """A process of the tracker was started; written before anything is read from it."""
+
+    pid: int
+    start_time: int
+    argv: tuple[str, ...] = ()
+
+
+@value
+class CallEnded(Record):
+    """That process has ended."""
+
+    pid: int
+
+
+@value
+class Spent(Record):
+    """What asking the tracker has cost in this run so far."""
+
+    calls: int
+    seconds: float
+
+
+# --- checkpoint records --------------------------------------------------------------------------
+# Records at the beginning of a journal's further segments: what came before, in short.
+#
+# They stand there among records that are repeated because they still hold. Whoever has read the
+# segment before passes over all of them (``journal_lines.is_repeated``).
+
+
+@value
+class Resumed(Record):
+    """The counts of the run up to here. ``segment``: which one this is, from 2 on."""
+
+    segment: int
+    claims: int = 0
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    lost: int = 0
+    set_aside: int = 0
+
+    @property
+    def text(self) -> str:
+        """For people who read the journal from here on."""
+        return f"what was before this is no longer in the journal: {self.counts}"
+
+    @property
+    def counts(self) -> str:
+        """In words."""
+        return (
+            f"{counted(self.claims, 'claim')}, {self.done} done,"
+            f" {counted(self.failed, 'failed attempt')}, {self.set_aside} set aside"
+        )
+
+
+@value
+class Owing(Record):
+    """What no other record of a checkpoint says of an issue: the worker that was not ours and had
+    it to the end (``pid``, ``start_time``) must be gone; ``reopened``: the tracker may block it
+    still; ``heard``: nothing is owed by earlier runs. ``note``, in older journals: the tracker is
+    to be told that it is set aside.
+    """
+
+    issue_id: str
+    note: str = ""
+    pid: int = 0
+    start_time: int = 0
+    reopened: bool = False
+    heard: bool = False
+
+
+# --- flat ----------------------------------------------------------------------------------------
+# Flat dataclasses read back from JSON, every field of the type that it is annotated with.
+#
+# For what our own files hold: a crash, a full disk or a person may have left anything there, and
+# whoever uses a value must not have to ask again what it is.
+
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    T = TypeVar("T", bound=DataclassInstance)
+
+Reader = Callable[[Any], Any]
+"""Takes a value as JSON has it; raises ``TypeError`` or ``ValueError`` for one of another type."""
+
+BAD_VALUE = (ValueError, KeyError, TypeError, OverflowError)
+"""What ``read_flat`` and the readers raise for what is not as it was written."""
+
+
+def readers_of(kind: type) -> dict[str, Reader]:
+    """How each field is read, by name; raises ``KeyError`` for a type that is not flat."""
+    return {f.name: _BY_TYPE[str(f.type)] for f in fields(kind)}
+
+
+def read_flat(kind: type[T], values: Any) -> T:
+    """One of ``kind`` from a parsed JSON object; raises one of ``BAD_VALUE``.
+
+    Fields that it does not know are passed over: a newer version may have written them.
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(values)
+    readers = readers_of(kind)
+    return kind(**{name: read(values[name]) for name, read in readers.items() if name in values})
+
+
+def finite(value: Any) -> float:
+    """A number as a float; raises one of ``BAD_VALUE`` for anything else, infinity and NaN too."""
+    if type(value) is not float and type(value) is not int:
+        raise TypeError(value)
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _exactly(kind: type, *others: type) -> Reader:
+    def read(value: Any) -> Any:
+        # ``type``, because a bool is an int to ``isinstance``.
+        if type(value) is not kind and type(value) not in others:
+            raise TypeError(value)
+        return value
+
+    return read
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int or abs(value) > limits.INTEGER_MAX:
+        raise TypeError(value)
+    return value
+
+
+def _integer_or_none(value: Any) -> int | None:
+    return None if value is None else _integer(value)
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    return tuple(map(_integer, _several(int)(value)))
+
+
+def _several(kind: type) -> Reader:
+    def read(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list or not all(type(each) is kind for each in value):
+            raise TypeError(value)
+        return tuple(value)
+
+    return read
+
+
+_BY_TYPE: dict[str, Reader] = {
+    "str": _exactly(str),
+    "int": _integer,
+    "bool": _exactly(bool),
+    "float": finite,
+    "int | None": _integer_or_none,
+    "str | None": _exactly(str, type(None)),
+    "tuple[int, ...]": _integers,
+    "tuple[str, ...]": _several(str),
+}
+"""By annotation, as it is written."""
+
+
+# --- journal lines -------------------------------------------------------------------------------
+# The journal's lines: a record with its two times, as one JSON object, and back.
+#
+#     {"v": 1, "e": <kind>, "t": <epoch seconds>, "m": <seconds since the run began>, ...fields}
+#
+# ``m`` is monotonic; fields that hold their default are left out.
+
+
+JOURNAL_VERSION = 1
+
+LINE_START = b'{"v":'
+"""How every line begins; never within one, where a quote is escaped and objects have no ``v``."""
+
+_REPEATED = LINE_START + b'%d,"c":1,' % JOURNAL_VERSION
+
+KINDS: dict[str, type[Record]] = {
+    "run_started": RunStarted,
+    "carried": Carried,
+    "checkpoint_ended": CheckpointEnded,
+    "run_changed": RunChanged,
+    "worker_started": WorkerStarted,
+    "worker_joined": WorkerJoined,
+    "worker_left": WorkerLeft,
+    "worker_stopping": WorkerStopping,
+    "worker_exited": WorkerExited,
+    "worker_gone": WorkerGone,
+    "listed": Listed,
+    "claimed": Claimed,
+    "handing_over": HandingOver,
+    "started": Started,
+    "holder_lost": HolderLost,
+    "finished": Finished,
+    "settled": SettledRecord,
+    "settlement_failed": SettlementFailed,
+    "requeued": Requeued,
+    "withheld": Withheld,
+    "retry_asked": RetryAsked,
+    "forgiven": Forgiven,
+    "source_trouble": SourceTrouble,
+    "source_recovered": SourceRecovered,
+    "hindrance": Hindrance,
+    "hindrance_over": HindranceOver,
+    "turn_began": TurnBegan,
+    "call_started": CallStarted,
+    "call_ended": CallEnded,
+    "spent": Spent,
+    "noted": Noted,
+    "recovered": Recovered,
+    "run_ended": RunEnded,
+    "resumed": Resumed,
+    "owing": Owing,
+}
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: ``json.dumps`` with separators makes one for every call."""
+
+_NAMES = {record: name for name, record in KINDS.items()}
+
+_HEADS = {
+    record: f'{{"v":{JOURNAL_VERSION},"e":{quoted(name)},"t":' for record, name in _NAMES.items()
+}
+_FIELDS: dict[type[Record], tuple[tuple[str, str, Any], ...]] = {
+    record: tuple((f.name, f",{quoted(f.name)}:", f.default) for f in fields(record))
+    for record in _NAMES
+}
+"""What of a line is the same each time: there are four for each issue, and most fields are text."""
+
+
+@value
+class Entry:
+    """A record with its two times: ``at`` epoch seconds, ``elapsed`` seconds of the run."""
+
+    record: Record
+    at: float
+    elapsed: float
+
+
+def encode(entry: Entry) -> bytes:
+    """One journal line with its end."""
+    record = entry.record
+    kind = type(record)
+    line = f'{_HEADS[kind]}{entry.at:.3f},"m":{entry.elapsed:.6f}'
+    for name, key, default in _FIELDS[kind]:
+        value = getattr(record, name)
+        if default is MISSING or value != default:
+            line += key + (quoted(value) if type(value) is str else _json(value))
+    return line.encode("ascii") + b"}\n"
+
+
+def _json(value: Any) -> str:
+    kind = type(value)
+    return repr(value) if kind is int or kind is float else _ENCODER.encode(value)
+
+
+def encode_repeated(entry: Entry) -> bytes:
+    """A line of a checkpoint within a run: for whoever has not read what stands before it."""
+    line = encode(entry)
+    return _REPEATED + line[line.index(b",") + 1 :]
+
+
+def heads(kinds: Collection[str]) -> tuple[bytes, ...]:
+    """How the lines of these kinds begin; nothing else that is written holds these bytes.
+
+    A kind that is not known has no lines.
+    """
+    return tuple(_HEADS[KINDS[kind]].encode("ascii") for kind in sorted(kinds) if kind in KINDS)
+
+
+def is_repeated(line: bytes) -> bool:
+    """Whether ``encode_repeated`` wrote it."""
+    return line.startswith(_REPEATED)
+
+
+def decode(line: bytes) -> Entry | None:
+    """Read one line; None for a torn or damaged one, or a kind that a newer version wrote."""
+    try:
+        return from_json(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+
+
+def from_json(values: Any) -> Entry | None:
+    """Read one entry that is parsed already; None where it is none that we know.
+
+    Every field is of its type: whatever folds the entries need not ask again.
+    """
+    try:
+        kind = KINDS[values["e"]]
+        at, elapsed = finite(values["t"]), finite(values["m"])
+        if elapsed < 0:
+            return None
+        known = {n: read(values[n]) for n, read in _READERS[kind].items() if n in values}
+        return Entry(kind(**known), at, elapsed)
+    except BAD_VALUE:
+        return None
+
+
+_READERS = {record: readers_of(record) for record in _NAMES}

@@ -1,0 +1,437 @@
+"""The state of a run and how it ends; its worker processes; conditions of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.claims import Intake
+from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
+from beads_workers.core.connections import Judging, Replies
+from beads_workers.core.effects import Desk
+from beads_workers.core.events import Hindered, StopAsked
+from beads_workers.core.issues import Standing
+from beads_workers.core.journal import (
+    Hindrance,
+    HindranceOver,
+    RunChanged,
+    RunEnded,
+    WorkerExited,
+    WorkerGone,
+    WorkerStarted,
+)
+from beads_workers.core.model import value
+from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
+
+if TYPE_CHECKING:
+    from beads_workers.core.orchestrator import Parts
+
+
+# --- endings -------------------------------------------------------------------------------------
+# How a run changes its state, and how it comes to its end.
+#
+# Source: docs/PROTOCOL.md, "Shutdown". The moves stand in ``states.RUN``.
+
+
+LEAVE_BY = "leave by"
+"""Timer key: workers that are still there now are killed."""
+
+GIVE_UP = "give up"
+"""Timer key: what the tracker is still owed is left to the next start."""
+
+IDLE_OUT = "idle out"
+"""Timer key: --idle-timeout."""
+
+RUN_OUT = "run out"
+"""Timer key: --max-runtime."""
+
+STORM_HINT = "put that right, then 'beads-workers resume'"
+"""How to go on after a spawn storm; the end of the reason for such a pause."""
+
+
+class Ending:
+    """Owns the state of the run."""
+
+    def __init__(self, parts: Parts, replies: Replies, judging: Judging, intake: Intake) -> None:
+        self._parts = parts
+        self._desk = parts.desk
+        self._replies = replies
+        self._judging = judging
+        self._intake = intake
+        self._stop_seconds = parts.settings.stop_seconds
+        self._exit_code = 0
+        self._why = ""
+
+    def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
+        """Change the state by the table and do what goes with it."""
+        move = step(RUN, self._parts.state, stimulus)
+        if move.to is not self._parts.state:
+            self._parts.state, self._parts.state_reason = move.to, reason
+            self._desk.write(RunChanged(move.to.name.lower(), reason))
+        self._react(move.reaction)
+        return move.reaction
+
+    def stop(self, asked: StopAsked) -> None:
+        """Stop, gracefully or now; asking again can only make it sooner."""
+        if self._parts.state is RunState.ENDED:
+            return
+        if asked.seconds is not None:
+            self._stop_seconds = (
+                min(self._stop_seconds, asked.seconds)
+                if (self._parts.state is RunState.STOPPING)
+                else asked.seconds
+            )
+        self._exit_code = self._exit_code or asked.exit_code
+        if asked.why:
+            self._why = asked.why
+            self._desk.note("error" if asked.exit_code else "info", asked.why)
+        if self._parts.state not in (RunState.STOPPING, RunState.SETTLING):
+            self._parts.reason = asked.reason
+        self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, asked.reason)
+
+    def consider(self) -> None:
+        """After every event: is this the end, or a step towards it?"""
+        state = self._parts.state
+        if self._judging.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
+            why = f"the command cannot be run: {self._judging.command_unusable}"
+            self.stop(StopAsked(reason="error", exit_code=1, why=why))
+        elif self._parts.storm.raging and state in (RunState.RUNNING, RunState.PAUSED):
+            self._brave_storm()
+        elif state is RunState.PAUSED and self._parts.state_reason.endswith(STORM_HINT):
+            self.move(RunStimulus.RESUME, "an attempt has succeeded after all")
+        elif state is RunState.RUNNING:
+            self._consider_empty()
+        elif state is RunState.DRAINING and not self._parts.tasks.running():
+            self.move(RunStimulus.DRAINED, "drained")
+        if self._parts.state is RunState.STOPPING and self._everybody_left():
+            self.move(RunStimulus.ALL_LEFT)
+            self._all_left()
+        if self._parts.state is RunState.SETTLING:
+            nothing = not self._parts.tasks.held and not self._parts.lane.owed
+            if nothing and not self._parts.lane.busy:
+                self.move(RunStimulus.SETTLED)
+
+    def _brave_storm(self) -> None:
+        """Everything fails at its start: nothing new; what runs may finish, and show otherwise."""
+        text = self._parts.storm.text()
+        if self._parts.settings.until_empty:
+            # Nobody may be there to say 'resume'.
+            why = f"{text}; put that right, then start again"
+            self.stop(StopAsked(reason="error", exit_code=7, why=why, drain=True))
+        else:
+            self.move(RunStimulus.PAUSE, f"{text}; {STORM_HINT}")
+
+    def give_up(self) -> None:
+        """The tracker had its time; the journal remembers what it is owed."""
+        if self._parts.state is RunState.SETTLING:
+            owed = ", ".join(list(self._parts.lane.owed)[:10])
+            self._desk.note("error", f"left for the next start, the tracker fails: {owed}")
+            self._exit_code = self._exit_code or 7
+            self.move(RunStimulus.SETTLED)
+
+    def idle_out(self) -> None:
+        """--idle-timeout has passed without work."""
+        if self._parts.state is RunState.RUNNING and not self._parts.tasks.held:
+            self.stop(StopAsked(reason="idle_timeout", why="idle for long enough"))
+
+    def run_out(self) -> None:
+        """--max-runtime has passed."""
+        code = 124 if self._parts.tasks.held or not self._intake.found_nothing else 0
+        self.stop(StopAsked(exit_code=code, why="the time for this run is over"))
+
+    def _react(self, reaction: RunReaction) -> None:
+        match reaction:
+            case RunReaction.TAKE:
+                self._intake.look_again()
+            case RunReaction.CEASE:
+                self._parts.tasks.give_back_unsent()
+                # Whoever is sent home is not to be replaced.
+                self._parts.crew.close()
+                for connection in self._parts.roster.in_state(ConnState.READY, ConnState.IDLE):
+                    self._replies.shut_down(connection)
+            case RunReaction.SHUTDOWN:
+                self._shut_down()
+            case RunReaction.HASTEN if self._parts.state is RunState.SETTLING:
+                if self._stop_seconds == 0.0:
+                    self._desk.timers.set_earlier(GIVE_UP, self._desk.now)
+            case RunReaction.HASTEN:
+                self._desk.timers.set_earlier(LEAVE_BY, self._desk.now + self._stop_seconds)
+            case RunReaction.KILL:
+                self._kill()
+            case RunReaction.END:
+                self._end()
+            case RunReaction.NONE | RunReaction.REFUSE:
+                pass
+            case RunReaction.BUG:
+                raise AssertionError(reaction)
+            case _:
+                assert_never(reaction)
+
+    def _shut_down(self) -> None:
+        self._parts.tasks.give_back_unsent()
+        self._parts.crew.close()
+        for connection in self._parts.roster:
+            silent = connection.state is ConnState.NEW and not connection.own
+            if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
+                self._replies.shut_down(connection)
+            if silent:
+                # It may be no worker at all; nobody waits for it.
+                self._desk.ask(HangUp(connection.conn_id, "said nothing before the stop"))
+        self._desk.timers.set(LEAVE_BY, self._desk.now + self._stop_seconds)
+
+    def _kill(self) -> None:
+        for member in self._parts.crew.alive():
+            if member.pid is not None:
+                self._parts.crew.kill(member.pid)
+        for connection in self._parts.roster:
+            if not connection.own:
+                who = f"{connection.worker_id or 'a connection'} (pid {connection.pid})"
+                self._desk.note("warning", f"{who} did not leave; it is not ours to kill")
+            self._desk.ask(HangUp(connection.conn_id, "did not leave in time"))
+        # A worker that was asked for and has no pid yet is killed as soon as it has one.
+        if self._parts.crew.alive():
+            self._desk.timers.set(LEAVE_BY, self._desk.now + 1.0)
+
+    def _everybody_left(self) -> bool:
+        return not len(self._parts.roster) and not self._parts.crew.alive()
+
+    def _all_left(self) -> None:
+        for held in self._parts.tasks.loose():
+            self._desk.note(
+                "warning",
+                f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
+            )
+            self._judging.conclude_loose(held)
+        # Giving back must not wait for the end of an earlier rest.
+        self._parts.lane.hurry()
+        self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
+
+    def tried(self) -> None:
+        """The tracker was asked once more: what has failed for a minute gets no second one."""
+        if self._parts.state is RunState.SETTLING and self._only_failing_closes():
+            self.give_up()
+
+    def _consider_empty(self) -> None:
+        parts = self._parts
+        if parts.crew.crashed_out and not parts.crew.members and not len(parts.roster):
+            # Also with issues in hand: nobody is left who could ever work on them.
+            why = "every worker crashed at its start"
+            self.stop(StopAsked(reason="error", exit_code=1, why=why))
+            return
+        if parts.tasks.held and not self._only_failing_closes():
+            self._desk.timers.cancel(IDLE_OUT)
+            return
+        if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
+            self.stop(StopAsked(reason="idle_timeout", why=f"{limit} issues are done"))
+        elif parts.settings.until_empty and self._is_empty():
+            self.stop(StopAsked(reason="idle_timeout"))
+        elif parts.settings.idle_timeout_seconds is not None and IDLE_OUT not in self._desk.timers:
+            self._desk.timers.set(IDLE_OUT, self._desk.now + parts.settings.idle_timeout_seconds)
+
+    def _is_empty(self) -> bool:
+        parts = self._parts
+        quiet = not parts.lane.busy and not parts.ledger.any_cooling()
+        if parts.lane.owed and quiet:
+            return self._only_failing_closes()
+        return quiet and not parts.tasks.held and self._intake.found_nothing
+
+    def _only_failing_closes(self) -> bool:
+        # A close that fails for a minute is kept for the next start; it must not keep us here.
+        seconds = self._parts.lane.failing_for()
+        if seconds is None or seconds < limits.CLOSE_GIVE_UP_SECONDS:
+            return False
+        return self._parts.tasks.held.keys() <= self._parts.lane.owed.keys()
+
+    def _end(self) -> None:
+        code = self._exit_code or (7 if self._something_failed() else 0)
+        self._desk.write(RunEnded(code, self._why or self._parts.reason))
+        lane = self._parts.lane
+        owed = tuple(dict.fromkeys((*self._parts.tasks.held, *lane.owed)))
+        # A turn that is under way, or that failed, may hold claims nobody has heard of.
+        unknown = lane.busy or lane.troubled_now or lane.claims_unknown
+        settled = not owed and not unknown
+        self._desk.ask(End(code, owed, settled))
+
+    def _something_failed(self) -> bool:
+        # What earlier runs failed at and this one did not touch is not its failure.
+        unfinished = any(
+            page.standing is Standing.NOT_CLOSED or (page.failed_here and page.history.charged)
+            for page in self._parts.ledger.pages.values()
+        )
+        return unfinished or bool(self._parts.lane.owed) or self._parts.storm.raging
+
+
+# --- crew ----------------------------------------------------------------------------------------
+# Our own worker processes: started, replaced when they die, fewer or more when asked.
+
+
+@dataclass(slots=True)
+class Member:
+    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to go.
+
+    ``refused``: how often in a row the machine had no process for it.
+    """
+
+    worker_id: str
+    pid: int | None = None
+    requested: bool = False
+    started_at: float = 0.0
+    crashes: int = 0
+    unwanted: bool = False
+    killed: bool = False
+    refused: int = 0
+
+
+@value
+class StartAgain:
+    """Timer key: a worker that died is to be started again."""
+
+    worker_id: str
+
+
+class Crew:
+    """The workers that the user asked for with ``-n``, by worker id."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.members: dict[str, Member] = {}
+        self.by_pid: dict[int, Member] = {}
+        self.closing = False
+        self._unwanted = 0
+        self.crashed_out = False
+        """The last one to be given up had crashed too often."""
+
+    def wanted(self) -> int:
+        """How many there should be."""
+        return len(self.members) - self._unwanted
+
+    def alive(self) -> list[Member]:
+        """Those with a process, or with one on its way."""
+        return [m for m in self.members.values() if m.pid is not None or m.requested]
+
+    def add(self, worker_id: str) -> None:
+        """One more."""
+        member = self.members[worker_id] = Member(worker_id)
+        self._start(member)
+
+    def spawned(self, worker_id: str, pid: int) -> None:
+        """It has a process now."""
+        member = self.members[worker_id]
+        member.pid, member.requested, member.killed, member.refused = pid, False, False, 0
+        member.started_at = self._desk.now
+        self.by_pid[pid] = member
+        self._desk.write(WorkerStarted(worker_id, pid))
+
+    def worked(self, pid: int) -> None:
+        """It finished a task: whatever happened before, it is no crash loop."""
+        if member := self.by_pid.get(pid):
+            member.crashes = 0
+
+    def reaped(self, worker_id: str, pid: int, status: int) -> None:
+        """Its process has ended: start it again, or let it go."""
+        self._desk.write(WorkerExited(worker_id, pid, status))
+        self.by_pid.pop(pid, None)
+        member = self.members.get(worker_id)
+        if member is None or (member.pid is not None and member.pid != pid):
+            return
+        member.pid, member.requested = None, False
+        if self.closing or member.unwanted:
+            self._drop(member, "")
+            return
+        lived = self._desk.now - member.started_at
+        member.crashes = member.crashes + 1 if lived < limits.CRASH_LOOP_SECONDS else 0
+        if member.crashes >= limits.CRASH_LOOP_MAX:
+            self._drop(member, f"ended {member.crashes} times right after its start")
+            return
+        delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** max(member.crashes - 1, 0)
+        at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
+        self._desk.timers.set(StartAgain(worker_id), at)
+
+    def not_started(self, worker_id: str, error: str) -> None:
+        """The machine is full, which is no crash: it is tried again for as long as that lasts."""
+        member = self.members.get(worker_id)
+        if member is None:
+            return
+        member.requested = False
+        if self.closing or member.unwanted:
+            self._drop(member, "")
+            return
+        if not member.refused:
+            self._desk.note("warning", f"{worker_id} cannot be started: {error}; trying again")
+        member.refused += 1
+        delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** min(member.refused, 10)
+        at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
+        self._desk.timers.set(StartAgain(worker_id), at)
+
+    def start_again(self, worker_id: str) -> None:
+        """The time to replace a dead one has come."""
+        if not self.closing and (member := self.members.get(worker_id)):
+            self._start(member)
+
+    def kill(self, pid: int) -> None:
+        """End it the hard way; once is enough."""
+        member = self.by_pid.get(pid)
+        if member and not member.killed:
+            member.killed = True
+            self._desk.ask(KillWorker(member.worker_id, pid))
+
+    def dismiss(self, worker_id: str) -> None:
+        """It is not to be started again; one that waits to be is let go at once."""
+        member = self.members[worker_id]
+        self._unwanted += not member.unwanted
+        member.unwanted = True
+        if member.pid is None and not member.requested:
+            self._drop(member, "")
+
+    def close(self) -> None:
+        """The run ends: nobody is started any more."""
+        self.closing = True
+        for member in list(self.members.values()):
+            if member.pid is None and not member.requested:
+                self._drop(member, "")
+
+    def _start(self, member: Member) -> None:
+        member.requested = True
+        self._desk.ask(Spawn(member.worker_id))
+
+    def _drop(self, member: Member, reason: str) -> None:
+        self._desk.timers.cancel(StartAgain(member.worker_id))
+        del self.members[member.worker_id]
+        self._unwanted -= member.unwanted
+        self.crashed_out = bool(reason)
+        self._desk.write(WorkerGone(member.worker_id, reason))
+        if reason:
+            self._desk.note("error", f"{member.worker_id} {reason}; not started again")
+
+
+# --- hindrances ----------------------------------------------------------------------------------
+# Conditions of the machine that stand in the way, told by the edge for as long as they last.
+#
+# Nothing that runs is ended for them: they only keep new work from being taken, where they would
+# make it fail. A run does not end as empty meanwhile.
+
+
+class Hindrances:
+    """``stop``: nothing new is to be taken, and no worker to be started."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._standing: dict[str, Hindered] = {}
+
+    @property
+    def stop(self) -> bool:
+        """Whether any of them keeps new work from being taken."""
+        return any(each.stops for each in self._standing.values())
+
+    def hindered(self, event: Hindered) -> None:
+        """A condition holds from now on; the same once more changes nothing."""
+        if self._standing.get(event.what) == event:
+            return
+        self._standing[event.what] = event
+        self._desk.write(Hindrance(event.what, event.text, event.todo, event.stops))
+
+    def eased(self, what: str) -> None:
+        """A condition is over."""
+        if self._standing.pop(what, None) is not None:
+            self._desk.write(HindranceOver(what))

@@ -1,3 +1,0 @@
-"""Figures for a monitoring system: counted (``counters``), gathered (``figures``), written
-(``exposition``). Source: docs/METRICS.md.
-"""

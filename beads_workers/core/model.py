@@ -1,0 +1,230 @@
+"""What everything else speaks of: a job, how an attempt ended, and immutable values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, NewType, TypeVar, dataclass_transform
+
+from beads_workers.core import limits
+
+# --- values --------------------------------------------------------------------------------------
+# Values: dataclasses that nobody changes, made by the dozen for every task.
+#
+# ``@value`` is ``@dataclass(frozen=True, slots=True)`` to the type checker, which refuses every
+# assignment to a field. At run time nothing is in its way, because that guard is what such a class
+# costs: three quarters of the time to make an instance, and half of the time to make the class.
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value(kind: type[T]) -> type[T]:
+    """Make ``kind`` a value: compared and hashed by its fields, which are never set again."""
+    return dataclass(slots=True, unsafe_hash=True)(kind)
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+# A job: one piece of work, whatever source it came from.
+
+
+IssueId = NewType("IssueId", str)
+"""A job's id in its source; unique within the one source of a run."""
+
+PRIORITY_MOST_URGENT = 0
+PRIORITY_LEAST_URGENT = 4
+PRIORITY_DEFAULT = 2
+
+
+@value
+class Call:
+    """A function with its arguments, which are JSON values.
+
+    ``path``: ``package.module.name`` for one in Python; an RRQ executor's is ``handler``, or
+    ``executor#handler``. ``message``: what else a message of dispatcherd said, whose own worker is
+    to run it where there is one; None for all other calls.
+    """
+
+    path: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    message: Mapping[str, Any] | None = None
+
+
+@value
+class Script:
+    """What a job wants to have run. All of it comes from its sender, and is untrusted.
+
+    ``environment``: variables for the script alone. ``log_path``: where its output shall be found,
+    below the root that the fleet allows; "" for nowhere.
+    """
+
+    text: str
+    context: str = ""
+    caller: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    log_path: str = ""
+
+
+def is_module_name(text: str) -> bool:
+    """Whether it could be the name of a module: ``package`` or ``package.module``."""
+    return all(part.isidentifier() for part in text.split("."))
+
+
+FUNCTION = "function"
+COMMAND = "command"
+"""What an issue may bring to be run."""
+
+CALL_LABEL = "call:"
+"""A label ``call:package.module.name`` has that function called, with the issue as ``issue``."""
+
+
+def call_of(original: Mapping[str, Any], labels: Sequence[str]) -> Call | None:
+    """The function that an issue names: in ``job_path``, ``args`` and ``kwargs`` as a job envelope
+    does, or in a label. Arguments of another type than they should have are none."""
+    path, args, kwargs = (original.get(name) for name in ("job_path", "args", "kwargs"))
+    if isinstance(path, str) and path:
+        return Call(
+            path,
+            tuple(args) if isinstance(args, list | tuple) else (),
+            kwargs if isinstance(kwargs, Mapping) else {},
+        )
+    for label in labels:
+        if named := label.removeprefix(CALL_LABEL) if label.startswith(CALL_LABEL) else "":
+            return Call(named, kwargs={"issue": original})
+    return None
+
+
+def path_of(original: Mapping[str, Any], labels: Sequence[str]) -> str:
+    """The path of the function that an issue names; "" where it names none."""
+    call = call_of(original, labels)
+    return call.path if call else ""
+
+
+@value
+class Job:
+    """What a worker is given to do. A source builds it from a claimed issue.
+
+    ``original`` is the issue as the tracker showed it (JSON object), handed to commands in
+    ``BW_ISSUE_FILE``. ``command`` is set only where a person attached one to the issue, ``call``
+    where the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0
+    where that is not known. ``attempt``: which one this is, where the source counts them.
+    ``named``: what its sender calls it, where no worker is to call that. ``script``: one that
+    a context of the fleet runs (``core.scripts``). ``trace_context``: the W3C headers of whoever
+    sent it, by name, and untrusted (``core.traces.read_headers``).
+    """
+
+    source: str
+    issue_id: IssueId
+    title: str
+    priority: int = PRIORITY_DEFAULT
+    issue_type: str = "task"
+    labels: tuple[str, ...] = ()
+    description: str = ""
+    command: tuple[str, ...] | None = None
+    call: Call | None = None
+    timeout_seconds: float | None = None
+    attempt: int | None = None
+    original: Mapping[str, Any] = field(default_factory=dict)
+    enqueued_at: float = 0.0
+    named: Call | None = None
+    script: Script | None = None
+    trace_context: Mapping[str, str] | None = None
+
+
+class Listed(NamedTuple):
+    """One row of a listing: what the tracker says could be taken. A cache, never a claim.
+
+    Made by the hundred in every turn of the lane: a tuple costs a third of a dataclass.
+    """
+
+    issue_id: IssueId
+    title: str
+    priority: int = PRIORITY_DEFAULT
+
+
+@value
+class Filters:
+    """Which ready issues a fleet takes; every part that is set must hold.
+
+    ``labels`` all present, ``labels_any`` at least one, ``exclude_labels`` none; ``types`` and
+    ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others;
+    ``bring`` any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run.
+    """
+
+    labels: tuple[str, ...] = ()
+    labels_any: tuple[str, ...] = ()
+    exclude_labels: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    priorities: tuple[int, ...] = ()
+    parent: str | None = None
+    only: tuple[str, ...] = ()
+    bring: tuple[str, ...] = ()
+
+
+# --- outcomes ------------------------------------------------------------------------------------
+# How an attempt ended. A closed set: whatever a worker, a signal or a peer does becomes one.
+
+
+NOTE_CHARS_MAX = 300
+"""A note is for a line on a screen, and the reason of a close."""
+
+
+class OutcomeKind(Enum):
+    """The values are the wire names (``outcome`` in DONE and FAILED of version 1.1)."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    RETRY = "retry"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    NOT_FOUND = "not_found"
+
+
+@value
+class Outcome:
+    """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
+
+    With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
+    what a function returned, "" where there is none; ``result_file``, where that lies if it is too
+    long.
+    """
+
+    kind: OutcomeKind
+    error: str = ""
+    retry_after_seconds: float | None = None
+    note: str = ""
+    result: str = ""
+    result_file: str = ""
+
+
+def note_of(result: Any) -> str:
+    """The ``note`` in what DONE says came out, if there is one."""
+    note = result.get("note") if isinstance(result, dict) else None
+    if not isinstance(note, str):
+        return ""
+    return " ".join("".join(c if c.isprintable() else " " for c in note[:NOTE_CHARS_MAX]).split())
+
+
+def kept(result: Any, *, of_function: bool = False) -> str:
+    """The JSON text that is remembered of what DONE says came out; "" where that is nothing.
+
+    A note alone is no result, but where a function has returned it. What is too long leaves
+    ``{"cut": true, "characters": N, "begins": TEXT}``.
+    """
+    if result is None:
+        return ""
+    if not of_function and isinstance(result, dict) and result.keys() == {"note"}:
+        return ""
+    whole = _ENCODER.encode(result)
+    if len(whole) <= limits.RESULT_CHARS_MAX:
+        return whole
+    begins = whole[: limits.RESULT_CHARS_SHOWN]
+    return _ENCODER.encode({"cut": True, "characters": len(whole), "begins": begins})
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))

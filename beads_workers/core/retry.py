@@ -1,0 +1,259 @@
+"""What is remembered of issues that are not done, and the circuit breaker for spawn storms."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+
+from beads_workers.core import limits
+from beads_workers.core.effects import Desk, Timers
+from beads_workers.core.issues import Standing
+from beads_workers.core.journal import Carried, Forgiven
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
+from beads_workers.core.policy import History
+from beads_workers.core.settlements import Lane
+from beads_workers.core.source import Action, Settlement
+from beads_workers.core.text import printable
+
+# --- ledger --------------------------------------------------------------------------------------
+# What is remembered of issues that are not done: attempts, cooling down, set aside, withheld.
+#
+# It outlives the run: the checkpoint at the start of each journal carries it over.
+
+
+@dataclass(slots=True)
+class Page:
+    """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor.
+
+    ``failed_here``: an attempt in this run ended without success. ``path`` and ``arguments``: of
+    the function that it names, as ``kept.arguments_of`` has them.
+    """
+
+    history: History = field(default_factory=History)
+    standing: Standing = Standing.OPEN
+    not_before: float = 0.0
+    title: str = ""
+    error: str = ""
+    held_by: str = ""
+    failed_here: bool = False
+    path: str = ""
+    arguments: str = ""
+
+
+@value
+class DueAgain:
+    """Timer key: an issue has cooled down."""
+
+    issue_id: IssueId
+
+
+class Ledger:
+    """A page for each unfinished issue that has a past; a fresh issue needs none."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self.pages: dict[IssueId, Page] = {}
+
+    def carry_over(self, carried: Carried, now: float, epoch: float) -> None:
+        """Take a page over from an earlier run. ``epoch``: the wall clock at ``now``."""
+        page = Page(
+            history=History(carried.charged, carried.free_in_a_row),
+            title=carried.title,
+            error=carried.error,
+            held_by=carried.held_by,
+            path=carried.path,
+            arguments=carried.arguments,
+        )
+        issue_id = IssueId(carried.issue_id)
+        self.pages[issue_id] = page
+        if carried.held_by:
+            page.standing = Standing.NOT_CLOSED
+        elif carried.set_aside:
+            page.standing = Standing.SET_ASIDE
+        elif (left := carried.not_before - epoch) > 0:
+            # A wall clock that was set back must not park an issue: no wait is longer than it was.
+            most = carried.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
+            self._cool(issue_id, page, now + min(left, most))
+
+    def page(self, issue_id: IssueId) -> Page:
+        """The page of an issue, made when it is missing."""
+        return self.pages.setdefault(issue_id, Page())
+
+    def history(self, issue_id: IssueId) -> History:
+        """Attempts so far; none for an issue without a page."""
+        page = self.pages.get(issue_id)
+        return page.history if page else History()
+
+    def taken(self, issue_id: IssueId) -> None:
+        """The tracker lets us have it: whatever stood in the way is over.
+
+        An issue that was set aside and is ready again was reopened by a person, who thereby
+        gave it new attempts.
+        """
+        page = self.pages.get(issue_id)
+        if page is None:
+            return
+        self._timers.cancel(DueAgain(issue_id))
+        if page.standing is Standing.SET_ASIDE:
+            page.history = History()
+        page.standing = Standing.OPEN
+
+    def done(self, issue_id: IssueId) -> None:
+        """Closed: there is nothing left to remember."""
+        self._timers.cancel(DueAgain(issue_id))
+        self.pages.pop(issue_id, None)
+
+    def requeue(
+        self, issue_id: IssueId, title: str, error: str, history: History, until: float
+    ) -> None:
+        """Try again, no sooner than ``until``."""
+        page = self.page(issue_id)
+        page.title, page.error, page.history = title, error, history
+        page.failed_here = True
+        self._cool(issue_id, page, until)
+
+    def set_aside(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
+        """No more attempts until a person says so."""
+        page = self.page(issue_id)
+        page.title, page.error, page.history = title, error, history
+        page.failed_here = True
+        page.standing = Standing.SET_ASIDE
+
+    def is_set_aside(self, issue_id: IssueId) -> bool:
+        """Whether it still stands so; a person may have asked for another try since."""
+        page = self.pages.get(issue_id)
+        return page is not None and page.standing is Standing.SET_ASIDE
+
+    def withhold(self, issue_id: IssueId) -> None:
+        """A person took it away from this run."""
+        self._timers.cancel(DueAgain(issue_id))
+        self.page(issue_id).standing = Standing.WITHHELD
+
+    def retry(self, issue_id: IssueId) -> Standing | None:
+        """A person wants it tried again now; returns how it stood, None if there is no page."""
+        page = self.pages.get(issue_id)
+        if page is None or page.standing is Standing.NOT_CLOSED:
+            return page.standing if page else None
+        stood = page.standing
+        self._timers.cancel(DueAgain(issue_id))
+        page.standing, page.history = Standing.OPEN, History()
+        return stood
+
+    def forgive(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:
+        """So many charged attempts were not the issue's fault: it may be taken again at once.
+
+        Returns how it stood and what is still charged; None where nothing is remembered of it.
+        """
+        page = self.pages.get(issue_id)
+        if page is None:
+            return None
+        stood, charged = page.standing, max(0, page.history.charged - attempts)
+        page.history = replace(page.history, charged=charged)
+        if stood in (Standing.COOLING, Standing.SET_ASIDE):
+            self._timers.cancel(DueAgain(issue_id))
+            page.standing = Standing.OPEN
+        return stood, charged
+
+    def cooled_down(self, issue_id: IssueId) -> None:
+        """Its time has come."""
+        page = self.pages.get(issue_id)
+        if page and page.standing is Standing.COOLING:
+            page.standing = Standing.OPEN
+
+    def not_to_take(self) -> set[IssueId]:
+        """What a take must leave out. Set-aside ones are out of the backlog by themselves."""
+        off = (Standing.COOLING, Standing.WITHHELD, Standing.NOT_CLOSED)
+        return {i for i, page in self.pages.items() if page.standing in off}
+
+    def next_due(self) -> float | None:
+        """When the first retry is due (monotonic); None when nothing cools down."""
+        cooling = (p.not_before for p in self.pages.values() if p.standing is Standing.COOLING)
+        return min(cooling, default=None)
+
+    def any_cooling(self) -> bool:
+        """Whether a retry is due at some time."""
+        return self.next_due() is not None
+
+    def _cool(self, issue_id: IssueId, page: Page, until: float) -> None:
+        page.standing, page.not_before = Standing.COOLING, until
+        self._timers.set(DueAgain(issue_id), until)
+
+
+# --- storm ---------------------------------------------------------------------------------------
+# Spawn storms: everything fails at its start, so the fault is not with the issues.
+#
+# Nobody is logged in, or it is the wrong folder: without a brake a fleet would burn through every
+# attempt of a whole backlog within seconds. Source: docs/PROTOCOL.md, "Spawn storms".
+
+
+FAILURES = (OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.NOT_FOUND)
+"""What a task says by failing. A worker that dies has a brake of its own (``crew``); a retry and a
+cancellation are no failures."""
+
+
+class Storm:
+    """Sees every attempt end. ``raging``: until ``calm``, failures at the start are not charged."""
+
+    def __init__(self, desk: Desk, lane: Lane, ledger: Ledger) -> None:
+        self._desk = desk
+        self._lane = lane
+        self._ledger = ledger
+        self._charged: dict[IssueId, int] = {}
+        self._refuted = False
+        self._error = ""
+        self.raging = False
+
+    def strikes(self, issue_id: IssueId, outcome: Outcome, seconds: float) -> bool:
+        """An attempt that took so long has ended; True: a storm ended it, it is not to be charged.
+
+        Then say ``forgive`` when it has been given back.
+        """
+        if outcome.kind is OutcomeKind.SUCCESS:
+            # Whatever fails from now on: the command can be run here, and does its work.
+            self._refuted, self.raging = True, False
+            self._charged.clear()
+        if self._refuted or outcome.kind not in FAILURES or seconds >= limits.STORM_SECONDS:
+            return False
+        self._charged.setdefault(issue_id, 0)
+        self._error = outcome.error
+        self.raging = self.raging or len(self._charged) >= limits.STORM_ISSUES
+        if not self.raging:
+            self._charged[issue_id] += 1
+        return self.raging
+
+    def forgive(self, held: Container[IssueId]) -> None:
+        """Give back what was charged to the issues that a storm has struck, and say so once.
+
+        ``held``: jobs whose settlement is still under way; theirs follows by itself.
+        """
+        for issue_id, attempts in self._charged.items():
+            forgiven = self._ledger.forgive(issue_id, attempts)
+            if forgiven is None:
+                continue
+            stood, charged = forgiven
+            self._desk.write(Forgiven(issue_id, charged))
+            if stood is Standing.SET_ASIDE and issue_id not in held:
+                self._lane.owe(Settlement(Action.REOPEN, issue_id))
+        self._charged.clear()
+
+    def retried(self, issue_id: IssueId) -> None:
+        """A person gave it a clean history: nothing is left to be given back."""
+        if issue_id in self._charged:
+            self._charged[issue_id] = 0
+
+    def calm(self) -> None:
+        """A person says that it is over: one more chance, and the count begins anew."""
+        self.raging = False
+        self._charged.clear()
+
+    def text(self) -> str:
+        """What happened, for people: one sentence, fit for any terminal."""
+        return (
+            f"not logged in, or the wrong folder? {limits.STORM_ISSUES} different issues failed"
+            f" within {limits.STORM_SECONDS:.0f} s of their start and none has succeeded. Nothing"
+            f" was charged to them; the last error: {printable(self._error, ERROR_WIDTH) or 'none'}"
+        )
+
+
+ERROR_WIDTH = 100
+"""Of the last error in the one message, in columns."""

@@ -1,0 +1,234 @@
+"""What the source is owed and asked: settlements gather, and go out in one turn at a time.
+
+While a turn is under way everything waits for the next; the busier the tracker, the larger the
+groups. A failure to ask is never an answer: settlements stay owed, and nothing is concluded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Turn
+from beads_workers.core.effects import Desk, jitter
+from beads_workers.core.events import TurnEnded
+from beads_workers.core.journal import (
+    SettlementFailed,
+    SourceRecovered,
+    SourceTrouble,
+    Spent,
+    TurnBegan,
+)
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.source import Action, Result, Settled, Settlement
+
+TAKE_AGAIN = "take again"
+"""Timer key: ask once more, for an idle fleet or after trouble."""
+
+LINGER = "linger"
+"""Timer key: what is owed has gathered for long enough."""
+
+
+@dataclass(slots=True)
+class Owed:
+    """``at``: when it came to be owed. ``not_before``: back-off after failures of this one issue;
+    ``since``: the first failure.
+    """
+
+    settlement: Settlement
+    at: float
+    tries: int = 0
+    since: float | None = None
+    not_before: float = 0.0
+
+
+@value
+class Trouble:
+    """The source could not be asked when it was last. Times on the monotonic clock."""
+
+    error: str
+    hint: str
+    failures: int
+    since: float
+    again_at: float
+
+
+@value
+class OwedAgain:
+    """Timer key: a settlement that failed is to be asked for again."""
+
+    issue_id: IssueId
+
+
+class Lane:
+    """The core's side of the one helper thread that talks to the source."""
+
+    def __init__(self, desk: Desk, *, pushed: bool = False) -> None:
+        """``pushed``: a turn asks nobody, and costs nothing that people would want to know."""
+        self._desk = desk
+        self._pushed = pushed
+        self.owed: dict[IssueId, Owed] = {}
+        self.busy = False
+        self._handing: set[IssueId] = set()
+        self._failing = False
+        self._turn_ended_at = 0.0
+        self.turn_seconds = 0.0
+        self.trouble: Trouble | None = None
+        self.claims_unknown = False
+        """A take was not answered, and none since: it may hold issues that nobody knows of."""
+        self._resting = False
+        self._failed_at = 0.0
+
+    @property
+    def troubled_now(self) -> bool:
+        """Whether the source could not be asked, when it was last."""
+        return self.trouble is not None
+
+    @property
+    def resting(self) -> bool:
+        """Whether the source is left alone for a while after trouble."""
+        return self._resting
+
+    def owe(self, settlement: Settlement) -> None:
+        """This is to be written; a later one for the same issue takes its place."""
+        self.owed[settlement.issue_id] = Owed(settlement, self._desk.now)
+        if settlement.action is Action.HAND_OVER:
+            self._handing.add(settlement.issue_id)
+        else:
+            self._handing.discard(settlement.issue_id)
+
+    def may_linger(self) -> bool:
+        """Whether what is owed can gather for another moment; if so, a timer ends that.
+
+        Nobody waits for a close while there is other work; a hand-over has a worker waiting.
+        """
+        first = next(iter(self.owed.values()))
+        # What came in during a long turn waits for a moment, too: the jobs that the turn has
+        # brought may be done in no time, and share the next call.
+        linger = self.turn_seconds * limits.LINGER_SHARE
+        due = max(
+            first.at + limits.LINGER_SECONDS,
+            self._turn_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
+        )
+        if self._handing or len(self.owed) >= limits.LINGER_ISSUES_MAX or self._desk.now >= due:
+            return False
+        self._desk.timers.set_earlier(LINGER, due)
+        return True
+
+    def failing_for(self) -> float | None:
+        """How long the oldest settlement that still fails has done so; None if none does.
+
+        From its first failure to the last one: time in which nobody asked, because we were
+        stopped ourselves, proves nothing.
+        """
+        if not self._failing:
+            return None  # Asked after every event.
+        since = min((o.since for o in self.owed.values() if o.since is not None), default=None)
+        self._failing = since is not None
+        return None if since is None else self._failed_at - since
+
+    def payable(self) -> tuple[Settlement, ...]:
+        """What can be asked for now."""
+        now = self._desk.now
+        return tuple(o.settlement for o in self.owed.values() if o.not_before <= now)
+
+    def paying(self) -> bool:
+        """Whether a settlement is under way, or about to be: it may make work ready."""
+        now = self._desk.now
+        return bool(self.owed) and (
+            self.busy or any(o.not_before <= now for o in self.owed.values())
+        )
+
+    def begin(self, turn: Turn) -> None:
+        """Start a turn; ``TurnEnded`` will answer."""
+        assert not self.busy, "one turn at a time"
+        self.busy = True
+        if not self._pushed:
+            self._desk.write(TurnBegan(len(turn.settlements), len(turn.renew), turn.take))
+        self._desk.ask(turn)
+
+    def wake(self) -> None:
+        """The time of rest is over, or a person wants to know now."""
+        self._resting = False
+        self._desk.timers.cancel(TAKE_AGAIN)
+
+    def hurry(self) -> None:
+        """The end of the run: everything that is owed can be asked for now."""
+        self.wake()
+        for owed in self.owed.values():
+            owed.not_before = self._desk.now
+
+    def ended(self, turn: TurnEnded) -> list[Settled]:
+        """Take in the answer; returns it without what was overtaken by a later settlement."""
+        self.busy = False
+        self._turn_ended_at = self._desk.now
+        # A moving average over about four turns: groups grow and shrink with the tracker.
+        self.turn_seconds = self.turn_seconds or turn.seconds
+        self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
+        if not self._pushed:
+            self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
+        self.claims_unknown = bool(turn.take_error) or (self.claims_unknown and turn.taken is None)
+        error = turn.settle_error or turn.take_error
+        if error:
+            self._trouble(error, turn.hint)
+            if turn.settle_error:
+                self._mark_failing()
+        elif turn.taken is not None or turn.settled or turn.renewed is not None:
+            self.recovered()
+        return [s for s in turn.settled if self._checked_off(s)]
+
+    def troubled(self, error: str, hint: str, retry_in_seconds: float) -> None:
+        """The source could not be asked; whoever asked asks again by itself."""
+        now, before = self._desk.now, self.trouble
+        failures = before.failures + 1 if before else 1
+        since = before.since if before else now
+        error = error[: limits.ERROR_CHARS_MAX]
+        self.trouble = Trouble(error, hint, failures, since, now + retry_in_seconds)
+        self._desk.write(SourceTrouble(error, retry_in_seconds, hint, failures))
+
+    def recovered(self) -> None:
+        """The source answers, whatever was before."""
+        if self.trouble is not None:
+            self.trouble = None
+            self._desk.write(SourceRecovered())
+
+    def _trouble(self, error: str, hint: str) -> None:
+        failures = self.trouble.failures if self.trouble else 0
+        delay = min(
+            limits.SOURCE_RETRY_SECONDS * 2.0 ** min(failures, 10),
+            limits.SOURCE_RETRY_MAX_SECONDS,
+        )
+        self._resting = True
+        self._desk.timers.set(TAKE_AGAIN, self._desk.now + delay)
+        self.troubled(error, hint, delay)
+
+    def _mark_failing(self) -> None:
+        self._failed_at, self._failing = self._desk.now, True
+        for owed in self.owed.values():
+            if owed.since is None:
+                owed.since = self._desk.now
+
+    def _checked_off(self, settled: Settled) -> bool:
+        issue_id = settled.settlement.issue_id
+        owed = self.owed.get(issue_id)
+        if owed is None or owed.settlement != settled.settlement:
+            return False
+        if settled.result is Result.FAILED:
+            self._again(owed, settled.error)
+        else:
+            del self.owed[issue_id]
+            self._handing.discard(issue_id)
+        return True
+
+    def _again(self, owed: Owed, error: str) -> None:
+        issue_id = owed.settlement.issue_id
+        owed.tries += 1
+        self._failed_at, self._failing = self._desk.now, True
+        owed.since = self._desk.now if owed.since is None else owed.since
+        delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(owed.tries - 1, 10)
+        delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))
+        owed.not_before = self._desk.now + delay
+        self._desk.timers.set(OwedAgain(issue_id), owed.not_before)
+        action, error = owed.settlement.action.value, error[: limits.ERROR_CHARS_MAX]
+        self._desk.write(SettlementFailed(issue_id, action, error, owed.tries, round(delay, 3)))
+        if owed.tries == 1:
+            self._desk.note("warning", f"{issue_id}: {action} failed, trying again: {error}")

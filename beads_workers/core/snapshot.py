@@ -1,0 +1,475 @@
+"""The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
+
+``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
+``core.status`` turns a board into JSON.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from beads_workers.core import journal as rec
+from beads_workers.core import limits
+from beads_workers.core.issues import Issue, Issues, Standing, Transition
+from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.model import value
+from beads_workers.core.states import IssueState
+
+# --- board workers -------------------------------------------------------------------------------
+# The workers of a board: a row for each, and their order.
+
+
+@dataclass(slots=True)
+class WorkerRow:
+    """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
+    same for its process. ``finished``: attempts that ended, in whatever way. ``ahead``: what it was
+    sent beside its task, with the same for each."""
+
+    worker_id: str
+    pid: int | None = None
+    state: str = "starting"
+    issue_id: str | None = None
+    title: str | None = None
+    attempt: int | None = None
+    since: float = 0.0
+    done: int = 0
+    failed: int = 0
+    own: bool = True
+    connected: bool = False
+    began: float = 0.0
+    finished: int = 0
+    ahead: list[tuple[rec.Started, float]] = field(default_factory=list)
+
+    def has(self, started: rec.Started, since: float) -> None:
+        """It was sent this one."""
+        if self.issue_id is not None and self.issue_id != started.issue_id:
+            self.ahead.append((started, since))
+            return
+        self.state, self.since = "busy", since
+        self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
+
+    def has_not(self, issue_id: str) -> None:
+        """It ended this one, or gave it back."""
+        if self.issue_id != issue_id:
+            self.ahead = [sent for sent in self.ahead if sent[0].issue_id != issue_id]
+            return
+        self.issue_id = self.title = self.attempt = None
+        if self.ahead:
+            stopping = self.state == "stopping"
+            self.has(*self.ahead.pop(0))
+            self.state = "stopping" if stopping else self.state
+        elif self.state == "busy":
+            self.state = "idle"
+
+    def left(self) -> None:
+        """Its connection is over."""
+        self.connected, self.state, self.ahead = False, "stopping", []
+        self.issue_id = self.title = self.attempt = None
+
+
+def worker_order(worker_id: str) -> tuple[int, int, str]:
+    """Sorts W2 before W2.2 and that before W10, and behind them all what a damaged journal calls
+    a worker."""
+    number, _, slot = worker_id[1:].partition(".")
+    return (_small(number), _small(slot) if slot else 0, worker_id)
+
+
+def _small(number: str) -> int:
+    known = number.isdecimal() and len(number) < 10
+    return int(number) if known else 1 << 30
+
+
+# --- activity ------------------------------------------------------------------------------------
+# What has been going on: the last outcomes, how many over time, and how the tracker answers.
+#
+# A part of the board, bounded whatever the length of the run.
+
+
+@value
+class Ended:
+    """An attempt that ended: its record, the issue's title, and when (epoch seconds)."""
+
+    finished: rec.Finished
+    title: str
+    at: float
+
+
+@dataclass(slots=True)
+class Throughput:
+    """Issues done per bucket of the whole run, which gets coarser as the run gets longer."""
+
+    bucket_seconds: float = limits.BUCKET_SECONDS
+    done: list[int] = field(default_factory=list)
+
+    def add(self, elapsed: float) -> None:
+        """One more was done."""
+        while elapsed >= self.bucket_seconds * limits.BUCKETS_MAX:
+            self._merge()
+        index = int(elapsed // self.bucket_seconds)
+        self.done += [0] * (index + 1 - len(self.done))
+        self.done[index] += 1
+
+    def _merge(self) -> None:
+        pairs = [*self.done, 0] if len(self.done) % 2 else self.done
+        self.done = [a + b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+        self.bucket_seconds *= 2
+
+
+@dataclass(slots=True)
+class Asking:
+    """The turn of the lane that is under way, and how long the last calls took (seconds each)."""
+
+    turn: rec.TurnBegan | None = None
+    since: float = 0.0
+    spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
+    each: deque[float] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+
+    def began(self, turn: rec.TurnBegan, elapsed: float) -> None:
+        """The tracker is asked for something."""
+        self.turn, self.since = turn, elapsed
+
+    def ended(self, spent: rec.Spent) -> None:
+        """It has answered, or failed to."""
+        calls = spent.calls - self.spent.calls
+        if calls > 0:
+            self.each.append((spent.seconds - self.spent.seconds) / calls)
+        self.turn, self.spent = None, spent
+
+    def typical_seconds(self) -> float | None:
+        """The median of the last calls; None before the first."""
+        return sorted(self.each)[len(self.each) // 2] if self.each else None
+
+
+@dataclass(slots=True)
+class Activity:
+    """See the module text."""
+
+    last: deque[Ended] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+    throughput: Throughput = field(default_factory=Throughput)
+    asking: Asking = field(default_factory=Asking)
+
+
+# --- counters ------------------------------------------------------------------------------------
+# What is counted over a whole run for ``metrics``: a part of the board, bounded by its labels.
+#
+# Every label is of a closed set: outcomes, verdicts, what the tracker is asked for, and its
+# answers.
+
+
+BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600, 14400)
+"""Upper bounds in seconds: from functions that take milliseconds to agents that take hours."""
+
+RECOVER = "recover"
+"""Asking the tracker about earlier runs, before anything else."""
+
+
+@dataclass(slots=True)
+class Durations:
+    """A histogram. ``counts``: one for each of ``BUCKETS``, and one for all that is longer."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.seconds += seconds
+
+
+@dataclass(slots=True)
+class Turns:
+    """Visits to the tracker of one kind: how many, how long, and how many came to nothing."""
+
+    count: int = 0
+    seconds: float = 0.0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class Counters:
+    """See the module text. Nothing here ever gets less."""
+
+    started: int = 0
+    attempts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By outcome and verdict."""
+    durations: dict[str, Durations] = field(default_factory=lambda: {"success": Durations()})
+    """By outcome."""
+    settled: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By action and result."""
+    turns: dict[str, Turns] = field(default_factory=dict)
+    """By kind, see ``kind_of``."""
+    _kind: str = RECOVER
+    _since: float = 0.0
+
+    def finished(self, finished: rec.Finished) -> None:
+        """An attempt has ended."""
+        key = finished.outcome, finished.verdict
+        self.attempts[key] = self.attempts.get(key, 0) + 1
+        durations = self.durations.get(finished.outcome)
+        if durations is None:
+            durations = self.durations[finished.outcome] = Durations()
+        durations.add(finished.duration_ms / 1000)
+
+    def settlement(self, settled: rec.SettledRecord) -> None:
+        """The tracker took what it was told, or had its reason not to."""
+        key = settled.action, settled.result
+        self.settled[key] = self.settled.get(key, 0) + 1
+
+    def turn_began(self, turn: rec.TurnBegan, elapsed: float) -> None:
+        """The tracker is asked."""
+        self._kind, self._since = kind_of(turn), elapsed
+
+    def turn_ended(self, elapsed: float) -> None:
+        """It was asked; where that failed, ``trouble`` follows."""
+        turns = self.turns.setdefault(self._kind, Turns())
+        turns.count += 1
+        turns.seconds += elapsed - self._since
+
+    def trouble(self) -> None:
+        """It could not be asked, or did not answer."""
+        self.turns.setdefault(self._kind, Turns()).failures += 1
+
+
+def kind_of(turn: rec.TurnBegan) -> str:
+    """What a turn is for: ``settle``, ``renew``, ``take`` or ``list``; several joined with +."""
+    parts = [
+        "settle" if turn.settle else "",
+        "renew" if turn.renew else "",
+        "" if turn.take is None else "take" if turn.take else "list",
+    ]
+    return "+".join(part for part in parts if part) or "nothing"
+
+
+# --- board ---------------------------------------------------------------------------------------
+# The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
+#
+# ``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
+# Where each issue stands is told by ``core.issues``; here it is counted. ``core.status`` turns a
+# board into JSON.
+
+
+@dataclass(slots=True)
+class Trouble:
+    """The tracker cannot be asked. Times in elapsed seconds of the run."""
+
+    error: str
+    hint: str
+    since: float
+    retry_at: float
+    failures: int
+
+
+@dataclass(slots=True)
+class Board:
+    """All that people are shown of one run."""
+
+    run: rec.RunStarted | None = None
+    state: str = "recovering"
+    state_reason: str = ""
+    ended: rec.RunEnded | None = None
+    began_at: float = 0.0
+    elapsed: float = 0.0
+    workers: dict[str, WorkerRow] = field(default_factory=dict)
+    issues: Issues = field(default_factory=Issues)
+    listed: rec.Listed = field(default_factory=rec.Listed)
+    given_back: dict[str, None] = field(default_factory=dict)
+    given_up: dict[str, str] = field(default_factory=dict)
+    """Workers of ours that are not started again, with the reason."""
+    workers_most: int = 0
+    """So many workers there were, or are about to be: what is drawn keeps its height."""
+    claims: int = 0
+    totals: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
+    )
+    activity: Activity = field(default_factory=Activity)
+    counters: Counters = field(default_factory=Counters)
+    trouble: Trouble | None = None
+    hindrances: dict[str, rec.Hindrance] = field(default_factory=dict)
+    recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+    notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+
+    def ahead(self) -> int:
+        """How many were sent, and wait for their worker to end others."""
+        return sum(len(row.ahead) for row in self.workers.values())
+
+    @property
+    def unsent(self) -> int:
+        """How many are claimed, and with no worker yet."""
+        return self.issues.count(IssueState.CLAIMED, IssueState.HANDING)
+
+    @property
+    def running(self) -> int:
+        """How many are with a worker, or with one that is gone from us and may live."""
+        return self.issues.count(IssueState.RUNNING, IssueState.LOOSE)
+
+    @property
+    def loose(self) -> list[Issue]:
+        """Those of them whose worker is gone from us."""
+        if not self.issues.count(IssueState.LOOSE):
+            return []
+        return [i for i in self.issues.known.values() if i.state is IssueState.LOOSE]
+
+    @property
+    def retrying(self) -> dict[str, float]:
+        """When they are due, in elapsed seconds of the run."""
+        return {i.issue_id: i.due for i in self.issues.standing(Standing.COOLING)}
+
+    @property
+    def set_aside(self) -> dict[str, tuple[int, str]]:
+        """How many attempts each had, and its last error."""
+        found = self.issues.standing(Standing.SET_ASIDE)
+        return {i.issue_id: (i.charged, i.error) for i in found}
+
+    @property
+    def not_closed(self) -> list[Issue]:
+        """Done by an earlier run, which the tracker was not told."""
+        return self.issues.standing(Standing.NOT_CLOSED)
+
+    @property
+    def to_close(self) -> int:
+        """How many are done, by whatever run, and not closed."""
+        return self.issues.count(IssueState.CLOSING)
+
+    def title(self, issue_id: str) -> str:
+        """Of an issue that is in our hands, or has a past; else empty."""
+        issue = self.issues.known.get(issue_id)
+        return issue.title if issue else ""
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.elapsed = entry.elapsed
+        if (change := self.issues.apply(entry)) is not None:
+            self._about_issue(change, entry)
+            return
+        match entry.record:
+            case rec.TurnBegan() as turn:
+                self.activity.asking.began(turn, entry.elapsed)
+                self.counters.turn_began(turn, entry.elapsed)
+            case rec.Spent() as spent:
+                self.activity.asking.ended(spent)
+                self.counters.turn_ended(entry.elapsed)
+            case rec.Listed() as listed:
+                self.listed = listed
+            case rec.SourceTrouble() | rec.SourceRecovered() as source:
+                self._source(source, entry.elapsed)
+            case rec.Noted():
+                self.notes.append(entry)
+            case _:
+                self._about_run(entry)
+
+    def _about_issue(self, change: Transition, entry: Entry) -> None:
+        match entry.record:
+            case rec.Started() as started:
+                self.counters.started += 1
+                row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
+                row.has(started, entry.elapsed)
+            case rec.Finished() as finished:
+                self._finished(finished, change.issue.title, entry)
+            case rec.Claimed(issue_id):
+                self.claims += 1
+                self.given_back.pop(issue_id, None)
+            case rec.SettledRecord() as settled:
+                self._settled(settled, change)
+            case rec.Forgiven() if change.stood is Standing.SET_ASIDE:
+                self.totals["set_aside"] -= 1
+            case _:
+                pass
+
+    def _about_run(self, entry: Entry) -> None:
+        match entry.record:
+            case rec.RunStarted() as run:
+                self.run, self.began_at = run, entry.at - entry.elapsed
+                self.workers_most = run.workers
+            case rec.RunChanged(state, reason):
+                self.state, self.state_reason = state, reason
+            case rec.RunEnded() as ended:
+                self.ended = ended
+            case rec.Hindrance() as hindrance:
+                self.hindrances[hindrance.what] = hindrance
+            case rec.HindranceOver(what):
+                self.hindrances.pop(what, None)
+            case Resumed() as resumed:
+                self.claims = resumed.claims
+                self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))
+                self.totals = {name: getattr(entry.record, name) for name in self.totals}
+            case _:
+                self._about_worker(entry.record)
+
+    def _about_worker(self, record: rec.Record) -> None:
+        match record:
+            case rec.WorkerStarted(worker_id, pid):
+                row = self.workers.setdefault(worker_id, WorkerRow(worker_id))
+                row.pid, row.state, row.began = pid, "starting", self.elapsed
+            case rec.WorkerJoined(worker_id, pid, _, own):
+                row = self.workers.setdefault(worker_id, WorkerRow(worker_id, began=self.elapsed))
+                row.pid, row.own, row.connected, row.state = pid, own, True, "idle"
+                self.workers_most = max(self.workers_most, len(self.workers))
+            case rec.WorkerLeft(worker_id):
+                if row_left := self.workers.get(worker_id):
+                    row_left.left()
+                    if not row_left.own:
+                        del self.workers[worker_id]
+            case rec.WorkerStopping(worker_id):
+                if stopping := self.workers.get(worker_id):
+                    stopping.state = "stopping"
+            case rec.WorkerExited(worker_id):
+                if row_left := self.workers.get(worker_id):
+                    # It is started again, unless the run is ending or ``WorkerGone`` follows.
+                    row_left.pid = None
+                    row_left.state = "starting" if self._goes_on() else "stopping"
+            case rec.WorkerGone(worker_id, reason):
+                self.workers.pop(worker_id, None)
+                if reason:
+                    self.given_up[worker_id] = reason
+            case _:
+                pass
+
+    def _goes_on(self) -> bool:
+        return self.state in ("recovering", "running", "paused")
+
+    def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
+        issue_id, elapsed = finished.issue_id, entry.elapsed
+        self.counters.finished(finished)
+        self.activity.last.append(Ended(finished, title, entry.at))
+        row = self.workers.get(finished.worker_id)
+        success = finished.verdict == "finish"
+        if row is not None:
+            row.has_not(issue_id)
+            row.finished += 1
+            row.done += success
+            row.failed += not success and finished.outcome not in ("cancelled", "retry")
+        if success:
+            self.recent_done.append(elapsed)
+            self.activity.throughput.add(elapsed)
+            return
+        if finished.outcome in ("error", "timeout", "lost", "not_found"):
+            self.totals["failed"] += 1
+        if finished.outcome == "lost":
+            self.totals["lost"] += 1
+        if finished.verdict == "set_aside":
+            self.totals["set_aside"] += 1
+        elif finished.verdict != "hand_back" and finished.outcome != "cancelled":
+            self.totals["retried"] += 1
+
+    def _settled(self, settled: rec.SettledRecord, change: Transition) -> None:
+        self.counters.settlement(settled)
+        done = change.before is IssueState.CLOSING and change.stood is not Standing.NOT_CLOSED
+        # A reopening that finds it closed: somebody else's work, or an earlier run's.
+        found_closed = settled.result == "found_closed" and settled.action != "reopen"
+        if found_closed or (settled.action == "close" and done):
+            self.totals["done"] += settled.result != "not_ours"
+        # What failed and goes back to its sender is not open for anybody to take.
+        handed_back = change.end is not None and change.end.verdict == "hand_back"
+        if settled.action == "release" and settled.result == "applied" and not handed_back:
+            self.given_back[settled.issue_id] = None
+
+    def _source(self, record: rec.SourceTrouble | rec.SourceRecovered, elapsed: float) -> None:
+        if isinstance(record, rec.SourceRecovered):
+            self.trouble = None
+            return
+        self.counters.trouble()
+        since = self.trouble.since if self.trouble else elapsed
+        retry_at = elapsed + record.retry_in_seconds
+        self.trouble = Trouble(record.error, record.hint, since, retry_at, record.failures)

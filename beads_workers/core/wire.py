@@ -1,0 +1,484 @@
+"""The worker protocol: messages as values, read from bytes and written as bytes.
+
+Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; 1.1 adds some
+for peers that opted in. ``parse`` is strict about what decides, and liberal about what does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.framing import (
+    ProtocolError,
+    as_integer,
+    as_number,
+    issue_id,
+    parse_object,
+    sender,
+    text,
+)
+from beads_workers.core.model import IssueId, OutcomeKind, value
+
+# --- message types -------------------------------------------------------------------------------
+# The messages of the worker protocol as frozen dataclasses: what each of them says.
+#
+# Source: docs/PROTOCOL.md, "Messages". ``core.messages`` reads and writes them.
+
+
+VERSION = "1.1"
+
+GROUPED = "grouped"
+"""Feature: the orchestrator claims and closes for this worker, which never calls the tracker."""
+
+CANCEL = "cancel"
+"""Feature: this worker understands CANCEL."""
+
+CANNOT_START = "cannot_start"
+"""``error_detail`` of a FAILED: the fleet's command is missing or may not be executed."""
+
+RECALLED = "recalled"
+"""``reason`` of a CANCEL that is meant only for a task which has not begun."""
+
+NOT_BEGUN = "not_begun"
+"""``error_detail`` of a FAILED: the task was kept for later, and comes back as it went."""
+
+
+# --- worker -> orchestrator -------------------------------------------------------------------
+
+
+@value
+class Ready:
+    """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN.
+
+    ``ahead``: 1.1; how many more TASKs it keeps while it works on one, and begins in their order
+    without another READY.
+    """
+
+    worker_id: str
+    version: str = "1"
+    features: frozenset[str] = frozenset()
+    ahead: int = 0
+
+
+@value
+class Done:
+    """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense.
+
+    ``result_file``: the path of a file (0600) with the JSON of a result that is too long.
+    ``is_stopping``: 1.1; the worker takes no more tasks, and its READY is answered with SHUTDOWN.
+    ``request_id``: of the TASK, where this is left as a word and not sent.
+    """
+
+    issue_id: IssueId
+    worker_id: str = ""
+    duration_ms: int | None = None
+    result: Any = None
+    result_file: str = ""
+    is_stopping: bool = False
+    request_id: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@value
+class Failed:
+    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error.
+
+    ``is_stopping``: as in DONE. ``request_id``: of the TASK, where it was not begun.
+    """
+
+    issue_id: IssueId
+    worker_id: str = ""
+    error: str = ""
+    duration_ms: int | None = None
+    outcome: OutcomeKind = OutcomeKind.ERROR
+    retry_after_seconds: float | None = None
+    error_detail: str = ""
+    is_stopping: bool = False
+    request_id: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@value
+class ControlAsked:
+    """1.1: the task asks something of the orchestrator, in dispatcherd's words.
+
+    It is no turn of the conversation: at any time, and answered by one ``ControlReply``.
+    """
+
+    command: str
+    control_data: Mapping[str, Any] = field(default_factory=dict)
+
+
+# --- orchestrator -> worker -------------------------------------------------------------------
+
+
+@value
+class Task:
+    """Work on this issue. From ``description`` on: version 1.1 only.
+
+    ``payload`` may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's
+    object) or, when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
+    ``request_id``: of this attempt alone, so that a TASK that comes once more is known again.
+    """
+
+    issue_id: IssueId
+    priority: int
+    title: str
+    description: str = ""
+    issue_type: str = "task"
+    labels: tuple[str, ...] = ()
+    attempt: int = 1
+    timeout_seconds: float | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    payload_file: str | None = None
+    request_id: str = ""
+
+
+@value
+class Wait:
+    """Nothing to do now: send READY again after ``wait_seconds`` (1 to 3600)."""
+
+    wait_seconds: int
+
+
+@value
+class Shutdown:
+    """End: give back what runs, exit 0. ``user_requested``, ``idle_timeout`` or ``error``."""
+
+    reason: str
+
+
+@value
+class Cancel:
+    """1.1: end this one task, answer FAILED with outcome ``cancelled``, then READY."""
+
+    issue_id: IssueId
+    reason: str
+
+
+@value
+class ControlReply:
+    """1.1: what a ``ControlAsked`` is answered, in their order."""
+
+    reply: Mapping[str, Any]
+
+
+FromWorker = Ready | Done | Failed
+ToWorker = Task | Wait | Shutdown | Cancel
+Message = FromWorker | ToWorker | ControlAsked | ControlReply
+
+RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH", "PROGRESS"})
+"""Named by the text for later versions; today unknown to both halves like any other type."""
+
+
+# --- control messages ----------------------------------------------------------------------------
+# What a task asks of the orchestrator over its worker's connection, and what it is answered.
+#
+# Source: docs/PROTOCOL.md, "CONTROL".
+
+
+def _asked(fields: dict[str, Any]) -> ControlAsked:
+    command, data = fields.get("command"), fields.get("control_data")
+    if not isinstance(command, str) or not command:
+        raise ProtocolError("CONTROL without a command")
+    sender(fields)
+    return ControlAsked(command, data if isinstance(data, dict) else {})
+
+
+def _reply(fields: dict[str, Any]) -> ControlReply:
+    reply = fields.get("reply")
+    if not isinstance(reply, dict):
+        raise ProtocolError("CONTROL_REPLY without a reply")
+    return ControlReply(reply)
+
+
+TYPES = {ControlAsked: "CONTROL", ControlReply: "CONTROL_REPLY"}
+PARSERS: dict[str, Callable[[dict[str, Any]], ControlAsked | ControlReply]] = {
+    "CONTROL": _asked,
+    "CONTROL_REPLY": _reply,
+}
+
+
+def fields_of(message: ControlAsked | ControlReply) -> dict[str, Any]:
+    """Its own fields, as they are written."""
+    if isinstance(message, ControlAsked):
+        return {"command": message.command, "control_data": dict(message.control_data)}
+    return {"reply": dict(message.reply)}
+
+
+# --- messages ------------------------------------------------------------------------------------
+# The messages of the worker protocol: bytes in, values out; and ``encode``, the way back.
+#
+# Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; 1.1 adds
+# some
+# for peers that opted in. ``parse`` is strict about what decides, and liberal about what does not.
+
+
+def parse(line: bytes) -> Message:
+    """Read one line; raises ``ProtocolError`` with a reason that is fit for the log."""
+    fields = parse_object(line)
+    kind = fields.get("type")
+    if not isinstance(kind, str):
+        raise ProtocolError("no message type")
+    parser = _PARSERS.get(kind)
+    if parser is None:
+        reserved = " (reserved for a later version)" if kind in RESERVED else ""
+        raise ProtocolError(f"unknown message type {kind[:40]!r}{reserved}")
+    return parser(fields)
+
+
+def _ready(fields: dict[str, Any]) -> Ready:
+    worker_id = sender(fields)
+    features = fields.get("features")
+    known = [f for f in features if isinstance(f, str)] if isinstance(features, list) else []
+    version = fields.get("version")
+    ahead = min(max(as_integer(fields.get("ahead")) or 0, 0), limits.TASKS_AHEAD_MAX)
+    return Ready(worker_id, version if isinstance(version, str) else "1", frozenset(known), ahead)
+
+
+def _done(fields: dict[str, Any]) -> Done:
+    warnings: list[str] = []
+    return Done(
+        issue_id=issue_id(fields),
+        worker_id=_lenient_sender(fields, warnings),
+        duration_ms=_duration(fields, warnings),
+        result=fields.get("result"),
+        result_file=text(fields, "result_file", "")[: limits.ERROR_CHARS_MAX],
+        is_stopping=fields.get("is_stopping") is True,
+        request_id=text(fields, "request_id", ""),
+        warnings=tuple(warnings),
+    )
+
+
+def _failed(fields: dict[str, Any]) -> Failed:
+    warnings: list[str] = []
+    error = fields.get("error")
+    if not isinstance(error, str):
+        warnings.append("FAILED without an error text")
+        error = "the worker gave no reason"
+    detail = fields.get("error_detail")
+    return Failed(
+        issue_id=issue_id(fields),
+        worker_id=_lenient_sender(fields, warnings),
+        error=error[: limits.ERROR_CHARS_MAX].replace("\0", "\ufffd"),  # notes are arguments
+        duration_ms=_duration(fields, warnings),
+        outcome=_outcome(fields, warnings),
+        retry_after_seconds=_retry_after(fields, warnings),
+        error_detail=detail if isinstance(detail, str) else "",
+        is_stopping=fields.get("is_stopping") is True,
+        request_id=text(fields, "request_id", ""),
+        warnings=tuple(warnings),
+    )
+
+
+def _task(fields: dict[str, Any]) -> Task:
+    sender(fields)
+    priority = as_integer(fields.get("priority"))
+    if priority is None or not 0 <= priority <= 4:
+        raise ProtocolError("TASK without a priority from 0 to 4")
+    title = fields.get("title")
+    if not isinstance(title, str):
+        raise ProtocolError("TASK without a title")
+    labels = fields.get("labels")
+    payload = fields.get("payload")
+    payload_file = fields.get("payload_file")
+    timeout = as_number(fields.get("timeout_seconds"))
+    return Task(
+        issue_id=issue_id(fields),
+        priority=priority,
+        title=title,
+        description=text(fields, "description", ""),
+        issue_type=text(fields, "issue_type", "task"),
+        labels=tuple(x for x in labels if isinstance(x, str)) if isinstance(labels, list) else (),
+        attempt=max(1, as_integer(fields.get("attempt")) or 1),
+        timeout_seconds=timeout if timeout is not None and timeout > 0 else None,
+        payload=payload if isinstance(payload, dict) else {},
+        payload_file=payload_file if isinstance(payload_file, str) else None,
+        request_id=text(fields, "request_id", ""),
+    )
+
+
+def _wait(fields: dict[str, Any]) -> Wait:
+    sender(fields)
+    seconds = as_integer(fields.get("wait_seconds"))
+    if seconds is None or seconds < 0:
+        raise ProtocolError("WAIT without wait_seconds")
+    return Wait(min(max(seconds, limits.WAIT_SECONDS_MIN), limits.WAIT_SECONDS_MAX))
+
+
+def _shutdown(fields: dict[str, Any]) -> Shutdown:
+    # A SHUTDOWN that says nothing sensible is still a SHUTDOWN: obeying is the safe side.
+    return Shutdown(text(fields, "reason", "user_requested"))
+
+
+def _cancel(fields: dict[str, Any]) -> Cancel:
+    return Cancel(issue_id(fields), text(fields, "reason", ""))
+
+
+_PARSERS: dict[str, Callable[[dict[str, Any]], Message]] = {
+    "READY": _ready,
+    "DONE": _done,
+    "FAILED": _failed,
+    "TASK": _task,
+    "WAIT": _wait,
+    "SHUTDOWN": _shutdown,
+    "CANCEL": _cancel,
+    **PARSERS,
+}
+
+
+def _lenient_sender(fields: dict[str, Any], warnings: list[str]) -> str:
+    try:
+        return sender(fields)
+    except ProtocolError as error:
+        warnings.append(str(error))
+        return ""
+
+
+def _duration(fields: dict[str, Any], warnings: list[str]) -> int | None:
+    duration = as_integer(fields.get("duration_ms"))
+    if duration is None and (number := as_number(fields.get("duration_ms"))) is not None:
+        warnings.append("duration_ms is not an integer")
+        duration = int(number)
+    if duration is None or not 0 <= duration <= limits.INTEGER_MAX:
+        warnings.append("no sensible duration_ms")
+        return None
+    return duration
+
+
+def _outcome(fields: dict[str, Any], warnings: list[str]) -> OutcomeKind:
+    name = fields.get("outcome", "error")
+    for kind in OutcomeKind:
+        # Success is said with DONE; that a worker was lost is not for the worker to say.
+        if kind.value == name and kind not in (OutcomeKind.SUCCESS, OutcomeKind.LOST):
+            return kind
+    warnings.append("outcome that a FAILED cannot have")
+    return OutcomeKind.ERROR
+
+
+def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
+    if fields.get("retry_after_seconds") is None:
+        return None
+    seconds = as_number(fields["retry_after_seconds"])
+    if seconds is None or seconds < 0:
+        warnings.append("no sensible retry_after_seconds")
+        return None
+    return min(seconds, limits.RETRY_AFTER_MAX_SECONDS)
+
+
+# --- message writing -----------------------------------------------------------------------------
+# The messages of the worker protocol as bytes; ``core.messages`` reads them.
+#
+# Source: docs/PROTOCOL.md, "Messages". Version 1 has exactly the fields of the text, in its order;
+# 1.1 adds some for peers that opted in.
+
+
+def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:
+    """One line with its end. ``timestamp``: epoch seconds, written with three decimals at least
+    (12.500, and not 12.5); ``v1``: no additions."""
+    line = f'{_HEADS[type(message)]}{quoted(worker_id)},"timestamp":{timestamp:.6f}'
+    line += "," + _ENCODER.encode(fields)[1:] if (fields := _fields(message, v1)) else "}"
+    return line.encode("ascii") + b"\n"
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+"""Made once: ``json.dumps`` with separators makes one for every call."""
+
+_TYPES: dict[type[Message], str] = {
+    Ready: "READY",
+    Done: "DONE",
+    Failed: "FAILED",
+    Task: "TASK",
+    Wait: "WAIT",
+    Shutdown: "SHUTDOWN",
+    Cancel: "CANCEL",
+    **TYPES,
+}
+
+_HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items()}
+
+
+def _fields(message: Message, v1: bool) -> dict[str, Any]:
+    match message:
+        case Ready():
+            return {} if v1 else _ready_additions(message)
+        case Done():
+            core: dict[str, Any] = {
+                "issue_id": message.issue_id,
+                "duration_ms": message.duration_ms or 0,
+            }
+            return core if v1 else core | _done_additions(message)
+        case Failed():
+            core = {
+                "issue_id": message.issue_id,
+                "error": message.error,
+                "duration_ms": message.duration_ms or 0,
+            }
+            return core if v1 else core | _failed_additions(message)
+        case Task():
+            core = {
+                "issue_id": message.issue_id,
+                "priority": message.priority,
+                "title": message.title,
+            }
+            return core if v1 else core | _task_additions(message)
+        case Wait():
+            return {"wait_seconds": message.wait_seconds}
+        case Shutdown():
+            return {"reason": message.reason}
+        case Cancel():
+            return {"issue_id": message.issue_id, "reason": message.reason}
+        case ControlAsked() | ControlReply():
+            return fields_of(message)
+        case _:
+            assert_never(message)
+
+
+def _ready_additions(message: Ready) -> dict[str, Any]:
+    extra: dict[str, Any] = {"ahead": message.ahead} if message.ahead else {}
+    return {"version": VERSION, "features": sorted(message.features), **extra}
+
+
+def _done_additions(message: Done) -> dict[str, Any]:
+    extra: dict[str, Any] = {"is_stopping": True} if message.is_stopping else {}
+    if message.request_id:
+        extra["request_id"] = message.request_id
+    if message.result_file:
+        return {"result_file": message.result_file, **extra}
+    return extra if message.result is None else {"result": message.result, **extra}
+
+
+def _failed_additions(message: Failed) -> dict[str, Any]:
+    extra: dict[str, Any] = {"outcome": message.outcome.value}
+    if message.retry_after_seconds is not None:
+        extra["retry_after_seconds"] = message.retry_after_seconds
+    if message.error_detail:
+        extra["error_detail"] = message.error_detail
+    if message.is_stopping:
+        extra["is_stopping"] = True
+    if message.request_id:
+        extra["request_id"] = message.request_id
+    return extra
+
+
+def _task_additions(message: Task) -> dict[str, Any]:
+    extra: dict[str, Any] = {
+        "description": message.description,
+        "issue_type": message.issue_type,
+        "labels": list(message.labels),
+        "attempt": message.attempt,
+    }
+    if message.request_id:
+        extra["request_id"] = message.request_id
+    if message.timeout_seconds is not None:
+        extra["timeout_seconds"] = message.timeout_seconds
+    if message.payload_file is not None:
+        extra["payload_file"] = message.payload_file
+    elif message.payload:
+        extra["payload"] = dict(message.payload)
+    return extra

@@ -1,0 +1,209 @@
+"""``demo``: a complete run of the real engine, with everything that can go wrong, in a minute."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from beads_workers.cli.client import Client
+from beads_workers.cli.errors import CommandError
+from beads_workers.cli.launching import Interrupts, Watched
+from beads_workers.core.journal import from_json
+from beads_workers.core.snapshot import Board
+from beads_workers.core.status import FRAME_SECONDS, Frames
+from beads_workers.demo.captions import Narrator
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.ui.lines import line
+from beads_workers.ui.terminal import can_draw
+
+if TYPE_CHECKING:
+    from beads_workers.core.settings import FleetSettings
+    from beads_workers.demo.account import Killed
+    from beads_workers.demo.place import Place
+
+
+# --- showing -------------------------------------------------------------------------------------
+# A demo while it runs: the dashboard with its captions, or lines with the captions in between.
+
+
+def show(client: Client, state: RunDirectory, *, as_json: bool) -> Watched:
+    """To its end, or until the viewer leaves."""
+    if as_json or not can_draw():
+        return _Lines(client, as_json=as_json).run()
+    from beads_workers.cli import live
+    from beads_workers.cli.feeds import FleetFeed
+    from beads_workers.ui.viewer import Role
+
+    seen = live.show(FleetFeed(client), Role.START, state.run, Narrator())
+    return Watched(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
+
+
+class _Lines:
+    """What ``start`` prints, and each caption when its time has come."""
+
+    def __init__(self, client: Client, *, as_json: bool) -> None:
+        self._client = client
+        self._as_json = as_json
+        # The snapshots are those of ``bw.watch``: a function of the lines that come anyway.
+        self._frames = Frames(Board(), watched=True)
+        self._narrator = Narrator()
+        self._snapshot: dict[str, Any] | None = None
+        self._caption = ""
+        self._last = 0.0, time.monotonic()
+        """When the last entry was written: seconds of the run, and by our clock."""
+
+    def run(self) -> Watched:
+        interrupts, over = Interrupts(self._client), False
+        while not over:
+            select.select([self._client], [], [], FRAME_SECONDS)
+            messages, over = self._client.receive()
+            for message in messages:
+                if "ended" in message:
+                    return Watched(message["ended"], interrupts.first)
+                self._heard(message)
+            self._narrate()
+            sys.stdout.flush()
+        return Watched(None, interrupts.first)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if (entry := from_json(message)) is None:
+            return
+        self._last = entry.elapsed, time.monotonic()
+        self._snapshot = self._frames.add(entry) or self._snapshot
+        if self._as_json:
+            print(json.dumps(message))
+        elif (text := line(entry)) is not None:
+            print(text)
+
+    def _narrate(self) -> None:
+        elapsed, heard_at = self._last
+        elapsed += time.monotonic() - heard_at
+        self._snapshot = shown = self._frames.due(elapsed) or self._snapshot
+        if shown is None:
+            return
+        caption = self._narrator(shown, max(0.0, elapsed - shown["uptime_seconds"]))
+        if caption != self._caption:
+            self._caption = caption
+            print(json.dumps({"caption": caption}) if self._as_json else f"-- {caption}")
+
+
+# --- demonstrating -------------------------------------------------------------------------------
+# ``demo``: a complete run of the real engine, with everything that can go wrong, in a minute.
+#
+# It is what ``start`` does, in a folder of its own with the embedded tracker: only the backlog,
+# the
+# captions and the hand that kills a worker are the demo's.
+
+
+LEAVE_SECONDS = 20.0
+"""Above what a graceful stop takes: its own limit, and the lane's."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("demo", epilog="Example: beads-workers demo")(demo)
+
+
+def demo(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per event and caption.")
+    ] = False,
+) -> None:
+    """Show a whole run in under a minute, mishaps included.
+
+    8 workers, 44 issues, and what can go wrong with them.
+
+    It runs in a folder of its own and needs no bd, no key and no network. Workers are killed,
+    tasks fail and time out for real; what is promised about that is checked at the end.
+    """
+    from beads_workers.core.source import SourceError
+    from beads_workers.demo.place import Place
+
+    _leave_in_order()
+    with Place() as place:
+        try:
+            place.fill()
+        except (OSError, SourceError) as error:
+            hint = "set BW_CACHE to a folder with a few megabytes to spare"
+            raise CommandError(f"the demo cannot be set up: {error}", hint) from None
+        os.chdir(place.folder)
+        raise typer.Exit(_run(place, as_json=as_json))
+
+
+def _leave_in_order() -> None:
+    """Until the fleet is there to be stopped, these end us like Ctrl-C: the folder is removed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+
+
+def _run(place: Place, *, as_json: bool) -> int:
+    from beads_workers.cli.client import wait_for_exit
+    from beads_workers.cli.launching import Launch
+    from beads_workers.demo.account import Hand
+    from beads_workers.demo.backlog import Fate, of_fate
+
+    launch = Launch()
+    hand = Hand(place.state, of_fate(Fate.KILLED)[0])
+    watched = None
+    try:
+        # Should anything go wrong from here on, the end of this connection stops the fleet.
+        with closing(launch.client):
+            started = launch.tell(_settings(place))
+            hand.start()
+            watched = show(launch.client, place.state, as_json=as_json)
+    finally:
+        if watched is None or not watched.detached:
+            wait_for_exit(launch.pid, LEAVE_SECONDS)
+    if watched.detached:
+        place.keep()
+        print(f"the demo goes on by itself: cd {place.folder} && beads-workers watch")
+        return 0
+    if watched.ended is None and watched.signal is None:
+        place.keep()
+        raise CommandError(
+            "the orchestrator ended without a word",
+            f"its log is {place.state.run(started['run_id'])}/orchestrator.log",
+        )
+    return _conclude(place, watched, hand.killed, as_json=as_json)
+
+
+def _conclude(place: Place, watched: Watched, killed: Killed | None, *, as_json: bool) -> int:
+    """Say what was seen and whether it was as promised; returns the exit code."""
+    from beads_workers.demo import account as closing_words
+    from beads_workers.demo.account import Account, promises
+    from beads_workers.runtime import sessions
+    from beads_workers.runtime.journal_file import read_journal
+
+    account, ended = Account(), watched.ended
+    run = place.state.run(ended["run_id"]) if ended else None
+    for entry in read_journal(run / "journal.jsonl") if run else ():
+        account.add(entry)
+    if run is None or ended is None or account.stopped:
+        print("stopped; nothing is left running, and nothing on the disk", file=sys.stderr)
+        return 128 + watched.signal if watched.signal else 0
+    place.keep()
+    living = sessions.living(ended["run_id"], run / "alive")
+    checked = list(promises(account, ended, place.statuses(), living, killed))
+    if as_json:
+        print(json.dumps(closing_words.as_object(place.folder, ended, killed, checked)))
+    else:
+        for text in closing_words.everything(place.folder, account, ended, killed, checked):
+            print(text)
+    return 1 if any(promise.broken for promise in checked) else 0
+
+
+def _settings(place: Place) -> FleetSettings:
+    """As ``start --until-empty`` has them in that folder; the environment has no say."""
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.options import Options
+    from beads_workers.cli.preparing import prepare
+
+    return prepare(resolve(Options(until_empty=True), place.folder, {}), (), owned=True)

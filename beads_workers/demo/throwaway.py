@@ -1,0 +1,92 @@
+"""A folder and an embedded tracker, made for one show, and what is promised about it at the end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from beads_workers.core.text import printable
+
+BROKEN_SHOWN = 5
+"""Of one promise; a bug that breaks it a thousand times is one bug."""
+
+
+class Throwaway:
+    """A folder that is gone at the end of a ``with``, unless it was said to be kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._kept = False
+
+    def keep(self) -> None:
+        """It went well, or is worth a look."""
+        self._kept = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._kept:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """``broken`` says how it was broken, and is empty where it was kept."""
+
+    text: str
+    broken: tuple[str, ...] = ()
+
+
+def what_was_checked(promises: Sequence[Promise], where: str) -> Iterator[str]:
+    """One sentence for all that were kept, and a line for each that was not."""
+    kept = [promise.text for promise in promises if not promise.broken]
+    if kept:
+        yield f"Checked, in {where}:"
+        yield from (f"  ok {text}" for text in kept)
+    for promise in promises:
+        if promise.broken:
+            shown = "; ".join(map(printable, promise.broken[:BROKEN_SHOWN]))
+            more = len(promise.broken) - BROKEN_SHOWN
+            yield f"  BROKEN {promise.text}: {shown}{f'; and {more} more' if more > 0 else ''}"
+
+
+def make_tracker(path: Path, prefix: str, issue_lines: Iterable[bytes]) -> None:
+    """Make an embedded tracker and fill it; raises ``SourceError``."""
+    from beads_workers.trackers.sqlite.store import create
+
+    create(path, prefix)
+    add_issues(path, issue_lines)
+
+
+def add_issues(path: Path, issue_lines: Iterable[bytes]) -> None:
+    """Import beads' JSON Lines into an embedded tracker; raises ``SourceError``."""
+    import time
+    from contextlib import closing
+
+    from beads_workers.trackers.issue import time_text
+    from beads_workers.trackers.sqlite.exchange import import_lines
+    from beads_workers.trackers.sqlite.store import connect
+
+    with closing(connect(path)) as connection:
+        import_lines(connection, issue_lines, now=time_text(time.time()), allow_commands=False)
+
+
+def statuses(path: Path) -> dict[str, str]:
+    """The status of every issue, as an embedded tracker has it now; raises ``SourceError``."""
+    from contextlib import closing
+
+    from beads_workers.trackers.sqlite.store import Store, connect
+
+    with closing(connect(path)) as connection:
+        store = Store(connection)
+        return {i.id: i.status for i in store.in_batches(store.ids(finished=True))}

@@ -1,1 +1,0 @@
-"""The other end of Hero's queues: who hands jobs in, waits for them, and stops them."""

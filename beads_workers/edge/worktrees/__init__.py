@@ -1,1 +1,0 @@
-"""A git worktree for each attempt: made, looked at, and removed when it holds no work."""

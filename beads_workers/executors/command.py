@@ -1,0 +1,347 @@
+"""From a TASK to the programs that it means: pure, so that ``--dry-run`` shows the truth."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from dataclasses import replace as with_fields
+from typing import Any
+
+from beads_workers.core.model import Call, OutcomeKind, Script
+from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
+from beads_workers.core.redaction import NotConfined, parts_below, secrets_of
+from beads_workers.core.scripts import from_payload
+from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.traces import variables
+from beads_workers.core.wire import Task
+from beads_workers.executors.files import issue_file, log_file, output_file, place_file, result_file
+
+# --- placeholders --------------------------------------------------------------------------------
+# Placeholders in commands and prompts, and the one place where they would be dangerous.
+#
+# Source: docs/PROTOCOL.md, "Security". A replaced value is never looked at again, and
+# never meets a shell: a script handed to ``sh -c`` may not contain an issue's text at all.
+
+
+TITLE_CHARS_MAX = 32_000
+"""One argument or variable holds 128 KiB (MAX_ARG_STRLEN); a character is at most four bytes."""
+
+SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:/@-]*")
+"""Ids that can stand in a script or behind a ``bd`` subcommand: no option, nothing to expand."""
+
+
+def values(task: Task, worker_id: str) -> dict[str, str]:
+    """What the placeholders of a command stand for."""
+    return {
+        "id": plain(task.issue_id),
+        "title": plain(task.title)[:TITLE_CHARS_MAX],
+        "priority": str(task.priority),
+        "worker": plain(worker_id),
+        "attempt": str(task.attempt),
+    }
+
+
+def replace(text: str, known: Mapping[str, str]) -> str:
+    """Replace ``{name}`` for the known names in one pass; any other stays as it is."""
+    return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
+
+
+def plain(text: str) -> str:
+    """``text`` as the kernel can take it: no NUL byte, no lone surrogate."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def check_command(argv: Sequence[str]) -> str | None:
+    """Why this command is refused, or None: an issue's text may not become part of a script."""
+    for script in scripts(argv):
+        if match := _TEXT_PLACEHOLDER.search(script):
+            return (
+                f"{match[0]} inside a script would be executed as code;"
+                f' use "${_VARIABLE[match[1]]}" there instead'
+            )
+    return None
+
+
+def spelt_for_scripts(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command as ``check_command`` wants it: variables in scripts instead of placeholders."""
+    refused = {script for script in scripts(argv) if _TEXT_PLACEHOLDER.search(script)}
+
+    def spelt(match: re.Match[str]) -> str:
+        return f"${{{_VARIABLE[match[1]]}}}"
+
+    return tuple(_TEXT_PLACEHOLDER.sub(spelt, a) if a in refused else a for a in argv)
+
+
+def scripts(argv: Sequence[str]) -> Iterator[str]:
+    """The arguments that a shell or interpreter would run as code: behind ``sh -c`` and its kin.
+
+    Found wherever the program stands, so that ``env``, ``timeout`` and the like hide nothing.
+    """
+    for position, argument in enumerate(argv):
+        letters = _SCRIPT_OPTIONS.get(argument.rpartition("/")[2].rstrip("0123456789."))
+        if letters:
+            yield from _script_after(argv[position + 1 :], letters)
+
+
+def _script_after(arguments: Sequence[str], letters: str) -> Iterator[str]:
+    code_follows = takes_value = False
+    for argument in arguments:
+        if takes_value:
+            takes_value = False
+        elif argument.startswith("--") and argument != "--":
+            if "=" in argument and argument.split("=")[0] in _LONG_SCRIPT_OPTIONS:
+                yield argument
+            code_follows = code_follows or argument in _LONG_SCRIPT_OPTIONS
+        elif _OPTIONS.fullmatch(argument):
+            code_follows = code_follows or any(letter in argument for letter in letters)
+            # ``-o pipefail`` may come before the script, also as the end of ``-ceuo``.
+            takes_value = argument[-1] in "oO"
+        else:
+            if code_follows:
+                yield argument
+            return
+
+
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_TEXT_PLACEHOLDER = re.compile(r"\{(title|description)\}")
+_VARIABLE = {"title": "BW_ISSUE_TITLE", "description": "BW_ISSUE_FILE"}
+_SCRIPT_OPTIONS = {
+    **dict.fromkeys(("sh", "bash", "zsh", "dash", "ash", "ksh", "mksh", "fish", "su"), "c"),
+    "python": "c",
+    "pypy": "c",
+    "perl": "eE",
+    "ruby": "e",
+    "node": "ep",
+    "php": "r",
+}
+_LONG_SCRIPT_OPTIONS = ("--command", "--eval", "--print")
+_OPTIONS = re.compile(r"--|[-+][A-Za-z]*")
+
+
+# --- plans ---------------------------------------------------------------------------------------
+# From a TASK to the programs that it means: pure, so that ``--dry-run`` shows the truth.
+
+
+PREPARE_MODULE = "beads_workers.worktrees.making"
+"""Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
+
+REPORT_MODULE = "beads_workers.worktrees.report"
+"""Says what came of the work in it, given the same."""
+
+NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
+
+
+def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
+    """What a worker runs for a task: ``[claim,] run [, verify]``, then ``close`` or a give-back.
+
+    The issue's own command goes first, then the fleet's, then the agent. Texts are made fit for
+    ``execve``; a payload that is still in a file is not runnable (the edge reads it first).
+    """
+    if task.payload_file is not None:
+        # Written and lost by the machine, not by the task.
+        return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
+    if settings.work.executors:
+        from beads_workers.integrations.rrq import requests  # No other worker has use for it.
+
+        return requests.plan(task, _call(task.payload), settings)
+    if (script := from_payload(task.payload.get("script"))) is not None:
+        return _script_plan(script, task, settings)
+    run = _run(task, settings)
+    if isinstance(run, NotRunnable):
+        return run
+    if settings.work.bd_argv and not SAFE_ID.fullmatch(task.issue_id):
+        return NotRunnable("the issue's id could be taken for an option")
+    return _steps(task, settings, run)
+
+
+def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
+    """What a task's programs find in their environment besides the worker's own."""
+    known = values(task, settings.worker_id)
+    added = {
+        "BW_ISSUE_ID": known["id"],
+        "BW_ISSUE_TITLE": known["title"],
+        "BW_ISSUE_PRIORITY": known["priority"],
+        "BW_ISSUE_FILE": issue_file(settings.run_directory, settings.worker_id),
+        "BW_WORKER_ID": settings.worker_id,
+        "BW_ATTEMPT": known["attempt"],
+        "BW_RUN_ID": settings.run_id,
+        "BW_SOCKET": settings.socket_path,
+        "ORCHESTRATOR_PID": str(settings.orchestrator_pid),
+        # What a task starts ends with its worker: a daemon for everybody must not be born there.
+        "BEADS_AUTO_START_DAEMON": "false",
+    }
+    if headers := task.payload.get("trace_context"):
+        added |= variables(headers)
+    if settings.actor:
+        # An agent's own ``bd close`` must come from the holder of the claim, or it is refused.
+        actor = settings.actor
+        if settings.work.bd_argv:
+            actor = f"{actor}/{settings.worker_id}"
+        added["BEADS_ACTOR"] = added["BD_ACTOR"] = actor
+    return added
+
+
+def issue_json(task: Task) -> str:
+    """The whole issue for ``BW_ISSUE_FILE``: as the tracker shows it, or what TASK said."""
+    issue = task.payload.get("issue")
+    if not isinstance(issue, dict):
+        issue = {
+            "id": task.issue_id,
+            "title": task.title,
+            "description": task.description,
+            "priority": task.priority,
+            "issue_type": task.issue_type,
+            "labels": list(task.labels),
+        }
+    # One field a line: ``indent`` would be written by Python code, at a tenth of the speed.
+    fields = ",\n".join(f"  {_dumps(str(name))}: {_dumps(value)}" for name, value in issue.items())
+    return f"{{\n{fields}\n}}\n"
+
+
+_dumps = json.JSONEncoder().encode
+"""Made once: ``json.dumps`` finds out about its options at every call."""
+
+
+def preparation(task: Task, settings: WorkerSettings) -> str:
+    """What a PREPARE step is told, as JSON: ``edge.worktrees.making.Preparation``."""
+    assert settings.work.worktrees is not None
+    fields = {
+        "worktrees": asdict(settings.work.worktrees),
+        "issue_id": task.issue_id,
+        "attempt": task.attempt,
+        "worker_id": settings.worker_id,
+        "run_id": settings.run_id,
+        "place_file": place_file(settings.run_directory, settings.worker_id),
+    }
+    return json.dumps(fields)
+
+
+def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
+    """The step that does the work."""
+    work, added = settings.work, environment(task, settings)
+    call = _call(task.payload)
+    if call is not None and work.allow_modules:
+        added |= work.function_variables
+        if work.verify is None:
+            del added["BW_ISSUE_FILE"]  # It has its arguments; a file for each would cost more.
+        return Step(StepKind.RUN, (), added, call=call)
+    # A fleet that calls no functions does with such an issue what it does with any other.
+    chosen = _choose(task, settings)
+    if chosen is None:
+        if call is not None:
+            return NotRunnable(f"{call.path[:200]}: no module is allowed (--allow-module)")
+        return NotRunnable(NO_COMMAND)
+    argv, prompt = chosen
+    if trouble := check_command(argv) or _unsafe_id(argv, task.issue_id):
+        return NotRunnable(trouble)
+    known = values(task, settings.worker_id)
+    stdin = None
+    if prompt is not None:
+        stdin = replace(prompt, known | {"description": plain(task.description)})
+    command = tuple(replace(argument, known) for argument in argv)
+    return Step(StepKind.RUN, command, added, stdin, _place(settings))
+
+
+def _call(payload: Mapping[str, Any]) -> Call | None:
+    path, args, kwargs = (payload.get(name) for name in ("callable", "args", "kwargs"))
+    if not isinstance(path, str):
+        return None
+    message = payload.get("message")
+    return Call(
+        path,
+        tuple(args) if isinstance(args, list | tuple) else (),
+        kwargs if isinstance(kwargs, Mapping) else {},
+        message if isinstance(message, Mapping) else None,
+    )
+
+
+def _place(settings: WorkerSettings) -> str | None:
+    if settings.work.worktrees is None:
+        return None
+    return place_file(settings.run_directory, settings.worker_id)
+
+
+def _choose(task: Task, settings: WorkerSettings) -> tuple[tuple[str, ...], str | None] | None:
+    work = settings.work
+    own = _own_command(task.payload.get("command"))
+    if own or work.command:
+        return own or work.command or (), None
+    return (work.agent.argv, work.agent.prompt) if work.agent else None
+
+
+def _own_command(command: Any) -> tuple[str, ...]:
+    if not isinstance(command, list | tuple) or not all(isinstance(x, str) for x in command):
+        return ()
+    return tuple(plain(argument) for argument in command)
+
+
+def _unsafe_id(argv: tuple[str, ...], issue_id: str) -> str | None:
+    if SAFE_ID.fullmatch(issue_id) or not any("{id}" in script for script in scripts(argv)):
+        return None
+    return 'the issue\'s id cannot stand in a script; use "$BW_ISSUE_ID" there instead'
+
+
+def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
+    """A script runs as its context says: never in a worktree, and nothing verifies it after."""
+    from beads_workers.executors import scripts as of_scripts  # No other worker has use for it.
+
+    added = environment(task, settings)
+    del added["BW_ISSUE_FILE"]  # It has its stdin; a file for each would cost more.
+    steps = of_scripts.script_steps(script, settings.work.contexts, added)
+    if isinstance(steps, NotRunnable):
+        return steps
+    copy = None
+    if script.log_path:
+        if (root := settings.work.log_root) is None:
+            return NotRunnable("log_path: this fleet has no folder for the logs of jobs")
+        try:
+            parts_below(root.path, script.log_path)
+        except NotConfined as error:
+            return NotRunnable(f"log_path: {error}")
+        copy = LogCopy(root, script.log_path)
+    made = _plan(steps, task, settings)
+    return with_fields(made, log_copy=copy, secrets=secrets_of(script.environment))
+
+
+def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
+    added, place, steps = run.environment, _place(settings), [run]
+    if settings.work.worktrees is not None:
+        # -P: what lies in the project's folder is never imported.
+        prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
+        steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
+    if settings.work.verify is not None:
+        verify = ("sh", "-c", settings.work.verify)
+        steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))
+    if settings.work.worktrees is not None:
+        report = (sys.executable, "-P", "-m", REPORT_MODULE)
+        steps.append(Step(StepKind.REPORT, report, added, preparation(task, settings)))
+    close = give_back = None
+    if bd := settings.work.bd_argv:
+        update = (*bd, "update", task.issue_id)
+        steps.insert(0, Step(StepKind.CLAIM, (*update, "--status=in_progress"), added))
+        close = Step(StepKind.CLOSE, (*bd, "close", task.issue_id), added)
+        give_back = Step(StepKind.GIVE_BACK, (*update, "--status=open", "--assignee="), added)
+    return _plan(steps, task, settings, close, give_back)
+
+
+def _plan(
+    steps: Sequence[Step],
+    task: Task,
+    settings: WorkerSettings,
+    close: Step | None = None,
+    give_back: Step | None = None,
+) -> Plan:
+    return Plan(
+        steps=tuple(steps),
+        issue_file=(file := steps[0].environment.get("BW_ISSUE_FILE", "")),
+        issue_text=issue_json(task) if file else "",
+        log_file=log_file(settings.run_directory, task.issue_id, task.attempt),
+        output_file=output_file(settings.run_directory, settings.worker_id),
+        result_file=result_file(settings.run_directory, task.issue_id, task.attempt),
+        log_bytes_max=settings.work.log_bytes_max,
+        close=close,
+        give_back=give_back,
+    )

@@ -1,0 +1,47 @@
+"""What publishers of dispatcherd are as a kind of source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beads_workers.core.source import Source
+from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
+
+CONFIG = "dispatcherd:"
+SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
+
+
+def _open(opening: Opening) -> Source:
+    from beads_workers.integrations.dispatcherd.configuration import brokers_from_json
+    from beads_workers.integrations.dispatcherd.queue import Queue
+    from beads_workers.integrations.dispatcherd.source import DispatcherdSource
+    from beads_workers.integrations.dispatcherd.spool import SPOOL_FILE
+
+    settings = opening.settings
+    # Whoever only looks is not told of them: there may be a password in it.
+    said = settings.source_private
+    return DispatcherdSource(
+        Queue(),
+        Path(settings.state_directory) / SPOOL_FILE,
+        actor=opening.actor,
+        place=brokers_from_json(dict(said)).describe() if said else "its brokers",
+        calls_functions=settings.work.command is None,
+        again=settings.policy.hand_back_after > 1,
+    )
+
+
+KIND = SourceKind(
+    name="dispatcherd",
+    called="tasks of dispatcherd",
+    open=_open,
+    capabilities=Capabilities(pushes=True),
+    prefixes=(CONFIG, *SCHEMES),
+    forms=("dispatcherd:CONFIG", "dispatcherd+unix:///PATH", "postgresql://"),
+    named=False,
+    prepare=Late("beads_workers.integrations.dispatcherd.opening:prepare_dispatcherd"),
+    workers=Late("beads_workers.integrations.dispatcherd.checks:workers_of"),
+    ingress=Late("beads_workers.integrations.dispatcherd.ingress:open_ingress"),
+    prompt=True,
+    checks=Late("beads_workers.integrations.dispatcherd.checks:look_at_brokers"),
+    checked="broker",
+)

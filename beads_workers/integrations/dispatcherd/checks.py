@@ -1,0 +1,169 @@
+"""What ``doctor`` says where tasks come from publishers of dispatcherd: of its brokers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beads_workers.cli.doctor_remedies import edit, sentence
+from beads_workers.cli.errors import CommandError
+from beads_workers.core.text import printable
+from beads_workers.doctor.place import is_orchestrator, trouble_in
+from beads_workers.doctor.rules import Check, fail, ok, warn
+from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
+from beads_workers.runtime.sockets import peer_of
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+    from beads_workers.cli.config import Resolved
+    from beads_workers.kinds import Looked
+
+
+# --- brokers -------------------------------------------------------------------------------------
+# Brokers of dispatcherd: whether they can be listened on, before a fleet does. Nothing is taken.
+#
+# What is published meanwhile reaches whoever listens: a notification goes to each listener.
+
+
+NAME = "broker"
+CONNECT_SECONDS = 5
+"""Half of what a fleet waits: the other checks, and a person, wait for this one."""
+ECHO_SECONDS = 2.0
+SLOW_SECONDS = 0.05
+"""A task that is on its way for longer than this, to be claimed by nobody, has a reason."""
+
+
+def brokers(found: Brokers, root: Path, fix: str) -> list[Check]:
+    """What can be said of each. ``root``: the run directory. ``fix`` opens the file that names
+    them; empty where they were typed."""
+    checks = [unix_socket(Path(path), root, fix) for path in found.sockets]
+    for settings in found.postgres:
+        checks += postgres(settings, fix)
+    return checks
+
+
+def unix_socket(path: Path, root: Path, fix: str) -> Check:
+    """Whether a fleet could listen there, or does."""
+    folder = next(each for each in path.parents if each.exists())
+    quoted = shlex.quote(str(path))
+    if not folder.is_dir():
+        return fail(NAME, f"{path}: {folder} is no folder", fix)
+    if (why := trouble_in(folder)) is not None:
+        text = f"{path}: no socket can be made in {folder} ({why.strerror})"
+        return fail(NAME, printable(text), fix)
+    if not os.path.lexists(path):
+        return ok(NAME, printable(f"{path} is free; publishers of this user are let in"))
+    if not path.is_socket():
+        return fail(NAME, printable(f"{path} is there, and is no socket"), f"ls -l {quoted}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            return _dead(path)
+        except OSError as error:
+            return fail(NAME, printable(f"{path}: {error.strerror}"), f"ls -l {quoted}")
+        pid, _ = peer_of(probe)
+    return _taken(path, pid, root)
+
+
+def _dead(path: Path) -> Check:
+    if path.lstat().st_uid != os.getuid():
+        owner = f"sudo rm {shlex.quote(str(path))}"
+        return fail(NAME, printable(f"{path} is a dead socket of another user"), owner)
+    return ok(NAME, printable(f"{path} is free; a dead socket there is removed"))
+
+
+def _taken(path: Path, pid: int, root: Path) -> Check:
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    info = RunDirectory(root).read_info()
+    if info is not None and info.pid == pid:
+        return ok(NAME, printable(f"{path} is served by the fleet that runs here (pid {pid})"))
+    who = "another fleet" if is_orchestrator(pid) else "somebody"
+    text = f"{path}: {who} listens there already (pid {pid}), and a start would be refused"
+    return fail(NAME, printable(text), f"ps -o pid,user,args -p {pid}")
+
+
+def postgres(settings: Postgres, fix: str) -> list[Check]:
+    """Whether it lets us in, takes the channels, and brings what is sent to them."""
+    import psycopg
+
+    from beads_workers.integrations.dispatcherd.postgres import connect
+
+    name = f"PostgreSQL ({', '.join(settings.channels)})"
+    # Typed as a URL, in which there is no password: the same is tried by hand.
+    fix = fix or f"psql {shlex.quote(str(settings.config.get('conninfo', '')))} -c 'SELECT 1'"
+    try:
+        connection = connect(settings, CONNECT_SECONDS)
+    except psycopg.Error as error:
+        return [fail(NAME, printable(f"{name}: {' '.join(str(error).split())}", 400), fix)]
+    try:
+        return [_heard(connection, name, fix)]
+    except psycopg.Error as error:
+        return [fail(NAME, printable(f"{name}: {' '.join(str(error).split())}", 400), fix)]
+    finally:
+        connection.close()
+
+
+def _heard(connection: Connection, name: str, fix: str) -> Check:
+    """Whether a notification comes back, on a channel that is nobody else's."""
+    from psycopg import sql
+
+    channel = f"beads_workers_doctor_{os.getpid()}_{time.monotonic_ns()}"
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    began = time.monotonic()
+    connection.execute("SELECT pg_notify(%s, '')", (channel,))
+    took = None
+    for notification in connection.notifies(timeout=ECHO_SECONDS):
+        # On the fleet's own channels there may be tasks: they are not for us.
+        if notification.channel == channel:
+            took = time.monotonic() - began
+            break
+    info = connection.info
+    where = f"{info.host}:{info.port}/{info.dbname} as {info.user}"
+    if took is None:
+        text = f"{name} at {where} brings no notifications: is it a pooler of transactions?"
+        return fail(NAME, printable(text), fix)
+    version = ".".join(map(str, divmod(info.server_version, 10_000)))
+    text = f"{name} at {where}, version {version}, brings a notification in {took * 1000:.1f} ms"
+    return (warn if took > SLOW_SECONDS else ok)(NAME, printable(text))
+
+
+# --- doctor dispatcherd --------------------------------------------------------------------------
+# What ``doctor`` says where tasks come from publishers of dispatcherd: of its brokers.
+
+
+def look_at_brokers(looked: Looked) -> list[Check]:
+    """The configuration, and each broker that it names."""
+    from beads_workers.doctor.rules import fail
+    from beads_workers.integrations.dispatcherd import CONFIG
+    from beads_workers.integrations.dispatcherd.opening import EXTRA, find_brokers
+
+    source = str(looked.resolved.options.source)
+    file = Path(source.removeprefix(CONFIG)).expanduser() if source.startswith(CONFIG) else None
+    fix = edit(file) if file else ""
+    try:
+        found, _ = find_brokers(source)
+    except CommandError as error:
+        if error.hint == EXTRA:
+            return [fail(NAME, error.message, EXTRA)]
+        return [fail(NAME, sentence(error), fix)]
+    return brokers(found, looked.state, fix)
+
+
+def workers_of(resolved: Resolved) -> int:
+    """How many there would be: the configuration says so where nobody else has."""
+    from beads_workers.integrations.dispatcherd.opening import find_brokers
+
+    said = resolved.options.workers or 0
+    if resolved.origin["workers"] != "default":
+        return said
+    try:
+        return find_brokers(str(resolved.options.source))[1] or said
+    except CommandError:
+        return said  # It is told of together with the brokers.

@@ -1,0 +1,439 @@
+"""dispatcherd's control commands, answered for any fleet, with the keys of the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Answer
+from beads_workers.core.events import ConnId, Event, TasksAsked, Warned
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import value
+from beads_workers.core.queries import FoundTask, FoundTasks, TaskFilter
+from beads_workers.core.snapshot import Board, WorkerRow, worker_order
+from beads_workers.core.wire import ControlAsked
+from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, Control, from_fields
+from beads_workers.integrations.dispatcherd.wire_chunks import (
+    ChunkAccumulator,
+    read_object,
+    split_message,
+)
+from beads_workers.runtime.control_socket import Tickets
+from beads_workers.runtime.worker_server import WorkerServer
+
+if TYPE_CHECKING:
+    from beads_workers.integrations.metrics.server import MetricsServer
+
+
+# --- answers -------------------------------------------------------------------------------------
+# The answers to dispatcherd's control commands, with the keys of the real one.
+
+
+ALIVE, RUNNING, CANCEL, RUN, STATUS = "alive", "running", "cancel", "run", "status"
+SET_LOG_LEVEL = "set_log_level"
+NEED_TASKS = frozenset({RUNNING, CANCEL, "workers", "main", STATUS})
+"""Commands whose answer is made of ``FoundTasks``, too."""
+NEED_WAITING = frozenset({RUNNING, CANCEL, STATUS})
+"""Those that show what waits in a front, however much that is."""
+
+LOGGER = "dispatcherd"
+_LEVEL_NAMES = {
+    50: "CRITICAL",
+    40: "ERROR",
+    30: "WARNING",
+    20: "INFO",
+    10: "DEBUG",
+    0: "NOTSET",
+}
+LEVELS = {name: number for number, name in _LEVEL_NAMES.items()} | {"FATAL": 50, "WARN": 30}
+"""As Python's ``logging`` has them."""
+
+TASKS_BYTES_MAX = 2 << 20
+"""Of the tasks in one answer, as JSON: half of what a connection holds. The rest is counted."""
+
+PARTIALS_MAX = 500
+"""Messages that are not whole, in full; ``active_messages`` counts all of them."""
+
+
+@dataclass(slots=True)
+class Service:
+    """What is known where the requests come in, and nowhere else. ``level``: as it was set last.
+
+    ``chunks``: of all that listens here. ``producers``: what brings tasks, besides the source.
+    ``metrics``: of the server of figures, None where there is none. ``received``: tasks that came,
+    None where that is how many were claimed; ``queued``: of them, those that nobody has taken.
+    """
+
+    controls: int = 0
+    level: int = 0
+    chunks: list[ChunkAccumulator] = field(default_factory=list)
+    producers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metrics: dict[str, Any] | None = None
+    received: int | None = None
+    queued: int = 0
+
+
+@value
+class Scene:
+    """All that an answer is made of. ``elapsed``: seconds of the run; ``now``: monotonic.
+
+    ``found``: what the scheduler has; ``waiting``: what waits where it came in.
+    """
+
+    board: Board
+    elapsed: float
+    now: float
+    service: Service
+    found: FoundTasks
+    waiting: tuple[FoundTask, ...] = ()
+
+
+def answer_to(command: str, data: Mapping[str, Any], scene: Scene) -> dict[str, Any]:
+    """The reply, without ``node_id``; ``error`` says that there is no such command."""
+    if command == SET_LOG_LEVEL:
+        return set_level(scene.service, data.get("level"))
+    made = _COMMANDS.get(command)
+    return made(scene) if made is not None else {"error": f"No control method {command}"}
+
+
+def tasks(scene: Scene) -> dict[str, Any]:
+    """Of ``running`` and ``cancel``: worker-N, blocked-N, queued-N, delayed-N."""
+    shown: dict[str, Any] = {}
+    numbers = dict.fromkeys(("blocked", "queued", "delayed"), 0)
+    room = TASKS_BYTES_MAX
+    found = scene.found.tasks + scene.waiting
+    for task in sorted(found, key=_place):
+        if task.place == "worker":
+            name = f"worker-{_number(task.worker_id)}"
+        else:
+            name = f"{task.place}-{numbers[task.place]}"
+            numbers[task.place] += 1
+        room -= len(json.dumps(task.message))
+        if room >= 0:
+            shown[name] = dict(task.message)
+    if (more := len(found) - len(shown)) > 0:
+        shown["not-shown"] = {"count": more}
+    return shown
+
+
+_PLACES = ("worker", "blocked", "queued", "delayed")
+
+
+def _place(task: FoundTask) -> int:
+    return _PLACES.index(task.place)
+
+
+def workers(scene: Scene) -> dict[str, Any]:
+    """Of ``workers``: one entry for each that is there or about to be."""
+    rows = sorted(scene.board.workers.values(), key=lambda row: worker_order(row.worker_id))
+    messages = {task.worker_id: task.message for task in scene.found.tasks if task.worker_id}
+    return {
+        f"worker-{_number(row.worker_id)}": _worker(row, messages.get(row.worker_id), scene)
+        for row in rows
+    }
+
+
+def _worker(row: WorkerRow, message: Mapping[str, Any] | None, scene: Scene) -> dict[str, Any]:
+    return {
+        "worker_id": _number(row.worker_id),
+        "pid": row.pid,
+        "status": _STATUS.get(row.state, row.state),
+        "finished_count": row.finished,
+        "current_task": message.get("task") if message else None,
+        "current_task_uuid": message.get("uuid") if message else None,
+        "active_cancel": row.worker_id in scene.found.cancelling,
+        "age": max(0.0, scene.elapsed - row.began),
+    }
+
+
+_STATUS = {"idle": "ready", "busy": "ready"}
+"""To dispatcherd a worker is ready, too, while it has a task."""
+
+
+def _number(worker_id: str) -> int | str:
+    """1 for W1; the second slot of a process stays what it is called, without its letter."""
+    number = worker_id.removeprefix("W")
+    return int(number) if number.isdecimal() and len(number) < 10 else number
+
+
+def producers(scene: Scene) -> dict[str, Any]:
+    """Of ``producers``: the source, or the brokers in its place."""
+    if scene.service.producers:
+        return dict(scene.service.producers)
+    run = scene.board.run
+    made = {
+        "produced_count": scene.board.claims,
+        "uptime_seconds": scene.elapsed,
+        "recycle_count": 0,
+    }
+    return {f"{run.source if run else 'source'}-producer": made}
+
+
+def metrics(scene: Scene) -> dict[str, Any]:
+    """Of ``metrics``: the server of ``start --metrics``."""
+    status = scene.service.metrics
+    return {"enabled": False} if status is None else {"enabled": True, "status": status}
+
+
+def main(scene: Scene) -> dict[str, Any]:
+    """Of ``main``: counts of this run."""
+    board, service = scene.board, scene.service
+    received = board.claims if service.received is None else service.received
+    numbers = [worker_order(worker_id)[0] for worker_id in board.workers]
+    cancelled = finished = 0
+    for (outcome, _), count in board.counters.attempts.items():
+        # A task whose time is over is cancelled, to dispatcherd.
+        if outcome in ("cancelled", "timeout"):
+            cancelled += count
+        else:
+            finished += count
+    there = [row for row in board.workers.values() if row.state != "stopping"]
+    at_once = [task for task in scene.found.tasks if task.place in ("worker", "queued")]
+    return {
+        "received_count": received + service.controls,
+        "control_count": service.controls,
+        "pid": board.run.pid if board.run else None,
+        "pool": {
+            "next_worker_id": max(numbers, default=0) + 1,
+            "finished_count": finished,
+            "canceled_count": cancelled,
+            "retirement_count": 0,
+            "worker_ct": len(there),
+            "running_ct": board.running - board.ahead(),
+            "active_task_ct": len(at_once) + service.queued,
+            "usage": {"count": 0, "top5": {}, "near_worker_ct": {}},
+        },
+    }
+
+
+def chunks(scene: Scene) -> dict[str, Any]:
+    """Of ``chunks``: over all that listens here."""
+    names = ("total_chunks_received", "successful_assemblies", "errored_assemblies")
+    counted = dict.fromkeys((*names, "timed_out_assemblies", "active_messages"), 0)
+    partials: dict[str, Any] = {}
+    for accumulator in scene.service.chunks:
+        for name in counted:
+            counted[name] += getattr(accumulator, name)
+        for partial in accumulator.partials(scene.now, PARTIALS_MAX):
+            partials[partial.message_id] = {
+                "seconds_since_start": partial.seconds_since_start,
+                "expected_total": partial.expected_total,
+                "chunks": [{"chunk_id": i, "length": length} for i, length in partial.chunks],
+            }
+    return {"status": counted, "partials": partials}
+
+
+def nothing(scene: Scene) -> dict[str, Any]:
+    """Of ``alive``, which is an answer by itself, and of ``aio_tasks``: there is no asyncio."""
+    return {}
+
+
+def status(scene: Scene) -> dict[str, Any]:
+    """Of ``status``: whatever else can be asked without changing anything."""
+    return {name: _COMMANDS[name](scene) for name in _IN_STATUS}
+
+
+def set_level(service: Service, level: object) -> dict[str, Any]:
+    """Of ``set_log_level``: remembered and told. No part of a fleet logs by levels."""
+    if isinstance(level, str) and level:
+        number = LEVELS.get(level.strip().upper())
+        if number is None:
+            return {"error": f"Unknown log level {level[:60]!r}."}
+    elif type(level) is int:
+        number = level
+    else:
+        return {"error": "The level must be given as text or a whole number, in 'level'."}
+    previous, service.level = service.level, number
+    return {
+        "logger": LOGGER,
+        "level": _level_name(number),
+        "previous_level": _level_name(previous),
+    }
+
+
+def _level_name(number: int) -> str:
+    return _LEVEL_NAMES.get(number, f"Level {number}")
+
+
+_COMMANDS: dict[str, Callable[[Scene], dict[str, Any]]] = {
+    RUNNING: tasks,
+    CANCEL: tasks,
+    ALIVE: nothing,
+    "aio_tasks": nothing,
+    "workers": workers,
+    "producers": producers,
+    "metrics": metrics,
+    "main": main,
+    STATUS: status,
+    "chunks": chunks,
+}
+_IN_STATUS = ("running", "aio_tasks", "workers", "producers", "metrics", "main", "chunks")
+
+
+# --- dispatching ---------------------------------------------------------------------------------
+# Answers dispatcherd's control commands for a fleet, whoever asks: over the control socket, a
+# broker, or from a task that runs.
+#
+# What the answers are stands in ``core.dispatching``. Source: docs/DISPATCHERD.md, "The control
+# plane".
+
+
+Reply = Callable[[dict[str, Any]], None]
+
+NO_TASKS = "this fleet takes no tasks: its source is no dispatcherd broker"
+
+
+class Dispatches(Protocol):
+    """What a front adds through which tasks of dispatcherd come."""
+
+    @property
+    def node_id(self) -> str:
+        """Names this service in every reply."""
+
+    def find(self, wanted: TaskFilter) -> Iterable[FoundTask]:
+        """Tasks that wait here and that the core knows nothing of."""
+
+    def cancel(self, keys: Iterable[str]) -> None:
+        """Forget these of them."""
+
+    def submit(self, message: Mapping[str, Any]) -> str:
+        """Take a task as if it had come through a broker; returns why not, "" where it did."""
+
+    def describe(self, service: Service) -> None:
+        """Write into it what is known here: producers, accumulators, how many were received."""
+
+
+class DispatcherControl:
+    """``ask`` is all that a broker needs. ``front`` is set where there is one; ``metrics``: the
+    figures that are served."""
+
+    def __init__(
+        self,
+        tickets: Tickets,
+        tell: Callable[[Event], None],
+        look: Callable[[], tuple[Board, float]],
+        metrics: MetricsServer | None,
+    ) -> None:
+        self._tickets = tickets
+        self._tell = tell
+        self._look = look
+        self._metrics = metrics
+        self._chunks = ChunkAccumulator()
+        self._service = Service()
+        self._ran = self._warned = 0
+        self.front: Dispatches | None = None
+
+    def ask(self, control: Control, reply: Reply) -> None:
+        """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
+
+        It is called whether anybody wants an answer or not: look at ``control.reply_to``.
+        """
+        self._service.controls += 1
+        name, data = control.control, control.control_data
+        if name == RUN:
+            error = self._run(data)
+            reply(self._named({"error": error} if error else {"ack": dict(data)}))
+        elif name not in NEED_TASKS:
+            reply(self._named(answer_to(name, data, self._scene())))
+        else:
+            wanted = TaskFilter.from_data(data if name in (RUNNING, CANCEL) else {})
+            ticket = self._tickets.issue()
+            self._tickets.wait(ticket, lambda answer: self._found(control, wanted, answer, reply))
+            self._tell(TasksAsked(ticket, wanted, cancel=name == CANCEL))
+
+    def asked(self, conn_id: ConnId, asked: ControlAsked, workers: WorkerServer) -> None:
+        """A task that runs wants to know: it is told no ``node_id``, because there is only this."""
+
+        def reply(answer: dict[str, Any]) -> None:
+            del answer["node_id"]
+            workers.reply(conn_id, answer)
+
+        self.ask(Control(asked.command, asked.control_data, "its worker"), reply)
+
+    # --- as lines of a socket -----------------------------------------------------------------
+
+    def whole(self, line: bytes) -> Mapping[str, Any] | None:
+        """The message that a line holds, or completes; None while pieces of it are missing.
+
+        Raises ``ProtocolError`` for what is no message.
+        """
+        now = time.monotonic()
+        is_chunk, message, _ = self._chunks.ingest_dict(read_object(line), now)
+        if is_chunk:
+            self._chunks.expire_partial_messages(now)
+            troubles, self._chunks.troubles[:] = list(self._chunks.troubles), []
+            for trouble in troubles:
+                self._warn(f"the control socket: {trouble}")
+        return message
+
+    def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
+        """A message that is none of our own; raises ``ProtocolError``. The reply is sent in lines,
+        where one is wanted."""
+        message = from_fields(fields)
+        if not isinstance(message, Control):
+            if error := self._run(fields):
+                self._warn(f"a task came over the control socket: {error}")
+                raise ProtocolError(error)
+            return
+
+        def reply(answer: dict[str, Any]) -> None:
+            if message.reply_to:
+                send(lines(answer))
+
+        self.ask(message, reply)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _warn(self, text: str) -> None:
+        # Whoever sends nothing else must not fill the journal.
+        self._warned += 1
+        if self._warned <= limits.BAD_LINES_SHOWN:
+            self._tell(Warned(text))
+
+    def _run(self, message: Mapping[str, Any]) -> str:
+        if self.front is None:
+            return NO_TASKS
+        error = self.front.submit(message)
+        self._ran += not error
+        return error
+
+    def _found(self, control: Control, wanted: TaskFilter, answer: Answer, reply: Reply) -> None:
+        found, more = answer.found or FoundTasks(), tuple[FoundTask, ...]()
+        if self.front is not None and control.control in NEED_WAITING:
+            waiting = tuple(self.front.find(wanted))
+            if control.control == CANCEL:
+                self.front.cancel(task.key for task in waiting)
+            known = {task.key for task in found.tasks}
+            more = tuple(task for task in waiting if task.key not in known)
+        scene = self._scene(found, more)
+        reply(self._named(answer_to(control.control, control.control_data, scene)))
+
+    def _scene(self, found: FoundTasks | None = None, waiting: tuple[FoundTask, ...] = ()) -> Scene:
+        service = self._service
+        service.chunks[:] = [self._chunks]
+        board, elapsed = self._look()
+        if self.front is not None:
+            self.front.describe(service)
+            counted = {"produced_count": self._ran, "uptime_seconds": elapsed}
+            service.producers["control-producer"] = counted
+        if self._metrics is not None:
+            service.metrics = self._metrics.describe()
+        return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks(), waiting)
+
+    def _named(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if self.front is not None:
+            return {**answer, "node_id": self.front.node_id}
+        run = self._look()[0].run
+        return {**answer, "node_id": run.run_id if run else ""}
+
+
+def lines(answer: Mapping[str, Any]) -> bytes:
+    """A reply as the lines that go over a socket: one, or the chunks of a longer one."""
+    text = json.dumps(answer)
+    parts = split_message(text, max_bytes=SOCKET_BYTES_MAX, message_id=os.urandom(16).hex())
+    return "".join(f"{part}\n" for part in parts).encode("ascii")

@@ -1,0 +1,303 @@
+"""What dispatcherd's brokers bring, in the loop of the orchestrator."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.events import Arrived, Event, Warned
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import IssueId
+from beads_workers.core.queries import FoundTask, TaskFilter
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Source
+from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker
+from beads_workers.integrations.dispatcherd.configuration import Brokers, brokers_from_json
+from beads_workers.integrations.dispatcherd.control import Service
+from beads_workers.integrations.dispatcherd.queue import Entry, Queue
+from beads_workers.integrations.dispatcherd.source import DispatcherdSource, message_of
+from beads_workers.integrations.dispatcherd.wire import Control, Task, bare_task, from_fields
+from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, read_object
+
+# --- front ---------------------------------------------------------------------------------------
+# What dispatcherd's brokers bring, in the loop of the orchestrator. See ``edge.fronts.Front``.
+#
+# A message that was read is put on file before anything else happens to it, together with all that
+# came in the same turn of the loop. A control request is answered at once, by ``answerer``.
+
+
+EXPIRE_SECONDS = 1.0
+"""How often stale chunks are looked for; they are stale after half an hour."""
+DISK_RETRY_SECONDS = 1.0
+WARNINGS_MAX = 20
+WARNINGS_SECONDS = 60.0
+"""So many wrong messages are shown in such a time: a peer that sends nothing else must not fill
+the journal."""
+
+Reply = Callable[[dict[str, Any]], None]
+Answerer = Callable[[Control, Reply], None]
+"""Answers a control request, at once or later, whether or not anybody wants the answer."""
+
+
+class DispatcherdFront:
+    """See also ``edge.dispatching.Dispatches``. ``answerer`` is set by whoever answers."""
+
+    def __init__(
+        self,
+        source: DispatcherdSource,
+        tell: Callable[[Event], None],
+        *,
+        chunk_seconds: float,
+        node_id: str = "",
+    ) -> None:
+        """``brokers`` are to be added."""
+        self.node_id = node_id or str(uuid.uuid4())
+        self.chunks = ChunkAccumulator(message_timeout_seconds=chunk_seconds)
+        self.brokers: list[Broker] = []
+        self.answerer: Answerer = _nobody
+        self._source = source
+        assert source.spool is not None, "it is open"
+        self._spool = source.spool
+        self._tell = tell
+        self._began = time.monotonic()
+        self._read: list[Entry] = []
+        self._expire_at = 0.0
+        self._write_at = 0.0
+        self._paused = False
+        self._disk_full = False
+        self._warned = 0
+        self._warned_at = 0.0
+
+    @property
+    def queue(self) -> Queue:
+        """The tasks that are not over."""
+        return self._source.queue
+
+    # --- what the brokers bring -------------------------------------------------------------------
+
+    def receive(self, payload: bytes, channel: str, answer: Callable[[str], Answer]) -> None:
+        """See ``broker.Receiver``."""
+        try:
+            message = self._message(payload)
+        except ProtocolError as error:
+            self.warn(f"dispatcherd message refused: {error}: {payload[:200]!r}")
+        else:
+            if isinstance(message, Task):
+                self._arrived(message, channel, len(payload))
+            elif message is not None:
+                self._control(message, answer)
+        if self.chunks.troubles:
+            for trouble in self.chunks.troubles:
+                self.warn(f"dispatcherd: {trouble}")
+            self.chunks.troubles.clear()
+
+    def _arrived(self, task: Task, channel: str, size: int) -> None:
+        self._read.append(self.queue.make(task, channel, time.time(), size))
+        if self.queue.is_full:
+            self._pause(True)
+
+    def warn(self, text: str) -> None:
+        """See ``broker.Receiver``."""
+        now = time.monotonic()
+        if now >= self._warned_at + WARNINGS_SECONDS:
+            self._warned, self._warned_at = 0, now
+        self._warned += 1
+        if self._warned < WARNINGS_MAX:
+            self._tell(Warned(text))
+        elif self._warned == WARNINGS_MAX:
+            self._tell(Warned("dispatcherd: more of this is not shown for a minute"))
+
+    def _message(self, payload: bytes) -> Task | Control | None:
+        """None for a chunk of a message that is not whole yet."""
+        if (bare := bare_task(payload)) is not None:
+            return bare
+        _, fields, _ = self.chunks.ingest_dict(read_object(payload), time.monotonic())
+        return None if fields is None else from_fields(fields)
+
+    def _control(self, asked: Control, answer: Callable[[str], Answer]) -> None:
+        # Whoever asks sees what was sent before.
+        self._enter(time.monotonic())
+        send = answer(asked.reply_to) if asked.reply_to else None
+
+        def reply(fields: dict[str, Any]) -> None:
+            if send is not None:
+                send(json.dumps(fields))
+
+        self.answerer(asked, reply)
+
+    # --- for whoever answers ----------------------------------------------------------------------
+
+    def find(self, wanted: TaskFilter) -> Iterator[FoundTask]:
+        """Tasks that nobody has taken."""
+        for entry in self.queue.untaken():
+            message = message_of(entry)
+            if wanted.matches(message):
+                yield FoundTask(entry.issue_id, entry.place.value, message)
+
+    def cancel(self, keys: Iterable[str]) -> None:
+        """Forget these of them."""
+        self.queue.cancel(IssueId(key) for key in keys)
+
+    def submit(self, message: Mapping[str, Any]) -> str:
+        """Take a task as if a broker had brought it; returns why not, "" where it did."""
+        try:
+            task = from_fields(message)
+        except ProtocolError as error:
+            return str(error)
+        if not isinstance(task, Task):
+            return "a control request is no task"
+        self._arrived(task, "", len(json.dumps(message)))
+        self._enter(time.monotonic())
+        return ""
+
+    def describe(self, service: Service) -> None:
+        """Brokers, chunks, and how many tasks have come."""
+        service.chunks.append(self.chunks)
+        service.received, service.queued = self.queue.received_count, self.queue.waiting_count
+        uptime = time.monotonic() - self._began
+        for broker in self.brokers:
+            service.producers[broker.producer] = broker.status() | {"uptime_seconds": uptime}
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        due = [broker.deadline() for broker in self.brokers]
+        if (at := self.queue.deadline()) is not None:
+            due.append(at)
+        if self.chunks.active_messages:
+            due.append(self._expire_at)
+        if self._disk_full:
+            due.append(self._write_at)
+        return min(due, default=float("inf"))
+
+    def tend(self, now: float) -> None:
+        """What was read goes on file and into the queue; and whatever time has come for."""
+        self._enter(now)
+        for broker in self.brokers:
+            broker.tend(now)
+        self.queue.on_deadline(now)
+        if self.chunks.active_messages and now >= self._expire_at:
+            self._expire_at = now + EXPIRE_SECONDS
+            self.chunks.expire_partial_messages(now)
+        self._tell_news()
+
+    def flush(self) -> None:
+        """What is over goes on file; brokers pause while there is no room."""
+        self._put_on_file([])
+        for trouble in self._source.troubles:
+            self._tell(Warned(trouble))
+        self._source.troubles.clear()
+        self._pause(self._disk_full or self.queue.is_full)
+        self._tell_news()
+
+    def cease(self) -> None:
+        """The run is ending: what has come already is kept for the next one."""
+        if not self._source.is_ending:
+            self._source.is_ending = True
+            for broker in self.brokers:
+                broker.cease()
+            self._enter(time.monotonic())
+
+    def close(self) -> None:
+        """The run is over."""
+        self.cease()
+        for broker in self.brokers:
+            broker.close()
+        self._put_on_file([])
+        self._spool.close()
+
+    def _pause(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            for broker in self.brokers:
+                broker.pause(paused)
+
+    def _tell_news(self) -> None:
+        if self.queue.has_news:
+            self.queue.has_news = False
+            self._tell(Arrived())
+
+    # --- on file ----------------------------------------------------------------------------------
+
+    def _enter(self, now: float) -> None:
+        if not self._read:
+            return
+        entries, self._read = self._read, []
+        if not self._put_on_file(entries):
+            self._read = entries
+            return
+        epoch = time.time()
+        for entry in entries:
+            self.queue.enter(entry, now, epoch)
+
+    def _put_on_file(self, entries: list[Entry]) -> bool:
+        """These, and all that is over; False where there is no room for it."""
+        spool, over = self._spool, self.queue.over
+        if not (entries or over):
+            return True
+        now = time.monotonic()
+        if self._disk_full and now < self._write_at:
+            return False
+        try:
+            spool.append(entries, over)
+            over.clear()
+            if spool.wants_rewriting:
+                spool.rewrite(self.queue.all())
+        except OSError as error:
+            if not self._disk_full:
+                self._tell(Warned(f"{spool.path} cannot be written, nothing is read: {error}"))
+            self._disk_full, self._write_at = True, now + DISK_RETRY_SECONDS
+            return False
+        self._disk_full = False
+        return True
+
+
+def _nobody(asked: Control, reply: Reply) -> None:
+    reply({"error": f"No control method {asked.control}"})
+
+
+# --- opening -------------------------------------------------------------------------------------
+# A front with its brokers.
+
+
+def open_dispatcherd(
+    brokers: Brokers,
+    source: DispatcherdSource,
+    selector: selectors.BaseSelector,
+    tell: Callable[[Event], None],
+) -> DispatcherdFront:
+    """Listens everywhere. Raises ``OSError`` where something is in the way."""
+    source.open()
+    front = DispatcherdFront(
+        source, tell, chunk_seconds=brokers.chunk_seconds, node_id=brokers.node_id
+    )
+    for path in brokers.sockets:
+        front.brokers.append(UnixBroker(Path(path), selector, tell, front))
+    for settings in brokers.postgres:
+        # Few fleets need it, and it takes longer to load than all the rest.
+        from beads_workers.integrations.dispatcherd.postgres import PostgresBroker
+
+        front.brokers.append(PostgresBroker(settings, selector, tell, front))
+    return front
+
+
+def open_ingress(
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Callable[[Event], None],
+    control: Callable[[], Any],
+) -> DispatcherdFront:
+    """See ``sources.kind.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
+    assert isinstance(source, DispatcherdSource)
+    brokers = brokers_from_json(dict(settings.source_private))
+    front = open_dispatcherd(brokers, source, selector, tell)
+    answering = control()
+    front.answerer, answering.front = answering.ask, front
+    return front

@@ -1,0 +1,108 @@
+"""``start --source dispatcherd:CONFIG`` and its short URLs: which brokers, and what serves them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import POLL_PUSHED_SECONDS
+from beads_workers.cli.refusing import of_trackers, refuse
+from beads_workers.integrations.dispatcherd import CONFIG
+
+if TYPE_CHECKING:
+    from beads_workers.cli.config import Resolved
+    from beads_workers.core.settings import FleetSettings
+    from beads_workers.integrations.dispatcherd.configuration import Brokers
+
+
+VARIABLE = "DISPATCHERD_CONFIG_FILE"
+"""Where dispatcherd itself looks for its settings."""
+EXTRA = "pip install 'beads-workers[dispatcherd]'"
+
+
+def prepare_dispatcherd(
+    resolved: Resolved, issues: tuple[str, ...], *, owned: bool
+) -> FleetSettings:
+    """Everything a run is told that serves publishers; raises ``CommandError``."""
+    from beads_workers.cli.preparing import Tracker, find_work, settings_of
+    from beads_workers.core.policy import Policy
+    from beads_workers.runtime.project import STATE_FOLDER
+
+    options = resolved.options
+    not_ours = {**of_trackers(options, issues), "--shared": options.shared}
+    refuse(not_ours, "{} does not go with tasks of dispatcherd")
+    brokers, workers = find_brokers(str(options.source))
+    if resolved.origin["workers"] == "default" and workers is not None:
+        resolved = replace(resolved, options=replace(options, workers=workers))
+    folder = Path.cwd()
+    state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
+    tracker = Tracker("dispatcherd", state.absolute(), folder)
+    work = find_work(resolved, tracker)
+    if (source := str(options.source)).startswith(CONFIG):
+        work = replace(work, function_variables={VARIABLE: str(_path(source).absolute())})
+    settings = settings_of(resolved, tracker, work, (), owned=owned)
+    tries = settings.policy.attempts_max if resolved.origin["max_attempts"] != "default" else 1
+    return replace(
+        settings,
+        policy=Policy(
+            attempts_max=tries,
+            retry_delay_seconds=settings.policy.retry_delay_seconds,
+            hand_back=True,
+            hand_back_after=tries,
+        ),
+        poll_seconds=POLL_PUSHED_SECONDS,
+        source_private=asdict(brokers),
+        awaited=False,
+    )
+
+
+def find_brokers(source: str) -> tuple[Brokers, int | None]:
+    """What it names, and how many workers it asks for, if it does."""
+    from beads_workers.integrations.dispatcherd import configuration
+
+    try:
+        if source.startswith(CONFIG):
+            config = _read(_path(source))
+            brokers = configuration.from_config(config)
+            workers = configuration.workers_of(config)
+        else:
+            brokers, workers = configuration.from_url(source), None
+    except ValueError as error:
+        raise CommandError(f"--source: {error}", "see docs/DISPATCHERD.md", EXIT_USAGE) from None
+    if brokers.postgres:
+        _need("psycopg")
+    return brokers, workers
+
+
+def _path(source: str) -> Path:
+    return Path(source.removeprefix(CONFIG)).expanduser()
+
+
+def _read(path: Path) -> Any:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--source: {path} cannot be read: {error}", "", EXIT_USAGE) from None
+    try:
+        # A file that is JSON needs no further package.
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    _need("yaml")
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path} is no YAML: {' '.join(str(error).split())[:200]}") from None
+
+
+def _need(module: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        name = {"yaml": "PyYAML", "psycopg": "psycopg"}[module]
+        raise CommandError(f"{name} is not installed here", EXTRA, EXIT_USAGE)

@@ -1,0 +1,386 @@
+"""The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.core.model import value
+from beads_workers.integrations.dispatcherd.brokers import Answer, Receiver, in_chunks
+from beads_workers.integrations.dispatcherd.configuration import Postgres
+from beads_workers.integrations.dispatcherd.wire import CHANNEL_BYTES_MAX, POSTGRES_BYTES_MAX
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+# --- connecting ----------------------------------------------------------------------------------
+# Connections to PostgreSQL are made in a thread, which tells the loop by a pipe.
+
+
+CONNECT_SECONDS = 10.0
+
+Made = Callable[["Connection | str"], None]
+"""Takes a connection that listens, or says why there is none."""
+
+
+class Connector:
+    """``begin`` it for each connection; ``made`` is called in the loop."""
+
+    def __init__(self, settings: Postgres, selector: selectors.BaseSelector, made: Made) -> None:
+        self._settings = settings
+        self._selector = selector
+        self._made = made
+        self._results: deque[Connection | str] = deque()
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._thread: threading.Thread | None = None
+        selector.register(self._read, selectors.EVENT_READ, self._ready)
+
+    def begin(self) -> None:
+        """One attempt; there is none under way."""
+        self._thread = threading.Thread(target=self._connect, name="postgres", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """For the attempt, before the loop runs: whoever starts us may publish at once."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+        self._hand_over()
+
+    def close(self) -> None:
+        """What is made from now on is closed at once."""
+        self._selector.unregister(self._read)
+        read, self._read = self._read, -1
+        os.close(read)
+
+    def _connect(self) -> None:
+        result: Connection | str
+        try:
+            result = connect(self._settings)
+        except Exception as error:  # Whatever is wrong there is said, and tried again.
+            result = " ".join(str(error).split()) or type(error).__name__
+        if self._read < 0:
+            if not isinstance(result, str):
+                result.close()
+            return
+        self._results.append(result)
+        try:
+            os.write(self._write, b".")
+        except OSError:
+            pass  # The run has ended meanwhile.
+
+    def _ready(self, mask: int) -> None:
+        os.read(self._read, 64)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        while self._results:
+            self._made(self._results.popleft())
+
+
+def connect(settings: Postgres, seconds: float = CONNECT_SECONDS) -> Connection:
+    """A connection that listens on its channels, and is never waited for from now on. Blocks, at
+    most for so many ``seconds`` unless the settings say another time. Raises ``psycopg.Error``."""
+    import psycopg
+    from psycopg import sql
+
+    said = f"{settings.config.get('conninfo', '')} {' '.join(settings.config)}"
+    timeout = {} if "connect_timeout" in said else {"connect_timeout": int(seconds)}
+    connection = psycopg.connect(**{**timeout, **settings.config, "autocommit": True})
+    with contextlib.ExitStack() as closing:
+        closing.callback(connection.close)
+        for channel in settings.channels:
+            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        connection.pgconn.nonblocking = 1
+        closing.pop_all()
+    return connection
+
+
+# --- postgres broker -----------------------------------------------------------------------------
+# The broker on PostgreSQL: LISTEN on its channels, NOTIFY for replies, connected again when it is
+# lost.
+#
+# A thread makes the connection, because that may block in many ways; from then on its socket is
+# watched by the loop, and libpq is never waited for. Notifications that are sent while there is no
+# connection are lost: PostgreSQL keeps them for nobody. Source: docs/DISPATCHERD.md.
+
+
+AGAIN_SECONDS = 0.5
+AGAIN_SECONDS_MAX = 30.0
+ANSWER_SECONDS = 10.0
+"""Whoever does not answer a statement within this is not there any more."""
+UNSENT_MAX = 10_000
+"""Chunks of replies that wait to be sent: of what is beyond, nobody is told."""
+LAST_WORDS_SECONDS = 1.0
+
+_NOTIFY = b"SELECT pg_notify($1, $2)"
+_LOOK = b"SELECT 1"
+
+
+@value
+class Statement:
+    """What the server is asked, one at a time."""
+
+    text: bytes
+    values: tuple[bytes, ...] = ()
+
+
+class PostgresBroker:
+    """See ``broker.Broker``."""
+
+    producer = "pg_notify-producer"
+
+    def __init__(
+        self,
+        settings: Postgres,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        receiver: Receiver,
+    ) -> None:
+        """Connect, or say that it failed, and go on trying."""
+        self._settings = settings
+        self._selector = selector
+        self._tell = tell
+        self._receiver = receiver
+        self._name = f"PostgreSQL ({', '.join(settings.channels)})"
+        self._connection: Connection | None = None
+        self._fd = -1
+        self._mask = 0
+        self._paused = False
+        self._over = False
+        self._unsent: deque[Statement] = deque()
+        self._asked_at: float | None = None
+        self._handing_over = False
+        self._heard_at = 0.0
+        self._failures = 0
+        self._notifications = self._losses = self._looks = 0
+        self._hindered = False
+        self._connect_at = 0.0
+        self._connector = Connector(settings, selector, self._connected)
+        self._connect()
+        self._connector.wait(CONNECT_SECONDS)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        if self._connection is None:
+            return self._connect_at
+        if self._asked_at is not None:
+            return self._asked_at + ANSWER_SECONDS
+        idle = self._settings.idle_seconds
+        return self._heard_at + idle if idle else float("inf")
+
+    def tend(self, now: float) -> None:
+        """Connect again, or see whether the connection still stands."""
+        if self._over or now < self.deadline():
+            return
+        if self._connection is None:
+            self._connect()
+        elif self._asked_at is not None:
+            self._lost("it does not answer")
+        elif not self._paused:
+            self._heard_at = now
+            self._looks += 1
+            self._say(Statement(_LOOK))
+
+    def status(self) -> dict[str, Any]:
+        """For dispatcherd's ``producers``, without its uptime."""
+        return {
+            "produced_count": self._notifications,
+            "recycle_count": self._losses,
+            "broker_self_check": {
+                "enabled": self._settings.idle_seconds > 0,
+                "success_count": self._looks,
+                "average_time_seconds": None,
+                "max_time_seconds": None,
+            },
+        }
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing more, or go on: PostgreSQL keeps what it cannot send."""
+        self._paused = paused
+        if self._connection is not None:
+            # What libpq has read already is not reported by the selector.
+            self._hand_over()
+        self._watch()
+
+    def cease(self) -> None:
+        """Everything that has come is handed over; nothing is listened to any more."""
+        if self._over:
+            return
+        self._over = True
+        self._paused = False
+        if self._connection is not None:
+            self._take_in()
+
+    def close(self) -> None:
+        """Send what is still to be sent, and leave."""
+        self.cease()
+        self._paused = True
+        until = time.monotonic() + LAST_WORDS_SECONDS
+        while (self._unsent or self._asked_at is not None) and time.monotonic() < until:
+            if self._connection is None:
+                break
+            time.sleep(0.005)
+            self._take_in()
+            self._go_on()
+        self._let_go()
+        self._connector.close()
+
+    # --- connecting -------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        self._connect_at = float("inf")
+        self._connector.begin()
+
+    def _connected(self, made: Connection | str) -> None:
+        if isinstance(made, str):
+            self._failed(made)
+        elif self._over:
+            made.close()
+        else:
+            self._begin(made)
+
+    def _begin(self, connection: Connection) -> None:
+        self._connection, self._fd = connection, connection.pgconn.socket
+        self._asked_at, self._mask = None, 0
+        self._heard_at = time.monotonic()
+        self._failures = 0
+        if self._hindered:
+            self._hindered = False
+            self._tell(Eased(self._name))
+        # What came while the channels were being named lies in libpq, and not in the socket.
+        self._hand_over()
+        self._go_on()
+
+    def _lost(self, why: str) -> None:
+        self._losses += 1
+        self._let_go()
+        self._failed(why)
+
+    def _failed(self, why: str) -> None:
+        delay = min(AGAIN_SECONDS * 2.0 ** min(self._failures, 10), AGAIN_SECONDS_MAX)
+        self._failures += 1
+        self._connect_at = time.monotonic() + delay
+        if self._over or self._hindered:
+            return
+        self._hindered = True
+        text = f"{self._name}: no connection, tasks sent meanwhile are lost: {why[:300]}"
+        todo = "it is tried again and again; see that the server runs and lets us in"
+        self._tell(Hindered(self._name, text, todo, stops=False))
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if self._mask:
+            self._selector.unregister(self._fd)
+            self._mask = 0
+        self._asked_at = None
+        self._unsent.clear()
+        connection.close()
+
+    # --- talking ----------------------------------------------------------------------------------
+
+    def _answer(self, reply_to: str) -> Answer:
+        def send(text: str) -> None:
+            name = reply_to.encode()
+            if len(name) > CHANNEL_BYTES_MAX or "\0" in reply_to:
+                self._receiver.warn(f"dispatcherd: {reply_to[:80]!r} is no channel to reply to")
+                return
+            for chunk in in_chunks(text, POSTGRES_BYTES_MAX):
+                self._say(Statement(_NOTIFY, (name, chunk.encode())))
+
+        return send
+
+    def _say(self, statement: Statement) -> None:
+        if self._connection is not None and len(self._unsent) < UNSENT_MAX:
+            self._unsent.append(statement)
+            self._go_on()
+
+    def _ready(self, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._take_in()
+        self._go_on()
+
+    def _take_in(self) -> None:
+        from psycopg import OperationalError
+
+        assert self._connection is not None
+        try:
+            self._connection.pgconn.consume_input()
+        except OperationalError as error:
+            self._hand_over()
+            self._lost(" ".join(str(error).split()))
+            return
+        self._heard_at = time.monotonic()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._handing_over:
+            return  # It goes on there, when the answer to one of them is on its way.
+        self._handing_over = True
+        try:
+            while not self._paused and self._connection is not None:
+                if (notification := self._connection.pgconn.notifies()) is None:
+                    break
+                self._notifications += 1
+                channel = notification.relname.decode("utf-8", "replace")
+                self._receiver.receive(notification.extra, channel, self._answer)
+        finally:
+            self._handing_over = False
+
+    def _go_on(self) -> None:
+        """Answers are taken in, and the next statement is sent; never waiting."""
+        from psycopg import OperationalError
+
+        try:
+            self._converse()
+        except OperationalError as error:
+            self._lost(" ".join(str(error).split()))
+        # What came behind the end of a statement is looked at by libpq only after that end.
+        self._hand_over()
+        self._watch()
+
+    def _converse(self) -> None:
+        if self._connection is None:
+            return
+        libpq = self._connection.pgconn
+        while True:
+            libpq.flush()
+            if self._asked_at is not None:
+                if libpq.is_busy():
+                    return
+                result = libpq.get_result()
+                if result is not None:
+                    if result.error_message:
+                        self._receiver.warn(f"{self._name}: {result.get_error_message()[:200]}")
+                    continue
+                self._asked_at = None
+            if not self._unsent:
+                return
+            statement = self._unsent.popleft()
+            self._asked_at = time.monotonic()
+            libpq.send_query_params(statement.text, list(statement.values))
+
+    def _watch(self) -> None:
+        if self._connection is None:
+            return
+        wanted = 0 if self._paused else selectors.EVENT_READ
+        if self._asked_at is not None and self._connection.pgconn.flush():
+            wanted |= selectors.EVENT_WRITE
+        before, self._mask = self._mask, wanted
+        if wanted == before:
+            return
+        if not wanted:
+            self._selector.unregister(self._fd)
+        elif not before:
+            self._selector.register(self._fd, wanted, self._ready)
+        else:
+            self._selector.modify(self._fd, wanted, self._ready)

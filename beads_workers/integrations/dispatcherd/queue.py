@@ -1,0 +1,356 @@
+"""The tasks of a fleet from their arrival to their end: pure, told the time, no I/O."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from beads_workers.core.model import IssueId
+from beads_workers.integrations.dispatcherd.wire import OnDuplicate, Task
+
+# --- entries -------------------------------------------------------------------------------------
+# One task that a broker has brought.
+
+
+class Place(Enum):
+    """Where a task is; the values are the words of dispatcherd's ``running``."""
+
+    ARRIVING = "arriving"
+    """Not entered yet."""
+    DELAYED = "delayed"
+    BLOCKED = "blocked"
+    """Another one like it has to end first."""
+    QUEUED = "queued"
+    TAKEN = "worker"
+    """With the scheduler: with a worker, or about to be, or waiting for another try."""
+    OVER = "over"
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """``number``: counts all that ever came, across restarts. ``received_at``: epoch seconds.
+
+    ``size``: of its message in bytes.
+    """
+
+    number: int
+    issue_id: IssueId
+    task: Task
+    channel: str
+    received_at: float
+    size: int
+    place: Place = Place.ARRIVING
+    key: str = ""
+
+    def same_work(self) -> str:
+        """Equal for tasks with the same path and arguments."""
+        if not self.key:
+            asked = [self.task.task, list(self.task.args), dict(self.task.kwargs)]
+            self.key = json.dumps(asked, sort_keys=True)
+        return self.key
+
+
+# --- duplicates ----------------------------------------------------------------------------------
+# ``on_duplicate``: which tasks are the same work, and which of them may run beside each other.
+#
+# Two tasks are the same work with an equal path and equal arguments. It is active while it is
+# queued
+# or taken; what is delayed counts only from when its time has come.
+
+
+class Fate(Enum):
+    """What becomes of a task that has arrived."""
+
+    QUEUE = "queue"
+    BLOCK = "block"
+    DISCARD = "discard"
+
+
+class Duplicates:
+    """Ask ``judge`` for each that arrives, say ``ended`` for each that was active."""
+
+    def __init__(self) -> None:
+        # Most queues never see anything but ``parallel``: then nothing is looked at or kept.
+        self._active: dict[str, int] | None = None
+        self._blocked: dict[str, deque[Entry]] = {}
+
+    def judge(self, entry: Entry, active: Iterable[Entry]) -> Fate:
+        """What becomes of it; it is remembered as that. ``active``: all that are, without it."""
+        rule = entry.task.duplicates
+        if rule is OnDuplicate.PARALLEL:
+            self._begin(entry)
+            return Fate.QUEUE
+        if self._active is None:
+            self._active = {}
+            for other in active:
+                self._begin(other)
+        key = entry.same_work()
+        waits = key in self._blocked
+        if rule is OnDuplicate.DISCARD and (waits or key in self._active):
+            return Fate.DISCARD
+        if rule is OnDuplicate.QUEUE_ONE and waits:
+            return Fate.DISCARD
+        if key in self._active:
+            self._blocked.setdefault(key, deque()).append(entry)
+            return Fate.BLOCK
+        self._begin(entry)
+        return Fate.QUEUE
+
+    def ended(self, entry: Entry) -> Entry | None:
+        """It is active no more; returns the one whose turn this makes it, which then is."""
+        if self._active is None:
+            return None
+        key = entry.same_work()
+        left = self._active[key] - 1
+        if left:
+            self._active[key] = left
+            return None
+        del self._active[key]
+        waiting = self._blocked.get(key)
+        if not waiting:
+            return None
+        following = waiting.popleft()
+        if not waiting:
+            del self._blocked[key]
+        self._begin(following)
+        return following
+
+    def unblock(self, entry: Entry) -> None:
+        """It was blocked, and is not wanted any more."""
+        key = entry.same_work()
+        self._blocked[key].remove(entry)
+        if not self._blocked[key]:
+            del self._blocked[key]
+
+    def blocked(self) -> Iterator[Entry]:
+        """All that wait for another one, by kind."""
+        for waiting in self._blocked.values():
+            yield from waiting
+
+    def _begin(self, entry: Entry) -> None:
+        if self._active is not None:
+            key = entry.same_work()
+            self._active[key] = self._active.get(key, 0) + 1
+
+
+# --- queue ---------------------------------------------------------------------------------------
+# The tasks of a fleet from their arrival to their end: pure, told the time, no I/O.
+#
+# A task is entered once it is on file; ``over`` names those whose end is to go there, too. Source:
+# docs/DISPATCHERD.md. Times are monotonic seconds, but for ``Entry.received_at``.
+
+
+QUEUE_BYTES_MAX = 256 << 20
+"""Of all messages that are not over: with more, nothing is read, and publishers wait."""
+_ENTRY_BYTES = 500
+"""What keeping one costs beside its message."""
+
+
+class Queue:
+    """All that came and is not over. Whatever an earlier run left is entered first (``adopt``)."""
+
+    def __init__(self, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._entries: dict[IssueId, Entry] = {}
+        self._queued: dict[IssueId, Entry] = {}
+        self._again: dict[IssueId, Entry] = {}
+        """Taken once, and given back: before all others."""
+        self._taken: dict[IssueId, Entry] = {}
+        self._delayed: list[tuple[float, int, Entry]] = []
+        self._delayed_count = 0
+        self._blocked_count = 0
+        self._duplicates = Duplicates()
+        self._bytes = 0
+        self._last = 0
+        self._adopted = False
+        self._early: list[Entry] = []
+        self.received_count = 0
+        """Tasks that came in this run."""
+        self.discarded_count = 0
+        self.over: list[int] = []
+        """Numbers of those that are over since this was last cleared."""
+        self.has_news = False
+        """Something can be taken that could not before: to be cleared by whoever tells it."""
+
+    # --- arriving ---------------------------------------------------------------------------------
+
+    def make(self, task: Task, channel: str, received_at: float, size: int) -> Entry:
+        """Give a task its number and its name here; ``enter`` it when it is on file."""
+        self._last += 1
+        self.received_count += 1
+        uuid = task.uuid or f"internal-{self._last}"
+        issue_id = IssueId(uuid)
+        if issue_id in self._entries:
+            # The same task once more, as publishers may send it: both run.
+            issue_id = IssueId(f"{uuid}~{self._last}")
+        entry = Entry(self._last, issue_id, task, channel, received_at, size)
+        self._keep(entry)
+        return entry
+
+    def enter(self, entry: Entry, now: float, epoch: float) -> None:
+        """It is on file, and has its turn. ``epoch``: the wall clock at ``now``."""
+        if not self._adopted:
+            self._early.append(entry)
+            return
+        # A wall clock that was set back must not park a task: no wait is longer than it was.
+        left = min(entry.received_at + entry.task.delay - epoch, entry.task.delay)
+        if left <= 0:
+            self._admit(entry)
+            return
+        entry.place = Place.DELAYED
+        self._delayed_count += 1
+        heapq.heappush(self._delayed, (now + left, entry.number, entry))
+
+    def restore(self, entries: Iterable[Entry], last: int) -> None:
+        """What an earlier run left, oldest first, and the last number that it gave."""
+        self._last = max(self._last, last)
+        for entry in entries:
+            self._keep(entry)
+
+    def adopt(self, entries: Iterable[Entry], now: float, epoch: float) -> None:
+        """These of the restored ones are to run, before all that came since; others are over."""
+        self._adopted = True
+        early, self._early = self._early, []
+        for entry in (*entries, *early):
+            if entry.issue_id in self._entries:
+                self.enter(entry, now, epoch)
+
+    def deadline(self) -> float | None:
+        """When ``on_deadline`` is due."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def on_deadline(self, now: float) -> None:
+        """What was delayed until now has its turn."""
+        while self._delayed and self._delayed[0][0] <= now:
+            _, _, entry = heapq.heappop(self._delayed)
+            if entry.place is Place.DELAYED:
+                self._delayed_count -= 1
+                self._admit(entry)
+
+    # --- what the fleet does ----------------------------------------------------------------------
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> list[Entry]:
+        """The next ones to work on, oldest first; each is owed ``ended`` or ``put_back``."""
+        taken: list[Entry] = []
+        for waiting in (self._again, self._queued):
+            for entry in waiting.values():
+                if len(taken) >= limit:
+                    break
+                if entry.issue_id not in skip:
+                    taken.append(entry)
+        for entry in taken:
+            (self._again if entry.issue_id in self._again else self._queued).pop(entry.issue_id)
+            entry.place = Place.TAKEN
+            self._taken[entry.issue_id] = entry
+        return taken
+
+    def put_back(self, issue_id: IssueId) -> None:
+        """It was taken, and is to be taken again."""
+        entry = self._taken.pop(issue_id, None)
+        if entry is not None:
+            entry.place = Place.QUEUED
+            self._again[issue_id] = entry
+            self.has_news = True
+
+    def ended(self, issue_id: IssueId) -> None:
+        """It was taken, or left by an earlier run, and is over; of the unknown, nothing."""
+        entry = self._entries.get(issue_id)
+        if entry is not None:
+            self._taken.pop(issue_id, None)
+            self._end(entry, active=entry.place is Place.TAKEN)
+
+    def cancel(self, issue_ids: Iterable[IssueId]) -> int:
+        """Those of them that nobody has taken are over; returns how many were."""
+        count = 0
+        for issue_id in issue_ids:
+            entry = self._entries.get(issue_id)
+            if entry is not None and entry.place in _UNTAKEN:
+                self._remove(entry)
+                count += 1
+        return count
+
+    # --- what people see --------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be read for now."""
+        return self._bytes >= self._bytes_max
+
+    @property
+    def waiting_count(self) -> int:
+        """How many could be taken."""
+        return len(self._queued) + len(self._again)
+
+    @property
+    def later_count(self) -> int:
+        """How many will be, by themselves."""
+        return self._delayed_count + self._blocked_count + len(self._early)
+
+    def find(self, issue_id: IssueId) -> Entry | None:
+        """One that is not over."""
+        return self._entries.get(issue_id)
+
+    def all(self) -> Iterator[Entry]:
+        """Everything that is not over, oldest first."""
+        return iter(sorted(self._entries.values(), key=lambda entry: entry.number))
+
+    def untaken(self) -> Iterator[Entry]:
+        """All that the scheduler has not: blocked, queued and delayed, in this order."""
+        yield from self._duplicates.blocked()
+        yield from self._again.values()
+        yield from self._queued.values()
+        yield from (e for _, _, e in sorted(self._delayed) if e.place is Place.DELAYED)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _keep(self, entry: Entry) -> None:
+        self._entries[entry.issue_id] = entry
+        self._bytes += entry.size + _ENTRY_BYTES
+
+    def _admit(self, entry: Entry) -> None:
+        match self._duplicates.judge(entry, self._active()):
+            case Fate.QUEUE:
+                self._queue(entry)
+            case Fate.BLOCK:
+                entry.place = Place.BLOCKED
+                self._blocked_count += 1
+            case Fate.DISCARD:
+                self.discarded_count += 1
+                self._end(entry, active=False)
+
+    def _active(self) -> Iterator[Entry]:
+        for each in (self._again, self._queued, self._taken):
+            yield from each.values()
+
+    def _queue(self, entry: Entry) -> None:
+        entry.place = Place.QUEUED
+        self._queued[entry.issue_id] = entry
+        self.has_news = True
+
+    def _remove(self, entry: Entry) -> None:
+        match entry.place:
+            case Place.DELAYED:
+                self._delayed_count -= 1
+            case Place.BLOCKED:
+                self._blocked_count -= 1
+                self._duplicates.unblock(entry)
+            case Place.QUEUED:
+                self._queued.pop(entry.issue_id, None)
+                self._again.pop(entry.issue_id, None)
+        self._end(entry, active=entry.place is Place.QUEUED)
+
+    def _end(self, entry: Entry, *, active: bool) -> None:
+        entry.place = Place.OVER
+        del self._entries[entry.issue_id]
+        self._bytes -= entry.size + _ENTRY_BYTES
+        self.over.append(entry.number)
+        if active and (following := self._duplicates.ended(entry)) is not None:
+            self._blocked_count -= 1
+            self._queue(following)
+
+
+_UNTAKEN = (Place.DELAYED, Place.BLOCKED, Place.QUEUED)

@@ -1,0 +1,277 @@
+"""The fleet's view of dispatcherd's tasks: each is a job, and how it ended goes on file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.model import Call, IssueId, Job, Listed, OutcomeKind
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Renewed,
+    Result,
+    Seen,
+    Settled,
+    Settlement,
+    Taken,
+)
+from beads_workers.core.times import write_time
+from beads_workers.core.traces import KEY
+from beads_workers.integrations.dispatcherd.queue import Entry, Place, Queue
+from beads_workers.integrations.dispatcherd.spool import Spool, look_at
+from beads_workers.integrations.dispatcherd.wire import to_fields
+
+# --- looking -------------------------------------------------------------------------------------
+# A task as people are shown it who ask why it does not run. Pure.
+
+
+def seen_of(entries: Iterable[Entry]) -> dict[IssueId, Seen]:
+    """All of these, which are not over, oldest first: what is blocked waits for the first like it
+    that is not."""
+    listed = list(entries)
+    blocked = [entry for entry in listed if entry.place is Place.BLOCKED]
+    kinds = {entry.same_work() for entry in blocked}
+    first: dict[str, IssueId] = {}
+    for entry in listed:
+        if kinds and entry.place in _ACTIVE and (kind := entry.same_work()) in kinds:
+            first.setdefault(kind, entry.issue_id)
+    return {entry.issue_id: _seen(entry, first) for entry in listed}
+
+
+_ACTIVE = (Place.QUEUED, Place.TAKEN)
+
+
+def _seen(entry: Entry, first: dict[str, IssueId]) -> Seen:
+    before = first.get(entry.same_work()) if entry.place is Place.BLOCKED else None
+    return Seen(
+        entry.issue_id,
+        entry.task.task,
+        "open",
+        waits_for=(before,) if before else (),
+        deferred_until=_until(entry) if entry.place is Place.DELAYED else "",
+        calls=entry.task.task,
+    )
+
+
+def _until(entry: Entry) -> str:
+    try:
+        return write_time(entry.received_at + entry.task.delay)
+    except ValueError:
+        return ""  # Beyond all calendars.
+
+
+# --- source --------------------------------------------------------------------------------------
+# The fleet's view of dispatcherd's tasks: each is a job, and how it ended goes on file.
+
+
+COUNT_SECONDS = 0.5
+"""How often people are told anew how many tasks wait."""
+LISTED_MAX = 200
+INTERRUPTED = "it was running when the orchestrator ended, and is not run twice"
+
+
+class DispatcherdSource:
+    """See ``Source``. It belongs to the thread of the loop; only ``recover`` and ``sync`` are
+    called from another, and touch nothing that the loop does. Before it is ``open``ed it only
+    looks: a fleet may be at work on the file.
+
+    ``again``: what a dead run had begun is run once more; otherwise it is over.
+    """
+
+    name = "dispatcherd"
+    literal = False
+
+    def __init__(
+        self,
+        queue: Queue,
+        path: Path,
+        *,
+        actor: str,
+        place: str,
+        calls_functions: bool,
+        again: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.queue = queue
+        self.path = path
+        self.spool: Spool | None = None
+        self.actor = actor
+        self.calls = Calls()
+        self.is_ending = False
+        """Set by the front: what is cancelled from now on was so because the fleet ends."""
+        self.troubles: list[str] = []
+        """For people, in a line each; cleared by whoever tells them."""
+        self._place = place
+        self._calls_functions = calls_functions
+        self._again = again
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._counted = 0
+        self._counted_at = float("-inf")
+        self._over: set[IssueId] = set()
+        self._lost: set[IssueId] = set()
+        self._adopted = False
+        self._left = look_at(path)
+        self._known = frozenset(e.issue_id for e in self._left.entries.values())
+        queue.restore(self._left.entries.values(), self._left.last)
+
+    def open(self) -> None:
+        """From now on tasks come, and are kept. Raises ``OSError``."""
+        self.spool = Spool(self.path, self._left)
+        if self._left.damaged:
+            self.troubles.append(
+                f"{self._left.damaged} lines of {self.path} were damaged, and are kept beside it"
+            )
+
+    def describe(self) -> str:
+        """Where tasks come from, and how many were left."""
+        left = f"; {len(self._known)} tasks left by an earlier run" if self._known else ""
+        return f"dispatcherd tasks from {self._place}{left}"
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """The next tasks, oldest first."""
+        if not self._adopted:
+            self._adopt()
+        if self.spool is None:
+            return self._listed()
+        jobs = tuple(self._job(entry) for entry in self.queue.take(limit, skip))
+        return Taken(jobs, waiting=self._count(), later=self.queue.later_count)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """How they ended; what was never begun, or is to be tried again, goes back.
+
+        It is on file before the journal says that nothing is owed any more: else a task whose end
+        only the journal knew would run again after a crash.
+        """
+        for settlement in settlements:
+            if self._is_over(settlement):
+                self.queue.ended(settlement.issue_id)
+            else:
+                self.queue.put_back(settlement.issue_id)
+        self.note_over()
+        return [Settled(settlement, Result.APPLIED) for settlement in settlements]
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """There are no leases."""
+        return Renewed()
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """What had ended is over; what was running is, too, unless it may be run again."""
+        settled = [self._closed(i) for i in (*dead.done_not_closed, *dead.handed_back)]
+        for issue_id in dead.begun:
+            if issue_id not in self._known:
+                continue
+            if self._again:
+                settled.append(Settled(Settlement(Action.RELEASE, issue_id), Result.APPLIED))
+            else:
+                self._lost.add(issue_id)
+                settled.append(self._closed(issue_id, INTERRUPTED))
+        return settled
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """Those that are not over."""
+        wanted = set(issue_ids)
+        return {issue_id: seen for issue_id, seen in self._seen().items() if issue_id in wanted}
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """What is not over, oldest first."""
+        return list(self._seen().values())[:rows_max]
+
+    def ready(self) -> frozenset[IssueId]:
+        """What only needs a worker."""
+        self._seen()
+        return frozenset(e.issue_id for e in self.queue.all() if e.place is Place.QUEUED)
+
+    def note_over(self) -> None:
+        """Put on file what is over. Raises ``OSError``: then it is still to be done."""
+        if self.queue.over and self.spool is not None:
+            self.spool.append((), self.queue.over)
+            self.queue.over.clear()
+
+    def sync(self) -> None:
+        """Bring to disk what is on file."""
+        if self.spool is not None:
+            self.spool.sync()
+
+    def close(self) -> None:
+        """The file is the front's to close."""
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _closed(self, issue_id: IssueId, note: str = "") -> Settled:
+        self._over.add(issue_id)
+        return Settled(Settlement(Action.CLOSE, issue_id, note), Result.APPLIED, note)
+
+    def _adopt(self) -> None:
+        """Recovery has said what of an earlier run is over; the rest is taken up."""
+        self._adopted = True
+        for issue_id in self._over & self._known:
+            self.queue.ended(issue_id)
+        for issue_id in self._lost & self._known:
+            self.troubles.append(f"{issue_id}: {INTERRUPTED}")
+        self.queue.adopt(self._left.entries.values(), self._clock(), self._wall_clock())
+        self._left.entries.clear()
+
+    def _seen(self) -> dict[IssueId, Seen]:
+        if not self._adopted and self.spool is None:
+            self._adopt()
+        return seen_of(self.queue.all())
+
+    def _listed(self) -> Taken:
+        """For people who look: a fleet would be told what waits as it is taken."""
+        waiting = [e for e in self.queue.untaken() if e.place is Place.QUEUED]
+        rows = tuple(Listed(e.issue_id, e.task.task) for e in waiting[:LISTED_MAX])
+        return Taken(listed=rows, more=len(waiting) > len(rows), blocked=self.queue.later_count)
+
+    def _is_over(self, settlement: Settlement) -> bool:
+        if settlement.action is not Action.RELEASE:
+            return settlement.action is not Action.REOPEN
+        outcome = settlement.outcome
+        if outcome is None:
+            return False
+        interrupted = self.is_ending and outcome.kind is OutcomeKind.CANCELLED
+        return not (interrupted and self._again)
+
+    def _count(self) -> int:
+        # Exact where it decides anything; else seldom, for each change is a record.
+        now, waiting = self._clock(), self.queue.waiting_count
+        if not waiting or not self._counted or now >= self._counted_at + COUNT_SECONDS:
+            self._counted, self._counted_at = waiting, now
+        return self._counted
+
+    def _job(self, entry: Entry) -> Job:
+        task, message = entry.task, message_of(entry)
+        call = named = None
+        if self._calls_functions:
+            rest = {name: value for name, value in message.items() if name not in _CALLED}
+            call = Call(task.task, task.args, task.kwargs, rest)
+        else:
+            named = Call(task.task, task.args, task.kwargs)
+            message = {"id": entry.issue_id, "title": task.task, **message}
+        return Job(
+            self.name,
+            entry.issue_id,
+            task.task,
+            issue_type="task",
+            call=call,
+            named=named,
+            timeout_seconds=task.timeout or None,
+            original=message,
+            enqueued_at=entry.received_at,
+            trace_context=message.get(KEY),
+        )
+
+
+_CALLED = frozenset(("task", "args", "kwargs"))
+
+
+def message_of(entry: Entry) -> dict[str, Any]:
+    """The message as the real service shows it: with its uuid, and its channel."""
+    fields = to_fields(entry.task)
+    fields.setdefault("uuid", entry.issue_id)
+    return fields | {"channel": entry.channel}

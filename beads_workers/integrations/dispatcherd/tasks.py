@@ -1,0 +1,262 @@
+"""Tasks of dispatcherd, run as its own workers run them: by its ``TaskWorker`` where the package
+is installed in this Python, and in much the same way where it is not.
+
+Nothing is imported but from allowed modules, and nothing is evaluated. Source:
+docs/DISPATCHERD.md, "How tasks are run"."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from _signal import SIG_IGN, SIGUSR1  # type: ignore[import-not-found]  # C\'s own: no enums
+from _signal import signal as set_handler
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import OutcomeKind, value
+from beads_workers.executors.functions import (
+    Answer,
+    Caller,
+    Ending,
+    NotCallable,
+    Resolver,
+    cannot,
+    failed,
+    not_callable,
+    succeeded,
+)
+from beads_workers.integrations.dispatcherd.wire import CANCELLED_RESULT, Done, from_worker_fields
+
+CONFIG_VARIABLE = "DISPATCHERD_CONFIG_FILE"
+"""Where dispatcherd looks for its settings, whose worker class is used, and by which tasks
+publish others."""
+
+Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""A control command and its data; gives the answer of the orchestrator."""
+
+CANCELLED = Answer(OutcomeKind.ERROR, error="cancelled by SIGUSR1")
+"""Whoever has asked for it knows better why."""
+
+
+class Cancelled(BaseException):
+    """SIGUSR1 came while nothing of dispatcherd's was there to hear it."""
+
+
+def _cancel(*_: object) -> None:
+    raise Cancelled
+
+
+class DispatcherCaller:
+    """Runs one message after the other: ``prepare`` each, then ``call``."""
+
+    def __init__(self, worker_id: str, resolver: Resolver, caller: Caller, ask: Ask) -> None:
+        self._number = _number(worker_id)
+        self._resolver = resolver
+        self._caller = caller
+        self._ask = ask
+        self._worker: Any = None
+        self._is_ready = self._has_shut_down = False
+
+    def prepare(self, path: str) -> bool:
+        """Import what is to be called; True where anything was. Raises ``NotCallable``.
+
+        Raises ``Cancelled`` where SIGUSR1 comes meanwhile.
+        """
+        if self._is_ready and path in self._resolver.known:
+            return False
+        set_handler(SIGUSR1, _cancel)
+        try:
+            if not self._is_ready:
+                self._worker = self._made()
+                self._is_ready = True
+            if path not in self._resolver.known:
+                self._resolver.find(path)
+        finally:
+            # While no task runs there is nothing to cancel, and no reason to die.
+            set_handler(SIGUSR1, SIG_IGN)
+        return True
+
+    def call(self, message: dict[str, Any]) -> Answer:
+        """Run a prepared task to its end, and what it names as its callbacks."""
+        try:
+            try:
+                return self._plainly(message) if self._worker is None else self._by_its_own(message)
+            finally:
+                set_handler(SIGUSR1, SIG_IGN)
+        except Cancelled:
+            return CANCELLED
+
+    def close(self) -> None:
+        """Call once, at the end: an application may have its own to do then."""
+        if self._worker is None or self._has_shut_down:
+            return
+        self._has_shut_down = True
+        try:
+            self._worker.on_shutdown()
+        except Exception as error:  # The application's own: its task has ended before.
+            self._worker.complain("on_shutdown", error)
+
+    def _made(self) -> Any:
+        try:
+            return self._task_worker()
+        except Exception as error:  # Settings and a class of the application's.
+            raise cannot(f"dispatcherd's worker cannot be made: {error!r}", error) from error
+
+    # --- with the package -------------------------------------------------------------------------
+
+    def _task_worker(self) -> Any:
+        if find_spec("dispatcherd") is None:
+            return None
+        config = importlib.import_module("dispatcherd.config")
+        if not config.is_setup() and CONFIG_VARIABLE in os.environ:
+            config.setup()
+        kind = "dispatcherd.worker.task.TaskWorker"
+        options: dict[str, Any] = {}
+        if config.is_setup():
+            kind = config.settings.worker.get("worker_cls", kind)
+            options = config.settings.worker.get("worker_kwargs", options)
+        resolve = importlib.import_module("dispatcherd.utils").resolve_callable
+        line = _Line(self._ask)
+        before = {number: signal.getsignal(number) for number in _ITS_SIGNALS}
+        worker = _ours(resolve(kind), self._resolver)(
+            worker_id=self._number, message_queue=line, finished_queue=line, **options
+        )
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        worker.on_start()
+        return worker
+
+    def _by_its_own(self, message: dict[str, Any]) -> Answer:
+        worker = self._worker
+        worker.raised = None
+        worker.enter_task_mode()
+        try:
+            try:
+                worker.pre_task(message)
+            except Exception as error:  # As the real one: the application's own hook, not its task.
+                worker.complain("pre_task", error)
+            finished = worker.perform_work(message)
+            set_handler(SIGUSR1, SIG_IGN)
+            worker.post_task(finished)
+        except (Ending, Cancelled):
+            raise
+        except SystemExit as left:
+            return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
+        except BaseException as error:  # Whatever it raises is its answer.
+            return failed(error)
+        try:
+            done = from_worker_fields(finished)
+        except (ProtocolError, AttributeError):
+            done = None
+        if not isinstance(done, Done):
+            # A class of the application's, which may do as it likes.
+            return Answer(OutcomeKind.ERROR, error="its worker class does not say how it ended")
+        answer = _answer(worker.raised, done.result)
+        if done.is_stopping:
+            self.close()
+            return replace(answer, is_stopping=True)
+        return answer
+
+    # --- without it -------------------------------------------------------------------------------
+
+    def _plainly(self, message: dict[str, Any]) -> Answer:
+        set_handler(SIGUSR1, _cancel)
+        answer = self._one(message)
+        further = [] if answer.kind is OutcomeKind.SUCCESS else _listed(message, "errbacks")
+        for callback in further + _listed(message, "callbacks"):
+            self._one({**callback, "uuid": message.get("uuid", "")})
+        return answer
+
+    def _one(self, message: Mapping[str, Any]) -> Answer:
+        path = message.get("task")
+        try:
+            function = self._resolver.known.get(str(path)) or self._resolver.find(str(path))
+        except NotCallable as error:
+            return not_callable(error)
+        args = list(message.get("args") or ())
+        if message.get("bind") is True:
+            args.insert(0, Bound(self._number, str(message.get("uuid", "")), self._ask))
+        if isinstance(function, type) and hasattr(function, "run"):
+            made = function
+            return self._caller.call(
+                lambda *a, **k: made().run(*a, **k), args, message.get("kwargs") or {}
+            )
+        return self._caller.call(function, args, message.get("kwargs") or {})
+
+
+_ITS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""What it sets handlers for when it is made; here they are set for the time of a task only."""
+
+
+@value
+class Bound:
+    """The first argument of a task with ``bind``, where dispatcherd is not installed."""
+
+    worker_id: int
+    uuid: str
+    ask: Ask
+
+    def control(self, command: str, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask the orchestrator something; returns its answer."""
+        return self.ask(command, data or {})
+
+
+class _Line:
+    """Both queues of a ``TaskWorker``: a question is put into one, its answer lies in the other."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._answer: dict[str, Any] = {}
+
+    def put(self, message: Mapping[str, Any]) -> None:
+        self._answer = self._ask(str(message["command"]), message.get("control_data") or {})
+
+    def get(self) -> dict[str, Any]:
+        return self._answer
+
+
+def _ours(kind: Any, resolver: Resolver) -> Any:
+    """The class with two differences: only what is allowed is called, and failures are kept."""
+
+    class Worker(kind):  # type: ignore[misc]
+        raised: BaseException | None = None
+
+        def run_callable(self, message: dict[str, Any]) -> Any:
+            path = message["task"]
+            if path not in resolver.known:
+                resolver.find(path)  # A callback, whose name came with the message.
+            return super().run_callable(message)
+
+        def get_finished_message(self, raw_result: Any, *args: Any, **kwargs: Any) -> Any:
+            # The task's own is made after those of its callbacks.
+            self.raised = raw_result if isinstance(raw_result, BaseException) else None
+            return super().get_finished_message(raw_result, *args, **kwargs)
+
+        def complain(self, hook: str, error: Exception) -> None:
+            logging = importlib.import_module("logging")
+            logging.getLogger(__name__).error("%s failed", hook, exc_info=error)
+
+    return Worker
+
+
+def _answer(raised: BaseException | None, result: Any) -> Answer:
+    if isinstance(raised, NotCallable):
+        return not_callable(raised)
+    if raised is not None:
+        # It has printed its traceback already, as dispatcherd does.
+        return replace(failed(raised), trace="")
+    return CANCELLED if result == CANCELLED_RESULT else succeeded(result)
+
+
+def _listed(message: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = message.get(key)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _number(worker_id: str) -> int:
+    digits = worker_id.removeprefix("W").partition(".")[0]
+    return int(digits) if digits.isdecimal() and len(digits) < 10 else 0

@@ -1,0 +1,187 @@
+"""``submit``: jobs as envelopes, into the embedded tracker."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.tracker_place import Json, opened, warn
+from beads_workers.core.text import counted, json_line, printable
+from beads_workers.integrations.envelopes.fold import to_issue
+from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, Submitted
+from beads_workers.runtime.locks import is_locked
+from beads_workers.trackers.issue import BadIssue, Issue
+from beads_workers.trackers.sqlite.exchange import write_issues
+from beads_workers.trackers.sqlite.store import Store, transaction
+
+# --- submitting ----------------------------------------------------------------------------------
+# Jobs handed in to the embedded tracker: all of a submission, or nothing of it.
+
+
+IN_TRACKER = "is in the tracker already"
+
+
+class Refused(Exception):
+    """Nothing was taken. ``problems``: one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> list[str]:
+    """Make an issue of each job; returns what in them was no use. Raises ``Refused``."""
+    issues: list[Issue] = []
+    problems: list[str] = []
+    warnings: list[str] = []
+    first: dict[str, str] = {}
+    for position, job in enumerate(jobs):
+        job_id = job.envelope.job_id
+        try:
+            issue, useless = to_issue(job.envelope, position)
+        except BadIssue as error:
+            problems.append(f"{job.where}: {error}")
+            continue
+        if (before := first.setdefault(job_id, job.where)) != job.where:
+            problems.append(f"{job.where}: job_id: {job_id!r} was on {before} already")
+        issues.append(issue)
+        warnings += [f"{job.where}: {text}" for text in useless]
+    with transaction(connection):
+        store = Store(connection)
+        known = store.known(first)
+        for job in jobs:
+            if job.envelope.job_id in known:
+                job_id = job.envelope.job_id
+                problems.append(f"{job.where}: job_id: {job_id!r} {IN_TRACKER}")
+        if problems:
+            raise Refused(problems[:PROBLEMS_MAX])
+        write_issues(store, issues)
+    return warnings
+
+
+# --- submitting ----------------------------------------------------------------------------------
+# ``submit``: jobs as envelopes, into the embedded tracker.
+
+
+STDIN = "-"
+PACKAGES_SHOWN = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("submit", epilog="Example: beads-workers submit < envelope.json")(submit)
+
+
+def submit(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE...]", help="Job envelopes, JSON Lines; default stdin."),
+    ] = None,
+    json: Json = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of an envelope, and that is all."),
+    ] = False,
+) -> None:
+    """Hand in jobs as envelopes: all of them, or none.
+
+    They become issues of the embedded tracker, whose functions 'start --allow-module' calls.
+    """
+    if schema:
+        _print_schema()
+        return
+
+    _look_for_bd()
+    jobs = _read(files or [STDIN])
+    with opened() as connection:
+        try:
+            warnings = submit_all(connection, jobs)
+        except Refused as refused:
+            raise _refusal(refused.problems) from None
+    for warning in warnings[:PROBLEMS_MAX]:
+        warn(printable(warning, 200))
+    ids = [job.envelope.job_id for job in jobs]
+    if json:
+        print(json_line({"submitted": len(ids), "job_ids": ids}))
+        return
+    print(f"submitted {counted(len(ids), 'job')}")
+    if not is_locked(find_state_directory() / "lock"):
+        print(f"next: beads-workers start --allow-module {_packages(jobs)}")
+
+
+def _packages(jobs: Sequence[Submitted]) -> str:
+    """What is to be allowed for these, as far as one can tell: the modules' first names."""
+    names = dict.fromkeys(job.envelope.job_path.partition(".")[0] for job in jobs)
+    shown = [printable(name, 40) for name in names if name.isidentifier()][:PACKAGES_SHOWN]
+    return " --allow-module ".join(shown or ["NAME"])
+
+
+def _print_schema() -> None:
+    from json import dumps
+
+    from beads_workers.integrations.envelopes.wire import schema
+
+    print(dumps(schema(), indent=2))
+
+
+def _look_for_bd() -> None:
+    from beads_workers.runtime.project import find_project, find_tracker
+
+    here = Path.cwd()
+    project = find_project(here)
+    if project is None or project.beads is None:
+        return
+    if find_tracker(here) is None:
+        raise CommandError(
+            "jobs are handed in to the embedded tracker, and this project has only bd",
+            "with bd, an issue names its function in a label: bd create TITLE -l call:pkg.mod.fn",
+            EXIT_TRACKER,
+        )
+    warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
+
+
+def _read(files: list[str]) -> list[Submitted]:
+    """Every job of every file; raises ``CommandError`` for whatever is wrong in any of them."""
+    from beads_workers.integrations.envelopes.wire import read_submission
+
+    jobs: list[Submitted] = []
+    problems: list[str] = []
+    for file in files:
+        found = read_submission(_bytes(file), "" if file == STDIN else file)
+        problems += found.problems
+        jobs += found.jobs
+    if problems:
+        raise _refusal(problems)
+    if not jobs:
+        raise CommandError("no envelope was handed in", "see docs/ENVELOPE.md", EXIT_USAGE)
+    return jobs
+
+
+def _bytes(file: str) -> bytes:
+    if file == STDIN and sys.stdin.isatty():
+        print("reading envelopes from the terminal; Ctrl-D ends", file=sys.stderr)
+    try:
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        message = f"{printable(file)}: {error.strerror}"
+        raise CommandError(message, exit_code=EXIT_USAGE) from error
+
+
+def _refusal(problems: Sequence[str]) -> CommandError:
+    """Every problem is named; the last word is that none of the others was taken either."""
+
+    hint = "an envelope has job_id, job_path, args, kwargs, state 'enqueued' and ts_enqueued"
+    if all(problem.endswith(IN_TRACKER) for problem in problems):
+        hint = "'beads-workers list --envelopes --all' shows what became of it"
+    if len(problems) == 1:
+        return CommandError(f"nothing was taken: {printable(problems[0], 200)}", hint)
+    for problem in problems[:PROBLEMS_MAX]:
+        warn(printable(problem, 200))
+    return CommandError("nothing was taken: see what is wrong above", hint)

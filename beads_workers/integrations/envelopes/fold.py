@@ -1,0 +1,367 @@
+"""Jobs as envelopes: a fold over the journal, and issues of our own tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import floor
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.core.inflight import ISSUE_PATH, arguments, stored_value
+from beads_workers.core.issues import Issues, Transition
+from beads_workers.core.journal import Entry
+from beads_workers.core.model import Call, call_of
+from beads_workers.core.source import Action
+from beads_workers.core.states import IssueState
+from beads_workers.integrations.envelopes.wire import ATTEMPT_MAX, SECONDS_MAX, Envelope, State
+from beads_workers.trackers.issue import (
+    BadIssue,
+    Issue,
+    checked_id,
+    enqueued_at,
+    from_object,
+    time_text,
+    to_object,
+)
+from beads_workers.trackers.settling import BLOCKED, CLOSED, FINISHED, IN_PROGRESS
+
+# --- envelopes -----------------------------------------------------------------------------------
+# Jobs as envelopes: every transition that ``core.issues`` tells of is one.
+#
+# Source: docs/ENVELOPE.md. A job is known from its claim on, or from what an earlier run left.
+
+
+SCRIPT_PATH = "hero.script"
+_PATH_OF_SOURCE = {"hero": SCRIPT_PATH}
+
+_REASONS = {
+    "cancelled": "cancelled",
+    "timeout": "timeout",
+    "lost": "lost",
+    "not_found": "not_found",
+}
+
+TAKEN_AWAY = "taken away by a person"
+WITHDRAWN = "its sender took it back, or the executor ended"
+_SENT_TO_US = ("rrq",)
+"""Sources whose jobs come by themselves: one that is given back unstarted is over for us."""
+
+
+class Envelopes:
+    """``apply`` every entry of a run in order; several runs may follow each other.
+
+    ``jobs``: by id, the one that changed last at the end. ``keep_done``: those that are done, too.
+    """
+
+    def __init__(self, *, keep_done: bool = True) -> None:
+        self.jobs: dict[str, Envelope] = {}
+        self._keep_done = keep_done
+        self._issues = Issues()
+        self.source = ""
+        """Of the run: a name such as ``bd``."""
+
+    def apply(self, entry: Entry) -> Envelope | None:
+        """Take in the next entry; returns the envelope of the job that it has changed, if any."""
+        job = self._changed(entry)
+        if job is None or not job.job_id or job == self.jobs.get(job.job_id):
+            return None
+        self.jobs.pop(job.job_id, None)
+        if self._keep_done or job.state is not State.DONE:
+            self.jobs[job.job_id] = job
+        return job
+
+    def _changed(self, entry: Entry) -> Envelope | None:
+        change = self._issues.apply(entry)
+        if change is None:
+            if isinstance(entry.record, rec.RunStarted):
+                self.source = entry.record.source
+            return None
+        at = _seconds(entry.at)
+        match entry.record:
+            case rec.Claimed() as claimed:
+                return self._claimed(claimed, at)
+            case rec.Started(issue_id, _, attempt):
+                job = self._known(issue_id, at)
+                return _moved(job, State.RUNNING, _attempt(attempt), ts_started=at)
+            case rec.Finished() as finished:
+                return _finished(self._known(finished.issue_id, at), finished, entry.at)
+            case rec.SettledRecord() as settled:
+                return self._settled(settled, change, at)
+            case rec.Carried() as page:
+                return self._carried(page, change, at)
+            case _:
+                return self._asked(entry.record, change, at)
+
+    def _asked(self, record: rec.Record, change: Transition, at: int) -> Envelope | None:
+        """A person has a say in what is not running; or it failed for no fault of its own."""
+        job = self.jobs.get(change.issue.issue_id)
+        waits = change.before not in _AT_WORK and job is not None and job.state is not State.DONE
+        match record:
+            case rec.Withheld() if job is not None:
+                return _failed(job, TAKEN_AWAY, "cancelled", at)
+            case rec.RetryAsked() if job is not None and waits:
+                return _moved(job, State.ENQUEUED, None)
+            case rec.Forgiven() if job is not None and waits:
+                return _moved(job, State.ENQUEUED, _next(record.charged))
+            case _:
+                return None
+
+    def _known(self, issue_id: str, at: int) -> Envelope:
+        """The job; where its claim was lost with a part of the journal, what is left to say."""
+        job = self.jobs.get(issue_id)
+        return job or Envelope(issue_id, self._path(""), State.ENQUEUED, at)
+
+    def _path(self, path: str) -> str:
+        return job_path(path) if path else _PATH_OF_SOURCE.get(self.source, ISSUE_PATH)
+
+    def _described(self, record: rec.Claimed | rec.Carried, at: int) -> Envelope:
+        """The job with what the record says of it, as if it were enqueued for the first time."""
+        args, kwargs, omitted = arguments(record.arguments)
+        old = self.jobs.get(record.issue_id)
+        known = old.ts_enqueued if old else at
+        return Envelope(
+            job_id=record.issue_id,
+            job_path=self._path(record.path),
+            state=State.ENQUEUED,
+            ts_enqueued=_seconds(record.enqueued_at) or known,
+            args=args,
+            kwargs=kwargs,
+            omitted=omitted,
+        )
+
+    def _claimed(self, claimed: rec.Claimed, at: int) -> Envelope:
+        job = self._described(claimed, at)
+        old = self.jobs.get(claimed.issue_id)
+        if old is None or old.state is not State.ENQUEUED:
+            return job
+        return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
+
+    def _carried(self, page: rec.Carried, change: Transition, at: int) -> Envelope | None:
+        if page.held_by:
+            return None  # The run that did it has told that it is done.
+        job = self._described(page, at)
+        if page.set_aside:
+            if change.before in _FAILED and page.issue_id in self.jobs:
+                return None
+            reason, attempt = _REASONS.get(page.outcome), _attempt(page.charged)
+            said = {"error": page.error or "failed", "reason": reason}
+            return _moved(job, State.ERROR, attempt, **said)
+        retry_at = _seconds(page.not_before) if page.not_before > at else None
+        return _moved(job, State.ENQUEUED, _next(page.charged), next_retry_at=retry_at)
+
+    def _settled(self, settled: rec.SettledRecord, change: Transition, at: int) -> Envelope | None:
+        job, state = self.jobs.get(settled.issue_id), change.issue.state
+        if job is None or job.state is State.DONE:
+            return None
+        if state is IssueState.CLOSED:
+            # Somebody else has closed it meanwhile. Of what is not with us they tell others.
+            theirs = settled.action == Action.REOPEN.value
+            return None if theirs else _moved(job, State.DONE, job.attempt, ts_finished=at)
+        if state is IssueState.FOREIGN:
+            del self.jobs[settled.issue_id]
+            return None
+        if (settled.action, settled.result) != _GIVEN_BACK:
+            return None
+        if change.before in _AT_WORK:
+            # Its run was killed under it, and a later one has given it back.
+            return _moved(job, State.ENQUEUED, job.attempt)
+        if self.source in _SENT_TO_US and job.state is State.ENQUEUED and job.attempt is None:
+            return _failed(job, WITHDRAWN, "cancelled", at)
+        return None
+
+
+_AT_WORK = (IssueState.RUNNING, IssueState.LOOSE)
+_FAILED = (IssueState.SHELVING, IssueState.SET_ASIDE)
+_GIVEN_BACK = ("release", "applied")
+
+
+def job_path(path: str) -> str:
+    """The ``job_path`` of what a ``Call`` names: an RRQ executor's is ``rrq.<executor>.<fn>``."""
+    executor, mark, handler = path.partition("#")
+    return f"rrq.{executor}.{handler}" if mark else path
+
+
+def call_path(path: str) -> str:
+    """What a ``Call`` is to name for a ``job_path``: the way back."""
+    kind, _, rest = path.partition(".")
+    executor, dot, handler = rest.partition(".")
+    return f"{executor}#{handler}" if kind == "rrq" and dot else path
+
+
+def envelope(call: Call | None, job_id: str, enqueued_at: float, source: str = "") -> Envelope:
+    """A job that waits in its source, as an envelope."""
+    path = job_path(call.path) if call else _PATH_OF_SOURCE.get(source, ISSUE_PATH)
+    args, kwargs = (call.args, call.kwargs) if call else ((), {})
+    return Envelope(job_id, path, State.ENQUEUED, _seconds(enqueued_at), args, kwargs)
+
+
+def _moved(job: Envelope, state: State, attempt: int | None, **more: Any) -> Envelope:
+    """The job in another state, without what belonged to an attempt, and with ``more``."""
+    nothing: dict[str, Any] = dict.fromkeys(_OF_ATTEMPT)
+    return replace(job, **nothing | {"state": state, "attempt": attempt} | more)
+
+
+_OF_ATTEMPT = (
+    "ts_started",
+    "ts_finished",
+    "error",
+    "next_retry_at",
+    "reason",
+    "result",
+    "result_file",
+)
+
+
+def _failed(job: Envelope, error: str, reason: str | None, at: int) -> Envelope:
+    began = job.ts_started
+    more = {"ts_started": began, "ts_finished": at, "error": error, "reason": reason}
+    return _moved(job, State.ERROR, job.attempt, **more)
+
+
+def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
+    job = replace(job, attempt=_attempt(finished.attempt))
+    match finished.verdict:
+        case "finish":
+            more = {
+                "ts_started": job.ts_started,
+                "ts_finished": _seconds(at),
+                "result": stored_value(finished.result) if finished.result else None,
+                "result_file": finished.result_file or None,
+            }
+            return _moved(job, State.DONE, job.attempt, **more)
+        case "hand_back" if finished.outcome == "retry":
+            return _moved(job, State.ENQUEUED, _attempt(finished.attempt + 1))
+        case "set_aside" | "hand_back":
+            reason = _REASONS.get(finished.outcome)
+            return _failed(job, finished.error or finished.outcome, reason, _seconds(at))
+        case _:
+            delay = finished.delay_seconds
+            retry_at = _seconds(at + delay) if delay else None
+            return _moved(
+                job, State.ENQUEUED, _attempt(finished.charged + 1), next_retry_at=retry_at
+            )
+
+
+def _seconds(at: float) -> int:
+    """A time as envelopes have it; one of a damaged journal becomes the nearest that there is."""
+    return floor(min(max(at, 0.0), SECONDS_MAX))
+
+
+def _next(charged: int) -> int | None:
+    """The number of the attempt that follows, where there has been one."""
+    return _attempt(charged + 1) if charged else None
+
+
+def _attempt(number: int) -> int:
+    return min(max(number, 1), ATTEMPT_MAX)
+
+
+# --- envelopes -----------------------------------------------------------------------------------
+# An issue of our own tracker as a job envelope: what waits, and what runs have made of it.
+#
+# Source: docs/ENVELOPE.md, "Where they come from".
+
+
+EXTRA = "envelope"
+"""The key of an issue under which it keeps what else stood in the envelope that it came with."""
+
+TAKEN = frozenset(
+    {"title", "description", "priority", "labels", "timeout_seconds"}
+    | {"trace_context", "correlation_context"}
+)
+"""Keys of an envelope that mean for its issue what they mean for any; never ``command``: what
+others hand in names functions, and runs nothing of their own."""
+
+NO_CALLS = (ISSUE_PATH, SCRIPT_PATH)
+TITLE_CHARS_MAX = 200
+
+NEVER_SAID = "it is blocked in the tracker"
+
+
+def to_envelope(issue: Issue, known: Envelope | None = None) -> Envelope:
+    """``known``: what the journal of the running or last run says of it.
+
+    Calls are told whole here. Where tracker and journal differ, the tracker has the last word.
+    """
+    waiting = _waiting(issue)
+    if known is not None and _agrees(issue, known):
+        return replace(
+            known,
+            job_path=waiting.job_path,
+            args=waiting.args,
+            kwargs=waiting.kwargs,
+            ts_enqueued=waiting.ts_enqueued,
+            omitted=(),
+            extra=waiting.extra,
+        )
+    if issue.status in FINISHED:
+        return _closed(issue, waiting)
+    if issue.status == BLOCKED:
+        last = issue.notes.rstrip().rpartition("\n")[2]
+        return replace(waiting, state=State.ERROR, error=last or NEVER_SAID)
+    running = issue.status == IN_PROGRESS and known is None
+    return replace(waiting, state=State.RUNNING) if running else waiting
+
+
+def to_issue(job: Envelope, position: int) -> tuple[Issue, tuple[str, ...]]:
+    """The issue of a job that is handed in, and what in it was no use; raises ``BadIssue``.
+
+    ``position``: how many of its submission come before it; among equals they are taken in order.
+    """
+    if job.job_path in NO_CALLS or not job.job_path.strip():
+        raise BadIssue(f"job_path: {job.job_path!r} names no callable")
+    try:
+        checked_id(job.job_id, "job_id")
+    except BadIssue as error:
+        raise BadIssue(f"job_id: {error}") from None
+    made = time_text(job.ts_enqueued + min(position, 999_999) / 1_000_000)
+    fields: dict[str, Any] = {
+        "id": job.job_id,
+        "title": job.job_path[:TITLE_CHARS_MAX],
+        "created_at": made,
+        "updated_at": made,
+        "job_path": call_path(job.job_path),
+        "args": list(job.args),
+        "kwargs": dict(job.kwargs),
+    }
+    useless: list[str] = []
+    for name in TAKEN & job.extra.keys():
+        try:
+            from_object(fields | {name: job.extra[name]})
+            fields[name] = job.extra[name]
+        except BadIssue as error:
+            useless.append(f"{name}: kept without a meaning, for {error}")
+    if job.extra:
+        fields[EXTRA] = dict(job.extra)
+    return from_object(fields), tuple(sorted(useless))
+
+
+def _waiting(issue: Issue) -> Envelope:
+    call = call_of(to_object(issue), issue.labels)
+    extra = issue.extra.get(EXTRA)
+    job = envelope(call, issue.id, enqueued_at(issue.created_at))
+    return replace(job, extra=extra if isinstance(extra, dict) else {})
+
+
+def _agrees(issue: Issue, known: Envelope) -> bool:
+    match known.state:
+        case State.DONE:
+            # Its close may be on its way; an open one was opened again.
+            return issue.status in (CLOSED, IN_PROGRESS)
+        case State.ERROR:
+            return issue.status == BLOCKED or known.reason == "cancelled"
+        case _:
+            return issue.status not in FINISHED and issue.status != BLOCKED
+
+
+def _closed(issue: Issue, waiting: Envelope) -> Envelope:
+    extra: Mapping[str, Any] = issue.extra
+    file = extra.get("result_file")
+    return replace(
+        waiting,
+        state=State.DONE,
+        ts_finished=floor(enqueued_at(issue.closed_at)) or None,
+        result=extra.get("result"),
+        result_file=file if isinstance(file, str) and file else None,
+    )

@@ -1,0 +1,338 @@
+"""The job envelope, version 1.0: one shape for every job; its schema; submissions of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.framing import ProtocolError, as_integer, parse_object
+from beads_workers.core.model import value
+
+# --- envelope ------------------------------------------------------------------------------------
+# The job envelope, version 1.0: one shape for every job, whatever queue or tracker it is in.
+#
+# Source: docs/ENVELOPE.md; ``docs/envelope.schema.json`` says the same for other programs. Fields
+# that are not known are left out, never null; keys that nobody knows are ignored when one is read.
+
+
+VERSION = "1.0"
+
+SECONDS_MAX = 253_402_300_799
+"""The end of the year 9999: later ones cannot be written as the times of an issue."""
+
+
+ATTEMPT_MAX = 2**53 - 1
+"""The largest whole number that every reader of JSON takes for what it is."""
+
+
+class State(Enum):
+    """The values are the wire names; the set is closed."""
+
+    ENQUEUED = "enqueued"
+    RUNNING = "running"
+    DONE = "done"
+    ERROR = "error"
+
+
+@value
+class Envelope:
+    """Times are whole seconds since 1970. ``error`` is set in state ``error``, and only there.
+
+    From ``attempt`` on: ours, additive. ``attempt`` is the one that runs, ran or is next;
+    ``next_retry_at`` goes with ``enqueued`` after a failure; ``reason`` says of an error that it
+    was ``cancelled``, ``timeout``, ``lost`` or ``not_found``; ``result``: what a function
+    returned, ``result_file``: where that lies if it is too long; ``omitted``: names of fields that
+    are empty because they were too long to be kept; ``extra``: keys that mean nothing to us.
+    """
+
+    job_id: str
+    job_path: str
+    state: State
+    ts_enqueued: int
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    ts_started: int | None = None
+    ts_finished: int | None = None
+    error: str | None = None
+    attempt: int | None = None
+    next_retry_at: int | None = None
+    reason: str | None = None
+    result: Any = None
+    result_file: str | None = None
+    omitted: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def to_fields(envelope: Envelope) -> dict[str, Any]:
+    """The JSON object, in the order of the text; ``args`` and ``kwargs`` are always there."""
+    fields: dict[str, Any] = {
+        "job_id": envelope.job_id,
+        "job_path": envelope.job_path,
+        "args": list(envelope.args),
+        "kwargs": dict(envelope.kwargs),
+        "state": envelope.state.value,
+        "ts_enqueued": envelope.ts_enqueued,
+    }
+    for name in _OPTIONAL:
+        value = getattr(envelope, name)
+        if value is not None:
+            fields[name] = value
+    if envelope.omitted:
+        fields["omitted"] = list(envelope.omitted)
+    return {**fields, **{k: v for k, v in envelope.extra.items() if k not in KNOWN}}
+
+
+def from_fields(fields: Mapping[str, Any]) -> Envelope:
+    """Read one; raises ``ProtocolError``, which begins with the name of the field that is wrong."""
+    state = _state(fields)
+    error = fields.get("error")
+    if error is not None and not isinstance(error, str):
+        raise ProtocolError("error: not a text")
+    if (error is None) is (state is State.ERROR):
+        raise ProtocolError("error: goes with state 'error', always and only")
+    args, kwargs = fields.get("args"), fields.get("kwargs")
+    if not isinstance(args, list):
+        raise ProtocolError("args: missing or not an array")
+    if not isinstance(kwargs, dict):
+        raise ProtocolError("kwargs: missing or not an object")
+    enqueued = _seconds(fields, "ts_enqueued")
+    if enqueued is None:
+        raise ProtocolError("ts_enqueued: missing")
+    return Envelope(
+        job_id=_text(fields, "job_id"),
+        job_path=_text(fields, "job_path"),
+        state=state,
+        ts_enqueued=enqueued,
+        args=tuple(args),
+        kwargs=kwargs,
+        ts_started=_seconds(fields, "ts_started"),
+        ts_finished=_seconds(fields, "ts_finished"),
+        error=error,
+        attempt=_attempt(fields),
+        next_retry_at=_seconds(fields, "next_retry_at"),
+        reason=_optional_text(fields, "reason"),
+        result=fields.get("result"),
+        result_file=_optional_text(fields, "result_file"),
+        omitted=_names(fields, "omitted"),
+        extra={name: value for name, value in fields.items() if name not in KNOWN},
+    )
+
+
+_OPTIONAL = (
+    "ts_started",
+    "ts_finished",
+    "error",
+    "attempt",
+    "next_retry_at",
+    "reason",
+    "result",
+    "result_file",
+)
+_REQUIRED = ("job_id", "job_path", "args", "kwargs", "state", "ts_enqueued")
+KNOWN = frozenset({*_REQUIRED, *_OPTIONAL, "omitted"})
+"""The keys of an envelope that mean something."""
+
+
+def _state(fields: Mapping[str, Any]) -> State:
+    value = fields.get("state")
+    if not isinstance(value, str) or value not in _STATES:
+        raise ProtocolError(f"state: not one of {', '.join(_STATES)}")
+    return State(value)
+
+
+_STATES = tuple(state.value for state in State)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise ProtocolError(f"{name}: missing, empty or not a text")
+    return value
+
+
+def _optional_text(fields: Mapping[str, Any], name: str) -> str | None:
+    return None if fields.get(name) is None else _text(fields, name)
+
+
+def _seconds(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    seconds = as_integer(value)
+    if seconds is None or not 0 <= seconds <= SECONDS_MAX:
+        raise ProtocolError(f"{name}: not whole seconds since 1970")
+    return seconds
+
+
+def _names(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = fields.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ProtocolError(f"{name}: not an array of names")
+    return tuple(value)
+
+
+def _attempt(fields: Mapping[str, Any]) -> int | None:
+    value = fields.get("attempt")
+    number = as_integer(value)
+    if value is not None and (number is None or not 1 <= number <= ATTEMPT_MAX):
+        raise ProtocolError("attempt: not a number from 1 on")
+    return number
+
+
+# --- envelope schema -----------------------------------------------------------------------------
+# The job envelope as a JSON Schema (2020-12): what ``envelope.from_fields`` reads, for others.
+#
+# ``docs/envelope.schema.json`` is this, written by ``beads-workers submit --schema``; a test holds
+# both, and ``from_fields``, to the same.
+
+
+_SECONDS = {"minimum": 0, "maximum": SECONDS_MAX}
+
+
+def schema() -> dict[str, Any]:
+    """The schema as a JSON object. Keys that it does not name are allowed, whatever they hold."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:beads-workers:job-envelope:{VERSION}",
+        "title": f"Job envelope, version {VERSION}",
+        "type": "object",
+        "required": ["job_id", "job_path", "args", "kwargs", "state", "ts_enqueued"],
+        "properties": {
+            "job_id": _text_schema("Unique in its queue or tracker."),
+            "job_path": _text_schema("The callable, fully qualified; or what else runs for it."),
+            "args": {"type": "array", "description": "Positional arguments."},
+            "kwargs": {"type": "object", "description": "Keyword arguments."},
+            "state": {"enum": [state.value for state in State]},
+            "ts_enqueued": {"type": "integer", **_SECONDS, "description": _epoch("put in")},
+            "ts_started": _optional("integer", _epoch("begun"), **_SECONDS),
+            "ts_finished": _optional("integer", _epoch("at its end"), **_SECONDS),
+            "error": _optional("string", "What went wrong: with state error, and only there."),
+            "attempt": _optional(
+                "integer",
+                "Which attempt runs, ran or is next, from 1.",
+                minimum=1,
+                maximum=ATTEMPT_MAX,
+            ),
+            "next_retry_at": _optional("integer", _epoch("tried again"), **_SECONDS),
+            "reason": _optional(
+                "string", "Of an error: cancelled, timeout, lost or not_found.", minLength=1
+            ),
+            "result": {"description": "What came of it, any JSON."},
+            "result_file": _optional(
+                "string", "Where a result lies that is too long.", minLength=1
+            ),
+            "omitted": {
+                "type": ["array", "null"],
+                "items": {"type": "string"},
+                "description": "Fields that are empty because they were too long to be kept.",
+            },
+        },
+        "if": {"properties": {"state": {"const": State.ERROR.value}}},
+        "then": {"required": ["error"], "properties": {"error": {"type": "string"}}},
+        "else": {"properties": {"error": {"type": "null"}}},
+    }
+
+
+def _text_schema(description: str) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "description": description}
+
+
+def _optional(kind: str, description: str, **more: int) -> dict[str, Any]:
+    return {"type": [kind, "null"], **more, "description": description}
+
+
+def _epoch(what: str) -> str:
+    return f"When it was {what}, in whole seconds since 1970."
+
+
+# --- submission ----------------------------------------------------------------------------------
+# Envelopes that somebody hands in: JSON Lines, or objects over several lines, one after another.
+#
+# Source: docs/ENVELOPE.md, "Handing one in".
+
+
+PROBLEMS_MAX = 20
+"""After so many the rest is not read: a file that is no submission must not fill the screen."""
+
+_TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|["{}\[\]]')
+"""A whole string, whose brackets do not count; a quote that begins no whole one; a bracket."""
+
+_POSITION = re.compile(r": line \d+ column \d+ \(char \d+\)$")
+"""Within one envelope: only the line of the file means anything to a person."""
+
+
+@value
+class Submitted:
+    """``where``: the line that it begins on, for people: ``line 3``, or ``FILE: line 3``."""
+
+    where: str
+    envelope: Envelope
+
+
+@value
+class Submission:
+    """``problems``: one line each, with number and field; with any of them nothing is taken."""
+
+    jobs: tuple[Submitted, ...]
+    problems: tuple[str, ...]
+
+
+def read_submission(data: bytes, name: str = "") -> Submission:
+    """Every envelope, and everything that is wrong. ``name``: of the file, if it has one."""
+    jobs: list[Submitted] = []
+    problems: list[str] = []
+    text = data.removeprefix(b"\xef\xbb\xbf")
+    at, number = 0, 1
+    while at < len(text) and len(problems) < PROBLEMS_MAX:
+        end = _line_end(text, at)
+        if text[at:end].strip():
+            whole = _object_end(text, at)
+            end = end if whole is None else _line_end(text, whole)
+            where = f"{name}: line {number}" if name else f"line {number}"
+            try:
+                jobs.append(Submitted(where, _read(text[at:end])))
+            except ProtocolError as error:
+                problems.append(f"{where}: {_POSITION.sub('', str(error))}")
+        number += text.count(b"\n", at, end) + 1
+        at = end + 1
+    return Submission(tuple(jobs), tuple(problems))
+
+
+def _read(text: bytes) -> Envelope:
+    if len(text) > limits.LINE_BYTES_MAX:
+        raise ProtocolError(f"longer than {limits.LINE_BYTES_MAX} bytes")
+    envelope = from_fields(parse_object(text))
+    if envelope.state is not State.ENQUEUED:
+        state = envelope.state.value
+        raise ProtocolError(f"state: only 'enqueued' can be handed in, and it is {state!r}")
+    return envelope
+
+
+def _line_end(text: bytes, at: int) -> int:
+    end = text.find(b"\n", at)
+    return len(text) if end < 0 else end
+
+
+def _object_end(text: bytes, at: int) -> int | None:
+    """Behind the bracket that closes the first one; None where there is none, or far too late."""
+    depth = 0
+    for token in _TOKEN.finditer(text, at, at + limits.LINE_BYTES_MAX):
+        match token[0]:
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth -= 1
+                if depth <= 0:
+                    return token.end()
+            case b'"':
+                return None  # A string that does not end on its line: so it is no JSON.
+            case _:
+                if depth == 0:
+                    return None
+    return None

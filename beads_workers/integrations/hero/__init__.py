@@ -1,0 +1,68 @@
+"""What a Hero queue in a Redis is as a kind of source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from beads_workers.core.model import value
+from beads_workers.core.source import Source
+from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
+
+SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
+
+
+@value
+class HeroQueue:
+    """Serving a Hero queue. ``url``: ``sources.hero.addresses``, without a secret; ``keys``: the
+    templates of ``protocols.hero.keys.Keys``, all of them. ``retry_seconds``: before the second
+    attempt; ``lease_seconds`` and ``reply_seconds``: ``sources.hero.store.Queue``."""
+
+    url: str
+    worker: str
+    keys: Mapping[str, str]
+    retry_seconds: float
+    lease_seconds: float
+    reply_seconds: int
+
+
+def _open(opening: Opening) -> Source:
+    from beads_workers.integrations.hero.buffer import AHEAD_MAX
+    from beads_workers.integrations.hero.connection import read_url
+    from beads_workers.integrations.hero.source import HeroSource
+    from beads_workers.integrations.hero.store import Queue
+    from beads_workers.integrations.hero.wire import Keys
+
+    settings = opening.settings
+    hero = HeroQueue(**settings.source_options)
+    queue = Queue(
+        read_url(hero.url).address,
+        hero.worker,
+        Keys(**hero.keys),
+        hero.lease_seconds,
+        hero.reply_seconds,
+    )
+    return HeroSource(
+        queue,
+        actor=opening.actor,
+        place=f"{opening.host} {settings.state_directory}",
+        shared=settings.shared,
+        # What lies with one fleet is out of reach for the others.
+        ahead_max=max(4, settings.workers) if settings.shared else AHEAD_MAX,
+        retry_seconds=hero.retry_seconds,
+        attempt_seconds=settings.work.timeout_seconds,
+    )
+
+
+KIND = SourceKind(
+    name="hero",
+    called="Hero jobs",
+    open=_open,
+    capabilities=Capabilities(pushes=True),
+    prefixes=SCHEMES,
+    prepare=Late("beads_workers.integrations.hero.opening:prepare_hero"),
+    beside=Late("beads_workers.integrations.hero.opening:look_at_hero"),
+    ingress=Late("beads_workers.integrations.hero.ingress:open_ingress"),
+    checks=Late("beads_workers.integrations.hero.checks:queue"),
+    checked="redis",
+    work_checks=Late("beads_workers.integrations.hero.checks:scripts"),
+)

@@ -1,0 +1,210 @@
+"""What ``doctor`` says where jobs come from a Redis: of that, of contexts, and of their logs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.cli.doctor_remedies import sentence
+from beads_workers.cli.errors import CommandError
+from beads_workers.core.text import counted, printable
+from beads_workers.doctor.rules import Check, fail, ok, warn
+from beads_workers.integrations.hero.connection import (
+    Address,
+    CannotReach,
+    RedisMissing,
+    connect,
+    patiently,
+)
+from beads_workers.integrations.hero.wire import Keys
+
+if TYPE_CHECKING:
+    from beads_workers.core.scripts import Context
+    from beads_workers.kinds import Looked
+
+
+# --- redis checks --------------------------------------------------------------------------------
+# What a Redis that holds queues should be like: rules for what it says of itself.
+
+
+VERSION_MIN = (6, 2)
+"""From here on a job can be moved from a queue to those that are worked on in one step."""
+
+NAME = "redis"
+
+
+def version(said: str) -> Check:
+    """Whether it can do what is needed."""
+    numbers = tuple(int(part) for part in said.split(".")[:2] if part.isascii() and part.isdigit())
+    needed = ".".join(map(str, VERSION_MIN))
+    if len(numbers) < len(VERSION_MIN):
+        return warn(NAME, f"it calls its version {said[:40]!r}; {needed} or later is needed")
+    if numbers < VERSION_MIN:
+        return fail(NAME, f"version {said[:40]} is too old: {needed} or later is needed")
+    return ok(NAME, f"version {said[:40]}")
+
+
+def eviction(info: Mapping[str, Any], cli: str) -> Check:
+    """Whether it would throw jobs away when its memory is full. ``cli``: how it is called."""
+    policy, most = str(info.get("maxmemory_policy", "")), info.get("maxmemory")
+    if not policy:
+        return warn(NAME, "it does not say what it does when its memory is full")
+    if policy == "noeviction":
+        return ok(NAME, "it throws nothing away: maxmemory-policy is noeviction")
+    remedy = f"{cli} CONFIG SET maxmemory-policy noeviction && {cli} CONFIG REWRITE"
+    if most == 0:
+        # Without a limit of memory nothing is evicted yet; one day somebody sets one.
+        text = f"maxmemory-policy is {policy}: with a maxmemory, jobs would be thrown away"
+        return warn(NAME, text, remedy)
+    return fail(NAME, f"maxmemory-policy is {policy}: jobs are thrown away when it is full", remedy)
+
+
+def persistence(info: Mapping[str, Any], cli: str) -> Check:
+    """Whether jobs survive its restart."""
+    if "aof_enabled" not in info:
+        return warn(NAME, "it does not say whether it keeps anything on disk")
+    if info["aof_enabled"] == 1:
+        if str(info.get("aof_last_write_status", "ok")) != "ok":
+            remedy = f"{cli} INFO persistence"
+            return fail(NAME, "its append-only file cannot be written", remedy)
+        return ok(NAME, "jobs survive its restart: appendonly is on")
+    remedy = f"{cli} CONFIG SET appendonly yes && {cli} CONFIG REWRITE"
+    text = "appendonly is off: jobs of the last minutes are lost when it ends"
+    return warn(NAME, text, remedy)
+
+
+def role(info: Mapping[str, Any]) -> Check | None:
+    """Whether it is the one that may be written."""
+    if str(info.get("role", "master")) == "master":
+        return None
+    host, port = info.get("master_host"), info.get("master_port")
+    return fail(NAME, f"it is a replica, which cannot be written; {host}:{port} is what it follows")
+
+
+# --- redis ---------------------------------------------------------------------------------------
+# A Redis that holds queues: reached, let in, recent enough, kept from losing jobs. Only reads.
+
+
+SLOW_SECONDS = 0.05
+"""An answer that takes this long makes every job wait several times as long."""
+
+
+def redis(address: Address, keys: Keys, worker: str) -> list[Check]:
+    """What can be said of it, and of this worker's queue in it."""
+    try:
+        client = connect(address)
+        try:
+            return _look(client, address, keys, worker)
+        finally:
+            client.close()
+    except RedisMissing as error:
+        return [fail(NAME, str(error), error.hint)]
+    except CannotReach as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        return [fail(NAME, f"{printable(str(error))}{hint}", f"{cli_of(address)} PING")]
+
+
+def cli_of(address: Address) -> str:
+    """How redis-cli is called for it; without its password."""
+    if address.path:
+        words = ["redis-cli", "-s", address.path]
+    else:
+        words = ["redis-cli", "-h", address.host, "-p", str(address.port)]
+    words += ["--tls"] if address.tls else []
+    words += ["--cacert", address.ca] if address.ca else []
+    words += ["--user", address.user] if address.user else []
+    words += ["-n", str(address.db)] if address.db else []
+    return shlex.join(words)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+
+def _look(client: Any, address: Address, keys: Keys, worker: str) -> list[Check]:
+    work = keys.work_key(worker)
+    queued = patiently(lambda: client.llen(work), address, 0.0)  # It connects as well.
+    took = min(_timed(lambda: patiently(lambda: client.llen(work), address, 0.0)) for _ in range(5))
+    found = f"{address} answers in {took * 1000:.1f} ms; {counted(queued, 'job')} in {work}"
+    checks = [(warn if took > SLOW_SECONDS else ok)(NAME, printable(found))]
+    cli = cli_of(address)
+    try:
+        info = patiently(client.info, address, 0.0)
+    except CannotReach as error:
+        text = f"version, eviction and persistence are not known: {printable(str(error))}"
+        return [*checks, warn(NAME, text)]
+    said = [version(str(info.get("redis_version", ""))), role(info)]
+    said += [eviction(info, cli), persistence(info, cli)]
+    return checks + [check for check in said if check is not None]
+
+
+# --- doctor hero ---------------------------------------------------------------------------------
+# What ``doctor`` says where jobs come from a Redis: of that, of contexts, and of their logs.
+
+
+def queue(looked: Looked) -> list[Check]:
+    """The Redis, and the queue in it."""
+    from beads_workers.doctor.rules import fail
+    from beads_workers.integrations.hero.connection import RedisMissing, read_url
+    from beads_workers.integrations.hero.opening import find_queue
+    from beads_workers.integrations.hero.wire import Keys
+
+    if find_spec("redis") is None:
+        return [fail("redis", "redis-py is not installed here", RedisMissing.hint)]
+    try:
+        found = find_queue(looked.resolved)
+    except CommandError as error:
+        return [fail("redis", sentence(error))]
+    return redis(read_url(found.url).address, Keys(**found.keys), found.worker)
+
+
+def scripts(looked: Looked) -> Iterator[Check]:
+    """What runs the scripts, what confines them, and where their logs go."""
+    from beads_workers.doctor.rules import fail, ok
+    from beads_workers.integrations.hero.opening import find_scripts
+
+    try:
+        work = find_scripts(looked.resolved)
+    except CommandError as error:
+        yield fail("contexts", sentence(error))
+        return
+    for context in work.contexts:
+        yield ok("contexts", _described(context))
+    if work.log_root is not None:
+        yield _root(Path(work.log_root.path))
+
+
+def _described(context: Context) -> str:
+    parts = [f"{context.name}: {shlex.join(context.command)}"]
+    if context.validator:
+        parts.append(f"validated by {shlex.join(context.validator)}")
+    parts.append(f"in {context.sandbox[0]}" if context.sandbox else "in no sandbox")
+    limits = context.limits
+    said: dict[str, Any] = {
+        "s of CPU": limits.cpu_seconds,
+        "bytes of memory": limits.memory_bytes,
+        "bytes a file": limits.file_bytes,
+    }
+    given = [f"{value:,} {what}" for what, value in said.items() if value is not None]
+    return "; ".join([*parts, f"at most {', '.join(given)}" if given else "without limits"])
+
+
+def _root(root: Path) -> Check:
+    from beads_workers.doctor.rules import fail, ok, warn
+
+    make = f"mkdir -p -m 700 {shlex.quote(str(root))}"
+    if not root.is_dir():
+        return fail("logs", f"log_root {root} is no folder", make)
+    if not os.access(root, os.W_OK | os.X_OK):
+        return fail("logs", f"log_root {root} cannot be written")
+    if root.stat().st_mode & 0o002:
+        remedy = f"chmod o-w {shlex.quote(str(root))}"
+        return warn("logs", f"anybody may write to log_root {root}", remedy)
+    return ok("logs", f"logs of jobs go below {root}")

@@ -1,0 +1,515 @@
+"""``hero``: the client's side of Hero's queues in a Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import (
+    EXIT_ERROR,
+    EXIT_TRACKER,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    CommandError,
+)
+from beads_workers.core.text import as_shown, counted, json_line, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beads_workers.integrations.hero.client import Client, JobLog
+    from beads_workers.integrations.hero.options import HeroTable
+    from beads_workers.integrations.hero.wire import HeroJob
+
+
+# --- hero client ---------------------------------------------------------------------------------
+# Which Redis the ``hero`` commands speak to, and how its troubles are told.
+
+
+URL_VARIABLE = "BEADS_WORKERS_REDIS_URL"
+URL_DEFAULT = "redis://127.0.0.1/0"
+
+
+def seconds(text: str | float) -> float:
+    """Reads a duration that was typed: 90, 90s, 5m."""
+    from beads_workers.cli.options import parse_duration
+
+    try:
+        return text if isinstance(text, float) else parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help=f"redis://HOST/DB; else ${URL_VARIABLE}, or [hero] url."
+    ),
+]
+Naming = Annotated[
+    str | None, typer.Option("--naming", metavar="NAME", help="text, later, or cluster.")
+]
+WorkerId = Annotated[
+    str | None, typer.Option("--worker", metavar="ID", help="Whose queue; else [hero] worker.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Patience = Annotated[
+    float,
+    typer.Option(
+        "--patience", parser=seconds, metavar="DURATION", help="For a Redis that is away."
+    ),
+]
+PATIENCE_DEFAULT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What holds for one command. ``worker``: "" where nobody named one."""
+
+    client: Client
+    worker: str
+    table: HeroTable
+
+    def named_worker(self) -> str:
+        """The worker; raises ``CommandError`` where there is none."""
+        if not self.worker:
+            hint = '--worker ID, or worker = "ID" in [hero] of beads-workers.toml'
+            raise CommandError("whose queue? no worker was named", hint, EXIT_USAGE)
+        return self.worker
+
+
+@contextlib.contextmanager
+def opened(
+    url: str | None, naming: str | None, worker: str | None, patience: float
+) -> Iterator[Here]:
+    """A client for what was typed, or else for what the environment and the settings file say.
+
+    Whatever the Redis or a job is wrong with becomes a ``CommandError``.
+    """
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.options import Options
+    from beads_workers.integrations.hero.client import Client
+    from beads_workers.integrations.hero.connection import read_url
+    from beads_workers.integrations.hero.options import HeroTable
+    from beads_workers.integrations.hero.wire import keys_of
+
+    table = resolve(Options(), Path.cwd(), {}).options.tables.get("hero") or HeroTable()
+    try:
+        place = read_url(url or os.environ.get(URL_VARIABLE) or table.url or URL_DEFAULT)
+        naming = naming or place.options.get("naming") or table.naming
+        keys = keys_of(naming, table.keys)
+    except ValueError as error:
+        raise CommandError(str(error), exit_code=EXIT_USAGE) from None
+    whose = worker or place.options.get("worker") or table.worker
+    with Client(place.address, keys, patience) as client, told():
+        yield Here(client, whose, table)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Errors of the client as those of a command."""
+    from beads_workers.integrations.hero.client import JobExists, NoSuchJob
+    from beads_workers.integrations.hero.connection import CannotReach, RedisMissing
+    from beads_workers.integrations.hero.wire import WrongField
+
+    try:
+        yield
+    except (CannotReach, RedisMissing) as error:
+        raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from None
+    except NoSuchJob as error:
+        hint = "'beads-workers hero list' shows what is there"
+        raise CommandError(printable(str(error), 600), hint, EXIT_UNKNOWN) from None
+    except JobExists as error:
+        hint = "leave --id out, and it gets one of its own"
+        raise CommandError(f"nothing was handed in: {printable(str(error), 600)}", hint) from None
+    except WrongField as error:
+        message = f"the job cannot be read: {printable(str(error), 600)}"
+        raise CommandError(message) from None
+
+
+# --- hero looking --------------------------------------------------------------------------------
+# ``hero list``, ``status``, ``stop`` and ``logs``: jobs that are there already.
+
+
+EXIT_TIMED_OUT = 124
+FOLLOW_SECONDS = 0.2
+LIST_DEFAULT = 100
+
+
+def list_jobs(
+    wanted: Annotated[
+        str | None,
+        typer.Option("--status", metavar="STATE", help="dispatched, started, finished, error."),
+    ] = None,
+    worker: WorkerId = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=0)] = LIST_DEFAULT,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """List jobs, the newest first, and count them by state.
+
+    They are looked for by SCAN, bit by bit: no other client of the Redis has to wait.
+    """
+    from beads_workers.integrations.hero.shown import row_object, rows_text, summary
+    from beads_workers.integrations.hero.wire import Status
+
+    if wanted is not None and wanted not in (known := [state.value for state in Status]):
+        raise CommandError(f"no such state: {printable(wanted)}", ", ".join(known), EXIT_USAGE)
+    counts: Counter[str] = Counter({state.value: 0 for state in Status})
+    with opened(url, naming, None, patience) as here:
+        found = (
+            row
+            for row in here.client.rows()
+            if (worker is None or (row.job is not None and row.job.worker_id == worker))
+            and (wanted is None or (row.job is not None and row.job.status.value == wanted))
+            and not counts.update([row.job.status.value if row.job else "damaged"])
+        )
+        newest = heapq.nlargest(
+            limit, found, key=lambda row: ((row.job.created_at or 0.0) if row.job else 0.0, row.id)
+        )
+        for _ in found:
+            pass  # With a limit of nought nothing was looked at.
+    if as_json:
+        rows = [row_object(row) for row in newest]
+        print(json_line({"jobs": rows, "total": sum(counts.values()), "by_status": counts}))
+        return
+    for line in rows_text(newest):
+        print(line)
+    print(summary(counts, len(newest)), file=sys.stderr)
+
+
+def status(
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB...]")] = None,
+    worker: WorkerId = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show everything about jobs, or how long a queue is.
+
+    Of variables only the names are shown.
+    """
+    from beads_workers.integrations.hero.shown import as_object, details
+
+    with opened(url, naming, worker, patience) as here:
+        if not jobs:
+            named = here.named_worker()
+            queued, stops = here.client.depths(named)
+            if as_json:
+                print(json_line({"worker": named, "queued": queued, "stop_requests": stops}))
+            else:
+                waiting = f"{counted(queued, 'job')} queued, {counted(stops, 'stop request')}"
+                print(f"{printable(named)}: {waiting}")
+            return
+        found = [here.client.get(job_id) for job_id in jobs]
+    if as_json:
+        print(json_line({"jobs": [as_object(job) for job in found]}))
+        return
+    for number, job in enumerate(found):
+        print("\n".join([""] * bool(number) + list(details(job))))
+
+
+def stop(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", parser=seconds, metavar="DURATION", help="For its end, so long."),
+    ] = None,
+    worker: WorkerId = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Ask for the end of jobs, whether they run or are queued.
+
+    One that has ended already stays as it is.
+    """
+    from beads_workers.integrations.hero.shown import as_object
+
+    with opened(url, naming, worker, patience) as here:
+        before = _each(here, jobs, here.client.stop)
+        after = before if wait is None else [waited(here.client, each, wait) for each in jobs]
+    if as_json:
+        asked = [job.id for job in before if not job.status.is_final]
+        print(json_line({"asked": asked, "jobs": [as_object(job) for job in after]}))
+        return
+    for was, now in zip(before, after, strict=True):
+        name = printable(was.id)
+        if was.status.is_final:
+            print(f"{name} had ended: {was.status.value}")
+        elif wait is None:
+            print(f"{name} was {was.status.value}; its end was asked for")
+        else:
+            print(f"{name} ended: {now.status.value} {printable(now.error or '', 200)}".rstrip())
+
+
+def retry(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
+    worker: WorkerId = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Have jobs run once more that have ended, with all of their attempts.
+
+    One that has not ended stays as it is.
+    """
+    with opened(url, naming, worker, patience) as here:
+        before = _each(here, jobs, here.client.retry)
+    if as_json:
+        print(json_line({"queued": [job.id for job in before if job.status.is_final]}))
+        return
+    for was in before:
+        told = "queued again" if was.status.is_final else f"has not ended: {was.status.value}"
+        print(f"{printable(was.id)} {told}")
+
+
+def _each(here: Here, jobs: list[str], act: Callable[[str, str], HeroJob]) -> list[HeroJob]:
+    """Do it to all of them; returns what ``act`` gave: each as it was before.
+
+    One that there is not shall not leave half of it done: they are all looked for first.
+    """
+    for job_id in jobs:
+        here.client.get(job_id)
+    try:
+        return [act(job_id, here.worker) for job_id in jobs]
+    except ValueError as error:
+        raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
+
+
+def logs(
+    job: Annotated[str, typer.Argument(metavar="JOB")],
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", min=0, help="The last ones.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Until the job ends.")] = False,
+    log_root: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where logs are; else [hero] log_root.")
+    ] = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show the log of a job.
+
+    It is read on this machine, and only below the root of logs.
+    """
+    from beads_workers.core.redaction import NotConfined
+    from beads_workers.integrations.hero.client import JobLog
+
+    with opened(url, naming, None, patience) as here:
+        found = here.client.get(job)
+        root = log_root or (here.table.log_root.path if here.table.log_root else "")
+        name = printable(job, 200)
+        if not found.log_path:
+            hint = "a job has one where it was handed in with --log-path"
+            raise CommandError(f"{name} has no log_path", hint, EXIT_UNKNOWN)
+        if not root:
+            hint = '--log-root DIR, or log_root = "DIR" in [hero] of beads-workers.toml'
+            raise CommandError("where are the logs of jobs? no root was named", hint, EXIT_USAGE)
+        where = printable(found.log_path, 200)
+        try:
+            with JobLog(root, found.log_path) as log:
+                _show_log(here.client, job, log, lines, follow=follow, as_json=as_json)
+        except NotConfined as error:
+            hint = f"only what is below {printable(root)} is read"
+            raise CommandError(f"{where} is not read: {error}", hint) from None
+        except OSError as error:
+            hint = "it is read on this machine: does the fleet write it here?"
+            raise CommandError(f"{where}: {error.strerror}", hint, EXIT_UNKNOWN) from None
+
+
+def _show_log(
+    client: Client, job_id: str, log: JobLog, lines: int | None, *, follow: bool, as_json: bool
+) -> None:
+    if lines is not None:
+        log.to_last(lines)
+    rest = b""
+    while True:
+        ended = follow and client.get(job_id).status.is_final
+        while data := log.read():
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                _show_line(line, as_json=as_json)
+        if not follow or ended:
+            break
+        sys.stdout.flush()
+        time.sleep(FOLLOW_SECONDS)
+    if rest:
+        _show_line(rest, as_json=as_json)
+
+
+def _show_line(line: bytes, *, as_json: bool) -> None:
+    text = line.decode("utf-8", "replace")
+    if as_json:
+        print(json_line({"line": text}))
+    else:
+        print(printable(as_shown(text)) if sys.stdout.isatty() else text)
+
+
+def waited(client: Client, job_id: str, patience: float | None) -> HeroJob:
+    """The job as it has ended; a ``CommandError`` where that takes longer than the patience."""
+    from beads_workers.integrations.hero.client import StillUnderWay
+
+    hint = f"it goes on: beads-workers hero status {printable(job_id)}"
+    try:
+        return client.wait(job_id, patience)
+    except StillUnderWay as error:
+        raise CommandError(printable(str(error), 600), hint, EXIT_TIMED_OUT) from None
+    except KeyboardInterrupt:
+        print(f"\n{hint}", file=sys.stderr)
+        raise
+
+
+# --- hero ----------------------------------------------------------------------------------------
+# ``hero``: the client's side of Hero's queues in a Redis.
+
+
+HELP = "Hand in Hero jobs in a Redis, wait for them, stop them."
+
+ScriptFile = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="The script; default stdin.")
+]
+ScriptText = Annotated[str | None, typer.Option("-e", "--script", help="The script itself.")]
+JobId = Annotated[str | None, typer.Option("--id", help="Default: a new UUID.")]
+Caller = Annotated[str | None, typer.Option(help="Who asks; default you at this machine.")]
+Context = Annotated[str, typer.Option(help="Which of the fleet's contexts runs it.")]
+Timeout = Annotated[
+    float | None, typer.Option(parser=seconds, metavar="DURATION", help="Of one attempt.")
+]
+Retries = Annotated[int, typer.Option(min=0, max=1000, help="Attempts after the first.")]
+Concurrent = Annotated[bool, typer.Option("--concurrent", help="Others may run beside it.")]
+LogPath = Annotated[str | None, typer.Option(metavar="PATH", help="Below the fleet's log_root.")]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME[=VALUE]", help="A variable for it; without a value, as it is here."),
+]
+After = Annotated[list[str] | None, typer.Option(metavar="ID", help="A job to finish before it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(no_args_is_help=True, help=HELP)
+    app.add_typer(group, name="hero")
+    example = "Example: beads-workers hero "
+    group.command("submit", epilog=example + "submit --worker w1 --context sh job.sh")(submit)
+    group.command("run", epilog=example + "run --worker w1 --context sh -e 'echo hi'")(run)
+    group.command("list", epilog=example + "list --status error")(list_jobs)
+    group.command("status", epilog=example + "status JOB")(status)
+    group.command("stop", epilog=example + "stop JOB --wait 30")(stop)
+    group.command("retry", epilog=example + "retry JOB")(retry)
+    group.command("logs", epilog=example + "logs JOB -f")(logs)
+
+
+def submit(
+    ctx: typer.Context,
+    file: ScriptFile = None,
+    script: ScriptText = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Jobs as JSON Lines instead; - is stdin."),
+    ] = None,
+    job_id: JobId = None,
+    caller: Caller = None,
+    context: Context = "",
+    timeout: Timeout = None,
+    retries: Retries = 0,
+    concurrent: Concurrent = False,
+    log_path: LogPath = None,
+    env: Env = None,
+    after: After = None,
+    worker: WorkerId = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Hand in a job, or a batch of them, and print its id.
+
+    Of a batch every line is read first: a wrong one, and none is handed in.
+    """
+    from beads_workers.integrations.hero import shown
+
+    with opened(url, naming, worker, patience) as here:
+        if batch:
+            jobs = shown.batch(batch, here.worker)
+        else:
+            typed = shown.Typed.of(ctx.params)
+            jobs = [shown.typed_job(typed, here.named_worker())]
+        ids = here.client.submit(jobs)
+    if as_json:
+        print(json_line({"submitted": len(ids), "job_ids": ids}))
+    elif batch:
+        print(f"submitted {counted(len(ids), 'job')}")
+    else:
+        print(printable(ids[0]))
+
+
+def run(
+    ctx: typer.Context,
+    file: ScriptFile = None,
+    script: ScriptText = None,
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", parser=seconds, metavar="DURATION", help="Default: for ever."),
+    ] = None,
+    job_id: JobId = None,
+    caller: Caller = None,
+    context: Context = "",
+    timeout: Timeout = None,
+    retries: Retries = 0,
+    concurrent: Concurrent = False,
+    log_path: LogPath = None,
+    env: Env = None,
+    after: After = None,
+    worker: WorkerId = None,
+    url: Url = None,
+    naming: Naming = None,
+    patience: Patience = PATIENCE_DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Hand in a job, wait for its end, and print its output.
+
+    Exit code 1: it ended with an error; 124: it had not ended after --wait, and goes on.
+    """
+    from beads_workers.integrations.hero import shown
+    from beads_workers.integrations.hero.shown import print_output
+
+    with opened(url, naming, worker, patience) as here:
+        job = shown.typed_job(shown.Typed.of(ctx.params), here.named_worker())
+        (made,) = here.client.submit([job])
+        ended = waited(here.client, made, wait)
+    failed = _ended(ended, as_json=as_json)
+    if not as_json:
+        print_output(ended.output or "")
+    if failed:
+        raise failed
+
+
+def _ended(job: HeroJob, *, as_json: bool) -> CommandError | None:
+    """Show the JSON of a job that has ended; the error to end with, if it did with one."""
+    from beads_workers.integrations.hero.shown import as_object
+    from beads_workers.integrations.hero.wire import Status
+
+    if as_json:
+        print(json_line(as_object(job)))
+    if job.status is Status.FINISHED:
+        return None
+    hint = f"beads-workers hero status {printable(job.id)}"
+    return CommandError(f"the job failed: {printable(job.error or '', 600)}", hint, EXIT_ERROR)

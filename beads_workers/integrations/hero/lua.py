@@ -1,0 +1,284 @@
+"""What happens in Redis in one step, or not at all: small programs that Redis itself runs.
+
+Each may be run again when its answer was lost: the second time changes nothing, and answers the
+same. Whoever serves a queue is in ``fleet`` (run id -> who that is, or ``gone`` and since when);
+only while it is there does it hold anything. ``holders`` says which run is at work on a job,
+``attempts`` how often that was begun, ``contexts`` which job a context is busy with.
+
+Source: docs/PROTOCOL.md, "Hero over Redis"."""
+
+from __future__ import annotations
+
+_HEAD = """
+local work, stop, processing, attempts, holders, contexts, fleet, lease = unpack(KEYS)
+local job, reply = KEYS[9], KEYS[10]
+local run, id = ARGV[1], ARGV[2]
+local function is_over(key)
+  local status = redis.call('HGET', key, 'status')
+  status = status and string.lower(status)
+  return status == 'finished' or status == 'error'
+end
+local function serves()
+  local who = redis.call('HGET', fleet, run)
+  return who and string.sub(who, 1, 4) ~= 'gone'
+end
+local function let_go(id, context)
+  redis.call('HDEL', holders, id)
+  if context and redis.call('HGET', contexts, context) == id then
+    redis.call('HDEL', contexts, context)
+  end
+end
+local function write_end(job, reply, now, ttl, status, field, value)
+  redis.call('HSET', job, 'status', status, field, value, 'updated_at', now)
+  redis.call('LPUSH', reply, value)
+  redis.call('EXPIRE', reply, ttl)
+end
+"""
+
+JOIN = (
+    _HEAD
+    + """
+-- ARGV: run, who we are (shared or alone, then a place), lease in ms, what leases begin with
+local who, ms, leases = ARGV[2], ARGV[3], ARGV[4]
+local function place(text) return string.gsub(text, '^%a+ ', '', 1) end
+local all = redis.call('HGETALL', fleet)
+for i = 1, #all, 2 do
+  local other, text = all[i], all[i + 1]
+  local shared = string.sub(who, 1, 7) == 'shared ' and string.sub(text, 1, 7) == 'shared '
+  local ours = other == run or place(text) == place(who)
+  if not shared and not ours and redis.call('EXISTS', leases .. other) == 1 then
+    return text
+  end
+end
+if ms ~= '0' then
+  redis.call('HSET', fleet, run, who)
+  redis.call('SET', lease, who, 'PX', ms)
+end
+return ''
+"""
+)
+"""Serve this queue; the answer is "", or who does so already and alone. 0 ms: only look."""
+
+BEAT = (
+    _HEAD
+    + """
+if not serves() then return 0 end
+redis.call('SET', lease, ARGV[2], 'PX', ARGV[3])
+return 1
+"""
+)
+"""We live; 0: our jobs have been taken over."""
+
+FETCH = (
+    _HEAD
+    + """
+-- ARGV: run, how many, what the keys of jobs begin and end with, then ids that are here already
+if not serves() then return false end
+local found, before, after = {}, ARGV[3], ARGV[4]
+local function add(id)
+  local known = redis.call('HGET', attempts, id)
+  found[#found + 1] = {id, known or '0', redis.call('HGETALL', before .. id .. after)}
+end
+for i = 5, #ARGV do add(ARGV[i]) end
+for _ = 1, tonumber(ARGV[2]) do
+  local id = redis.call('LMOVE', work, processing, 'RIGHT', 'LEFT')
+  if not id then break end
+  add(id)
+end
+return found
+"""
+)
+"""The next jobs of the queue, oldest first, now in our own list; nil: we do not serve."""
+
+BEGIN = (
+    _HEAD
+    + """
+-- ARGV: run, id, attempts known, attempts at most, context or '', now
+local known, most, context, now = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+if not serves() then return 'evicted' end
+local holder = redis.call('HGET', holders, id)
+local count = tonumber(redis.call('HGET', attempts, id) or '0')
+if holder == run and count == known + 1 then return 'begun' end
+if holder or is_over(job) or redis.call('EXISTS', job) == 0 then
+  redis.call('LREM', processing, -1, id)
+  if holder then return 'elsewhere' end
+  redis.call('HDEL', attempts, id)
+  return 'over'
+end
+if count >= most then return 'spent' end
+if context ~= '' then
+  local busy = redis.call('HGET', contexts, context)
+  if busy and busy ~= id and redis.call('HEXISTS', holders, busy) == 1 then return 'busy' end
+  redis.call('HSET', contexts, context, id)
+end
+redis.call('HSET', attempts, id, count + 1)
+redis.call('HSET', holders, id, run)
+redis.call('HSET', job, 'status', 'started', 'updated_at', now)
+return 'begun'
+"""
+)
+"""An attempt begins: ``begun``; ``busy``: its context is, elsewhere; ``spent``: it has had all its
+attempts; ``elsewhere``, ``over``: nothing to be done here; ``evicted``: we do not serve."""
+
+END = (
+    _HEAD
+    + """
+-- ARGV: run, id, context, attempt or '0' (never begun), now, ttl, status, field, value
+local context, attempt, status = ARGV[3], ARGV[4], ARGV[7]
+local mine = attempt == '0' and serves() or
+  (redis.call('HGET', holders, id) == run and redis.call('HGET', attempts, id) == attempt)
+local there = mine and redis.call('LREM', processing, -1, id) or 0
+if there == 0 then
+  if redis.call('HGET', job, 'status') == status and
+      redis.call('HGET', job, ARGV[8]) == ARGV[9] then
+    return 'done'
+  end
+  return 'not ours'
+end
+let_go(id, context)
+redis.call('HDEL', attempts, id)
+redis.call('LREM', stop, 0, id)
+if is_over(job) or redis.call('EXISTS', job) == 0 then return 'over' end
+write_end(job, reply, ARGV[5], ARGV[6], status, ARGV[8], ARGV[9])
+return 'done'
+"""
+)
+"""A job ends: its hash, the reply, and its place in our list. ``over``: it had ended already."""
+
+AGAIN = (
+    _HEAD
+    + """
+-- ARGV: run, id, context, attempt, now, 1 where that attempt was never begun
+local context, attempt, now = ARGV[3], ARGV[4], ARGV[5]
+if redis.call('HGET', holders, id) ~= run or redis.call('HGET', attempts, id) ~= attempt then
+  return serves() and redis.call('LPOS', processing, id) and 'done' or 'not ours'
+end
+let_go(id, context)
+if ARGV[6] == '1' and redis.call('HINCRBY', attempts, id, -1) == 0 then
+  redis.call('HDEL', attempts, id)
+end
+if not is_over(job) and redis.call('EXISTS', job) == 1 then
+  redis.call('HSET', job, 'status', 'dispatched', 'updated_at', now)
+end
+return 'done'
+"""
+)
+"""Another attempt will be made: it is ``dispatched`` until then, and stays in our list."""
+
+DROP = (
+    _HEAD
+    + """
+return redis.call('LREM', processing, 1, id)
+"""
+)
+"""The same job was queued twice: the later one goes."""
+
+LATER = (
+    _HEAD
+    + """
+if redis.call('LREM', processing, 1, id) == 0 then return 0 end
+return redis.call('LPUSH', work, id)
+"""
+)
+"""A job goes to the back of the queue: what it waits for may be behind it."""
+
+STOP = (
+    _HEAD
+    + """
+-- ARGV: run, id, now, ttl, error
+if is_over(job) then
+  redis.call('LREM', stop, 0, id)
+  return 'over'
+end
+if redis.call('LREM', work, 0, id) == 0 then
+  return redis.call('EXISTS', job) == 1 and 'unknown' or 'missing'
+end
+redis.call('LREM', stop, 0, id)
+redis.call('HDEL', attempts, id)
+if redis.call('EXISTS', job) == 1 then
+  write_end(job, reply, ARGV[3], ARGV[4], 'error', 'error', ARGV[5])
+end
+return 'stopped'
+"""
+)
+"""A job that is not with us is to be stopped: taken out of the queue, if it is there."""
+
+RETURN = (
+    _HEAD
+    + """
+-- ARGV: run, how ('dead': its lease must be over; 'known': it is known to be dead; 'leaving': it is
+-- us, and what we still hold stays), now, ttl, error, what stands around the id in the keys of jobs
+-- and of replies (four), epoch seconds
+local how, now, ttl, lost = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local who = redis.call('HGET', fleet, run)
+if how == 'dead' and redis.call('EXISTS', lease) == 1 then return {} end
+local told = {}
+local kept = {}
+for _, id in ipairs(redis.call('LRANGE', processing, 0, -1)) do
+  local job, reply = ARGV[6] .. id .. ARGV[7], ARGV[8] .. id .. ARGV[9]
+  local held = redis.call('HGET', holders, id) == run
+  if held and how == 'leaving' then
+    kept[#kept + 1] = id
+  else
+    local count = tonumber(redis.call('HGET', attempts, id) or '0')
+    if held then let_go(id, 'c:' .. (redis.call('HGET', job, 'context_id') or '')) end
+    local retries = tonumber(redis.call('HGET', job, 'retries') or '0') or 0
+    if is_over(job) or redis.call('EXISTS', job) == 0 then
+      redis.call('HDEL', attempts, id)
+    elseif held and count > retries then
+      redis.call('HDEL', attempts, id)
+      redis.call('LREM', stop, 0, id)
+      write_end(job, reply, now, ttl, 'error', 'error', lost)
+      told[#told + 1] = {id, 'lost'}
+    else
+      if held then redis.call('HSET', job, 'status', 'dispatched', 'updated_at', now) end
+      redis.call('RPUSH', work, id)
+      told[#told + 1] = {id, 'queued'}
+    end
+  end
+end
+redis.call('DEL', processing)
+for _, id in ipairs(kept) do redis.call('RPUSH', processing, id) end
+if #kept == 0 then redis.call('DEL', lease) end
+if how == 'dead' and who then
+  -- It may come back to life, and bring one more job into its list before it knows.
+  redis.call('HSET', fleet, run, 'gone ' .. ARGV[10])
+elseif #kept == 0 then
+  redis.call('HDEL', fleet, run)
+end
+return told
+"""
+)
+"""What a run holds goes back to the queue, in its old order and before all others; what it was at
+work on, and has no attempt left, is lost."""
+
+LINK = (
+    _HEAD
+    + """
+-- ARGV: run, id, the field to write, now, then the fields that may name it
+if redis.call('EXISTS', job) == 0 or is_over(job) then return 0 end
+for i = 3, #ARGV do
+  if i ~= 4 then
+    local text = redis.call('HGET', job, ARGV[i])
+    local read, ids = pcall(cjson.decode, text or '')
+    if read and type(ids) == 'table' then
+      for _, known in ipairs(ids) do if known == id then return 0 end end
+    elseif text and string.find(',' .. string.gsub(text, ' ', '') .. ',', ',' .. id .. ',', 1, true)
+    then
+      return 0
+    end
+  end
+end
+local text = redis.call('HGET', job, ARGV[3])
+local read, ids = pcall(cjson.decode, text or '')
+if not read or type(ids) ~= 'table' then
+  if text and text ~= '' and text ~= 'null' then return 0 end
+  ids = {}
+end
+ids[#ids + 1] = id
+redis.call('HSET', job, ARGV[3], cjson.encode(ids), 'updated_at', ARGV[4])
+return 1
+"""
+)
+"""Another job names this one, which is to name it, too: ``dependents`` and ``prerequisites`` are
+kept in step. ``job`` is the one that is written."""

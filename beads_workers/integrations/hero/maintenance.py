@@ -1,0 +1,426 @@
+"""What serving a queue takes all the time: fetching, the lease, stop requests, those who died."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from threading import Lock
+
+from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
+from beads_workers.core.model import IssueId, value
+from beads_workers.integrations.hero.buffer import Kept, Standing, Stock
+from beads_workers.integrations.hero.store import FETCH_MAX, Ending, Fetched, Runs, Store
+from beads_workers.integrations.hero.wire import (
+    STOPPED,
+    HeroJob,
+    Status,
+    WrongField,
+    read_ids,
+    read_job,
+    read_status,
+)
+
+# --- taking in -----------------------------------------------------------------------------------
+# From the ids of a queue to jobs in the stock: read, compared with what is here, made to wait.
+
+
+WALK_MAX = 1_000
+"""Jobs that are looked at for a cycle: nobody waits for more."""
+
+_WAITS = ("prerequisites", "dependencies")
+
+
+@value
+class TakingIn:
+    """``tell`` hands an event to the core, from any thread; ``lock`` is the stock's."""
+
+    store: Store
+    stock: Stock
+    lock: Lock
+    tell: Callable[[Event], None]
+
+    def take_in(self, found: Iterable[Fetched]) -> None:
+        """These are in our list now. Raises ``SourceError``: those that are not in the stock then
+        are to be fetched once more."""
+        twice: list[str] = []
+        over: list[Ending] = []
+        jobs: list[tuple[HeroJob, int]] = []
+        seen: set[str] = set()
+        for fetched in found:
+            if fetched.job_id in self.stock or fetched.job_id in seen:
+                self._twice(fetched.job_id, twice)
+                continue
+            seen.add(fetched.job_id)
+            try:
+                job = read_job(fetched.job_id, fetched.fields)
+            except WrongField as error:
+                over.append(Ending(fetched.job_id, "", 0, Status.ERROR, f"wrong job: {error}"))
+                continue
+            if not fetched.fields or job.status.is_final:
+                over.append(Ending(job.id, "", 0, Status.ERROR, "it had ended already"))
+            else:
+                jobs.append((job, fetched.attempts))
+        self.store.drop_later(twice)
+        self._end(over)
+        self._add(jobs)
+
+    def look_at_waits(self) -> None:
+        """Ask about all that some here wait for."""
+        with self.lock:
+            unmet = self.stock.unmet()
+        for begin in range(0, len(unmet), WALK_MAX):
+            some = unmet[begin : begin + WALK_MAX]
+            for other, standing in zip(some, self._standings(some), strict=True):
+                self.ended(other, standing)
+
+    def ended(self, other: str, status: Status | None) -> None:
+        """That job stands so; None: nothing is known of it."""
+        with self.lock:
+            if status is Status.FINISHED and self.stock.finished(other):
+                self.tell(Arrived())
+            if status is Status.ERROR:
+                self.stock.failed(other, failed_because_of(other))
+
+    def _twice(self, job_id: str, twice: list[str]) -> None:
+        with self.lock:
+            kept = self.stock.get(job_id)
+            if kept is not None and kept.evicted:
+                kept.again = True  # Taken in once the attempt of old is over.
+                return
+        twice.append(job_id)
+
+    def _end(self, over: Sequence[Ending]) -> None:
+        for ending, answer in zip(over, self.store.end(over), strict=True):
+            if answer == "done":
+                self.tell(Warned(f"{ending.job_id[:100]}: {ending.said}"))
+
+    def _add(self, jobs: Sequence[tuple[HeroJob, int]]) -> None:
+        waits = list(dict.fromkeys(other for job, _ in jobs for other in job.waits_for))
+        standings = dict(zip(waits, self._standings(waits), strict=True))
+        self._keep_in_step([job for job, attempts in jobs if not attempts])
+        parked = []
+        with self.lock:
+            for job, attempts in jobs:
+                unmet = [o for o in job.waits_for if standings[o] is not Status.FINISHED]
+                kept = self.stock.add(job, attempts, unmet)
+                failed = [o for o in unmet if standings[o] is Status.ERROR]
+                if failed:
+                    self.stock.doom(kept, failed_because_of(failed[0]))
+                elif unmet:
+                    parked.append(kept)
+            for job, _ in jobs:
+                self._hold_back_dependents(job)
+        for kept in parked:
+            self._look_for_cycle(kept)
+        if jobs:
+            self.tell(Arrived())
+
+    def _standings(self, job_ids: Sequence[str]) -> list[Status | None]:
+        found: list[Status | None] = []
+        for fields in self.store.fields_of(job_ids, ("status",)):
+            try:
+                found.append(read_status(fields) if fields else None)
+            except WrongField:
+                found.append(None)
+        return found
+
+    def _keep_in_step(self, jobs: Sequence[HeroJob]) -> None:
+        above = [(other, job.id) for job in jobs for other in job.waits_for]
+        self.store.link(above, "dependents", ())
+        below = [(other, job.id) for job in jobs for other in job.dependents]
+        self.store.link(below, "prerequisites", ("dependencies",))
+
+    def _hold_back_dependents(self, job: HeroJob) -> None:
+        for other in job.dependents:
+            kept = self.stock.get(other)
+            if kept is not None and kept.standing in (
+                Standing.READY,
+                Standing.BEHIND,
+                Standing.PARKED,
+            ):
+                self.stock.wait(kept, job.id)
+
+    def _look_for_cycle(self, kept: Kept) -> None:
+        """One that waits for itself, however far around, will never begin."""
+        came_from: dict[str, str] = dict.fromkeys(kept.waits_for, kept.job.id)
+        level = list(came_from)
+        while level and len(came_from) < WALK_MAX:
+            if kept.job.id in came_from:
+                break
+            found = self.store.fields_of(level, ("status", *_WAITS))
+            following: list[str] = []
+            for job_id, fields in zip(level, found, strict=True):
+                for other in _waits_of(fields):
+                    if other not in came_from:
+                        came_from[other] = job_id
+                        following.append(other)
+            level = following
+        if kept.job.id not in came_from:
+            return
+        path = [kept.job.id]
+        while len(path) < 2 or path[-1] != kept.job.id:
+            path.append(came_from[path[-1]])
+        text = "these jobs wait for each other: " + " -> ".join(reversed(path[-10:]))
+        with self.lock:
+            if kept.standing is Standing.PARKED:
+                self.stock.doom(kept, text)
+
+
+def failed_because_of(other: str) -> str:
+    """``error`` of a job that waited for one which failed."""
+    return f"prerequisite {other} failed"
+
+
+def _waits_of(fields: dict[bytes, bytes]) -> list[str]:
+    try:
+        if read_status(fields).is_final:
+            return []
+        return [other for name in _WAITS for other in read_ids(fields, name)]
+    except WrongField:
+        return []
+
+
+# --- tending -------------------------------------------------------------------------------------
+# What serving a queue takes all the time: fetching, the lease, stop requests, those who have died.
+#
+# One thread does it, round after round; the fleet's own turns are ``source``'s. Times are
+# monotonic
+# seconds. Source: docs/PROTOCOL.md, "Hero over Redis".
+
+
+STOPS_SECONDS = 0.25
+"""How long a stop request may wait to be heard."""
+WAITS_SECONDS = 1.0
+"""The same for the end of a job that others here wait for, where another fleet runs it."""
+UNKNOWN_SECONDS_MAX = 10.0
+"""A stop request for a job that is nowhere near is looked at again after this at the latest."""
+MISSING_SECONDS = 60.0
+"""A stop request for a job that does not exist is forgotten after this."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """What the thread and the fleet's lane share. ``lock`` goes around every use of ``stock``.
+
+    ``opened``: the fleet has asked for work, so that all that is older is settled. ``wake``: there
+    may be room again, or something is to be ended. ``evicted``: Redis says that we do not serve.
+    ``unsure``: our list in Redis may hold what is not here. ``stuck``: Redis stalls, and may yet
+    bring one more job into our list when we have left.
+    """
+
+    stock: Stock = field(default_factory=Stock)
+    lock: Lock = field(default_factory=Lock)
+    opened: Flag = field(default_factory=Flag)
+    wake: Flag = field(default_factory=Flag)
+    evicted: Flag = field(default_factory=Flag)
+    unsure: Flag = field(default_factory=Flag)
+    stuck: Flag = field(default_factory=Flag)
+
+
+@dataclass(slots=True)
+class _Unknown:
+    """A stop request for a job that is not here. ``missing_since``: it does not exist at all."""
+
+    again_at: float
+    delay: float
+    missing_since: float | None
+
+
+class ServedElsewhere(Exception):
+    """Somebody else serves this queue, and does not share it. ``str()`` is one line."""
+
+
+class Tending:
+    """``round`` does what is due and fetches; ``failed`` is to be told when that raised."""
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Runs,
+        holding: Holding,
+        who: str,
+        tell: Callable[[Event], None],
+        clock: Callable[[], float] = time.monotonic,
+        patience_seconds: float = STOPS_SECONDS,
+    ) -> None:
+        """``who``: see ``Runs.join``. ``tell`` is called in this thread. ``patience_seconds``: a
+        round waits so long for jobs at most."""
+        self._store = store
+        self._runs = runs
+        self._holding = holding
+        self._stock = holding.stock
+        self._who = who
+        self._tell = tell
+        self._clock = clock
+        self._patience_seconds = patience_seconds
+        self._taking = TakingIn(store, self._stock, holding.lock, tell)
+        self._lease = store.queue.lease_seconds
+        self._joined = False
+        self._beat_at = self._stops_at = self._waits_at = self._others_at = 0.0
+        self._alive_at = clock()
+        self._missing: dict[str, float] = {}
+        self._unknown: dict[str, _Unknown] = {}
+        self.ceased = False
+        """The run is ending: nothing more is fetched, and what we hold is kept."""
+
+    def round(self) -> None:
+        """Whatever is due, then wait for jobs until something else is. Raises ``SourceError``, and
+        ``ServedElsewhere``."""
+        now = self._clock()
+        if self._holding.evicted.is_set():
+            self._evicted("another orchestrator has taken it over")
+        if not self._joined:
+            self._join()
+        if now >= self._beat_at:
+            self._beat(now)
+        if self._holding.unsure.is_set():
+            self._fetch_what_is_ours()
+        if now >= self._stops_at:
+            self._look_for_stops(now)
+        if now >= self._waits_at:
+            self._taking.look_at_waits()
+            self._make_room()
+            self._waits_at = now + WAITS_SECONDS
+        if now >= self._others_at:
+            self._look_after_others(now)
+        self._end_doomed()
+        self._fetch()
+
+    def failed(self) -> None:
+        """Redis could not be asked. What is in our list there is compared with ours afterwards;
+        where others could have taken it over by now, nobody goes on with it."""
+        self._holding.unsure.set()
+        self._missing.clear()
+        silent = self._clock() - self._alive_at
+        if self._who.startswith("shared") and silent > 2 * self._lease:
+            self._evicted(f"Redis has not been reached for {silent:.0f} s")
+
+    # --- being there ----------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        if other := self._runs.join(self._who):
+            raise ServedElsewhere(f"another orchestrator serves this queue: {other}")
+        self._joined = True
+
+    def _beat(self, now: float) -> None:
+        if not self._runs.beat(self._who):
+            self._evicted("another orchestrator has taken it over")
+            self._join()
+        self._alive_at, self._beat_at = now, now + self._lease / 3
+
+    def _evicted(self, why: str) -> None:
+        self._holding.evicted.clear()
+        self._joined = False
+        self._holding.unsure.set()
+        with self._holding.lock:
+            out = self._stock.evict()
+        if out:
+            self._tell(Withdrawn(tuple(IssueId(kept.job.id) for kept in out), why))
+
+    def _look_after_others(self, now: float) -> None:
+        """Whoever has been silent for two leases is dead: what it held goes back to the queue."""
+        self._others_at = now + self._lease / 3
+        for run, dead in self._runs.others().items():
+            if not dead:
+                self._missing.pop(run, None)
+            elif now - self._missing.setdefault(run, now) >= self._lease:
+                del self._missing[run]
+                told = self._runs.give_back(run, "dead")
+                lost = sum(what == "lost" for _, what in told)
+                if told:
+                    text = f"run {run} is dead: {len(told) - lost} of its jobs are queued again"
+                    self._tell(Warned(text + (f", {lost} are lost" if lost else "")))
+
+    # --- fetching -------------------------------------------------------------------------------
+
+    def _fetch_what_is_ours(self) -> None:
+        """What is in our list, and not here: an answer of Redis was lost, or it came back to us."""
+        self._holding.unsure.clear()
+        held = self._store.held()
+        with self._holding.lock:
+            here = [job_id for job_id in held if job_id not in self._stock]
+        for begin in range(0, len(here), FETCH_MAX):
+            found = self._store.fetch(0, here[begin : begin + FETCH_MAX][::-1])
+            self._taking.take_in(found or ())
+
+    def _fetch(self) -> None:
+        with self._holding.lock:
+            room = min(self._stock.room(), FETCH_MAX)
+        if self.ceased or not self._holding.opened.is_set() or not room:
+            self._holding.wake.wait(self._patience())
+            self._holding.wake.clear()
+            return
+        found = self._store.fetch(room)
+        if found == [] and (job_id := self._store.wait(self._patience())):
+            found = self._store.fetch(room - 1, [job_id])
+        if found is None:
+            self._holding.evicted.set()
+        elif found:
+            self._taking.take_in(found)
+
+    def _patience(self) -> float:
+        due = min(self._beat_at, self._stops_at, self._waits_at, self._others_at)
+        return min(max(0.0, due - self._clock()), self._patience_seconds)
+
+    def _make_room(self) -> None:
+        """What all here wait for may lie behind them in the queue."""
+        with self._holding.lock:
+            surplus = self._stock.surplus(FETCH_MAX)
+            # Before Redis is asked: what is still in our list after a lost answer is fetched anew.
+            for kept in surplus:
+                self._stock.remove(kept)
+        self._store.put_behind(reversed([kept.job.id for kept in surplus]))
+
+    # --- ending without having begun ------------------------------------------------------------
+
+    def _end_doomed(self) -> None:
+        with self._holding.lock:
+            doomed = list(self._stock.doomed.values())
+        endings = [Ending(d.job_id, d.context, 0, Status.ERROR, d.error) for d in doomed]
+        for ending, answer in zip(endings, self._store.end(endings), strict=True):
+            with self._holding.lock:
+                if (kept := self._stock.get(ending.job_id)) is not None:
+                    self._stock.remove(kept)
+                self._stock.failed(ending.job_id, failed_because_of(ending.job_id))
+            if answer == "done" and ending.said != STOPPED:
+                self._tell(Warned(f"{ending.job_id}: {ending.said}"))
+        if endings and self._stock.count(Standing.READY):
+            self._tell(Arrived())
+
+    def _look_for_stops(self, now: float) -> None:
+        self._stops_at = now + STOPS_SECONDS
+        running, unknown = [], []
+        requests = self._store.stop_requests()
+        with self._holding.lock:
+            for job_id in requests:
+                kept = self._stock.get(job_id)
+                if kept is None:
+                    unknown.append(job_id)
+                elif kept.standing is Standing.OUT and not kept.stopped:
+                    kept.stopped = True
+                    running.append(IssueId(job_id))
+                elif kept.standing not in (Standing.OUT, Standing.DOOMED):
+                    self._stock.doom(kept, STOPPED)
+        if running:
+            self._tell(Withdrawn(tuple(running), STOPPED))
+        self._stop_elsewhere(unknown, now)
+
+    def _stop_elsewhere(self, unknown: list[str], now: float) -> None:
+        self._unknown = {i: self._unknown[i] for i in unknown if i in self._unknown}
+        due = [i for i in unknown if i not in self._unknown or now >= self._unknown[i].again_at]
+        forgotten = []
+        for job_id, answer in zip(due, self._store.stop_queued(due), strict=True):
+            if answer == "stopped":
+                self._taking.ended(job_id, Status.ERROR)
+            known = self._unknown.setdefault(job_id, _Unknown(now, STOPS_SECONDS, None))
+            known.delay = min(known.delay * 2, UNKNOWN_SECONDS_MAX)
+            known.again_at = now + known.delay
+            if answer != "missing":
+                known.missing_since = None
+            elif known.missing_since is None:
+                known.missing_since = now
+            elif now - known.missing_since > MISSING_SECONDS:
+                forgotten.append(job_id)
+        self._store.forget_stops(forgotten)

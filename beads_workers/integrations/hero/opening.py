@@ -1,0 +1,174 @@
+"""``start --source redis://HOST/DB?worker=ID``: which queue it is, and what runs its scripts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.refusing import of_trackers, refuse
+from beads_workers.integrations.hero.options import HeroTable
+
+if TYPE_CHECKING:
+    from beads_workers.cli.config import Resolved
+    from beads_workers.core.scripts import Context, LogRoot
+    from beads_workers.core.settings import FleetSettings, Work
+    from beads_workers.integrations.hero import HeroQueue
+
+
+POLL_SECONDS = 30.0
+"""Jobs are told of as they come; this is for what nobody would tell of."""
+LEASE_SECONDS = 15.0
+REPLY_SECONDS = 86_400.0
+SECONDS_MIN, SECONDS_MAX = 1.0, 366 * 86_400.0
+_DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
+
+
+def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
+    """Everything a run is told that serves a queue; raises ``CommandError``."""
+    from beads_workers.cli.preparing import Tracker, settings_of
+    from beads_workers.core.policy import Policy
+    from beads_workers.integrations.hero.connection import read_url, secret_variables
+    from beads_workers.runtime.project import STATE_FOLDER
+
+    options = resolved.options
+    not_ours = {"--executor": options.executor, "--verify": options.verify}
+    refuse({**of_trackers(options, issues), **not_ours}, "{} does not go with Hero jobs")
+    queue = find_queue(resolved)
+    folder = Path.cwd()
+    state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
+    tracker = Tracker("hero", state.absolute(), folder)
+    hidden = secret_variables(read_url(queue.url).address)
+    work = replace(find_scripts(resolved), hidden_variables=hidden)
+    _check_root(work.log_root)
+    settings = settings_of(resolved, tracker, work, (), owned=owned)
+    return replace(
+        settings,
+        policy=Policy(hand_back=True),
+        poll_seconds=POLL_SECONDS,
+        source_options=asdict(queue),
+        claims_ahead=False,
+    )
+
+
+def look_at_hero(resolved: Resolved, directory: Path) -> FleetSettings:
+    """What ``why`` needs to look into the queue; raises ``CommandError``."""
+    from beads_workers.core.settings import FleetSettings
+
+    queue, state = find_queue(resolved), str(directory)
+    folder = str(Path.cwd())
+    return FleetSettings(0, "hero", state, folder, state, source_options=asdict(queue))
+
+
+def find_queue(resolved: Resolved) -> HeroQueue:
+    """What ``--source`` and ``[hero]`` say together; raises ``CommandError``."""
+    from beads_workers.integrations.hero import HeroQueue
+    from beads_workers.integrations.hero.connection import read_url
+    from beads_workers.integrations.hero.source import RETRY_SECONDS
+    from beads_workers.integrations.hero.wire import is_id, keys_of
+
+    options = resolved.options
+    table = options.tables.get("hero") or HeroTable()
+    _need_redis()
+    try:
+        if options.source == "hero" and not table.url:
+            raise ValueError("[hero] of beads-workers.toml says no url")
+        place = read_url(table.url if options.source == "hero" else str(options.source))
+        said = dict(place.options)
+        worker = said.pop("worker", table.worker)
+        keys = keys_of(said.pop("naming", table.naming), table.keys)
+        lease = _seconds(said, "lease", LEASE_SECONDS)
+        reply = _seconds(said, "reply", REPLY_SECONDS)
+    except ValueError as error:
+        raise CommandError(f"--source: {error}", _DOCS, EXIT_USAGE) from None
+    if said:
+        known = "worker, naming, lease, reply, db, password_file, password_env, ca, cert, key"
+        raise CommandError(
+            f"--source: nobody knows {next(iter(said))[:40]!r}", f"known: {known}", EXIT_USAGE
+        )
+    if not is_id(worker):
+        raise CommandError(
+            "--source: whose queue is it?",
+            "redis://HOST/DB?worker=ID, or worker in [hero] of beads-workers.toml",
+            EXIT_USAGE,
+        )
+    retry = options.retry_delay if resolved.origin["retry_delay"] != "default" else None
+    return HeroQueue(
+        place.address.url(),
+        worker,
+        asdict(keys),
+        RETRY_SECONDS if retry is None else retry,
+        lease,
+        int(reply),
+    )
+
+
+def find_scripts(resolved: Resolved) -> Work:
+    """What runs the scripts: a command for each context of ``[hero.contexts]``, and the one behind
+    ``--`` for all others. Nothing of what comes in is ever run unasked."""
+    from beads_workers.cli.preparing import runnable
+    from beads_workers.core.scripts import ANY_CONTEXT, Context
+    from beads_workers.core.settings import Work
+
+    options = resolved.options
+    table = options.tables.get("hero") or HeroTable()
+    contexts = [_checked(context) for context in table.contexts]
+    if options.command:
+        contexts = [context for context in contexts if context.name != ANY_CONTEXT]
+        contexts.append(Context(ANY_CONTEXT, runnable(options.command)))
+    if not contexts:
+        raise CommandError(
+            "nothing to run scripts with: no command, and no context",
+            "'-- sh' runs all of them with sh; [hero.contexts.NAME] in beads-workers.toml says"
+            " more: docs/HERO.md",
+            EXIT_USAGE,
+        )
+    assert options.term_grace is not None and options.log_max is not None, "they have defaults"
+    return Work(
+        timeout_seconds=options.timeout,
+        term_grace_seconds=options.term_grace,
+        log_bytes_max=options.log_max,
+        contexts=tuple(contexts),
+        log_root=table.log_root,
+    )
+
+
+def _checked(context: Context) -> Context:
+    """The same, of programs that are there: a validator that is not would let nothing pass."""
+    from beads_workers.cli.preparing import runnable
+
+    return replace(
+        context,
+        command=runnable(context.command),
+        validator=runnable(context.validator) if context.validator else (),
+        sandbox=runnable(context.sandbox) if context.sandbox else (),
+    )
+
+
+def _check_root(root: LogRoot | None) -> None:
+    if root is not None and not os.access(root.path, os.W_OK | os.X_OK):
+        message = f"log_root {root.path} is no folder that can be written"
+        raise CommandError(message, f"mkdir -p -m 700 {shlex.quote(root.path)}", EXIT_USAGE)
+
+
+def _seconds(said: dict[str, str], name: str, default: float) -> float:
+    from beads_workers.cli.options import parse_duration
+
+    if name not in said:
+        return default
+    seconds = parse_duration(said.pop(name))
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise ValueError(f"{name} is from 1 second to a year")
+    return seconds
+
+
+def _need_redis() -> None:
+    from importlib.util import find_spec
+
+    from beads_workers.integrations.hero.connection import RedisMissing
+
+    if find_spec("redis") is None:
+        raise CommandError("redis-py is not installed here", RedisMissing.hint, EXIT_USAGE)

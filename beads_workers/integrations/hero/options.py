@@ -1,0 +1,198 @@
+"""``start --source redis://...`` and ``[hero]``: which queue it is, and what runs its scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.core.scripts import SCRIPT_BYTES_MAX, Context, Limits, LogRoot
+
+if TYPE_CHECKING:
+    from beads_workers.integrations.hero.wire import Keys
+
+
+CPU_SECONDS_MAX = 366 * 86_400
+ROTATED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class HeroTable:
+    """What is said there. ``keys``: templates that replace those of ``naming``.
+
+    ``url`` and ``worker`` are "" where they are not said.
+    """
+
+    url: str = ""
+    worker: str = ""
+    naming: str = "text"
+    keys: Mapping[str, str] = field(default_factory=dict)
+    contexts: tuple[Context, ...] = ()
+    log_root: LogRoot | None = None
+
+    def made_keys(self) -> Keys:
+        """What everything is called in the Redis."""
+        from beads_workers.integrations.hero.wire import (
+            keys_of,  # ``start`` reads this module, too.
+        )
+
+        return keys_of(self.naming, self.keys)
+
+    def as_table(self) -> dict[str, Any]:
+        """It as the file says it; what is not said is left out."""
+        root = self.log_root
+        return _said(
+            url=self.url,
+            worker=self.worker,
+            naming="" if self.naming == "text" else self.naming,
+            keys=dict(self.keys),
+            contexts={context.name: _context_table(context) for context in self.contexts},
+            log_root=root.path if root else "",
+            log_max=root.bytes_max if root else None,
+            log_keep=root.keep if root else None,
+        )
+
+
+def _context_table(context: Context) -> dict[str, Any]:
+    return _said(
+        command=context.command,
+        sandbox=context.sandbox,
+        validator=context.validator,
+        cpu_seconds=context.limits.cpu_seconds,
+        memory=context.limits.memory_bytes,
+        file_size=context.limits.file_bytes,
+        script_max=context.script_bytes_max,
+    )
+
+
+def _said(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in (None, "", (), {})}
+
+
+Reader = Callable[[Any], Any]
+
+
+def read_hero(value: Any) -> HeroTable:
+    """The whole table; raises ``ValueError`` saying what may be."""
+    if isinstance(value, HeroTable):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError("a table: [hero]")
+    from beads_workers.cli.options import TEXT, read_bytes
+
+    readers: dict[str, Reader] = {
+        "url": _url,
+        "worker": _worker,
+        "naming": TEXT.read,
+        "keys": _keys,
+        "contexts": _contexts,
+        "log_root": _folder,
+        "log_max": read_bytes(1 << 10),
+        "log_keep": _whole(0, ROTATED_MAX),
+    }
+    said = _read(value, readers, "hero")
+    sizes = {"bytes_max": said.pop("log_max", None), "keep": said.pop("log_keep", None)}
+    root = said.pop("log_root", None)
+    if root is not None:
+        given = {name: size for name, size in sizes.items() if size is not None}
+        said["log_root"] = LogRoot(root, **given)
+    elif any(size is not None for size in sizes.values()):
+        raise ValueError("a table with a log_root, where it has log_max or log_keep")
+    table = HeroTable(**said)
+    table.made_keys()
+    return table
+
+
+def _contexts(value: Any) -> tuple[Context, ...]:
+    if not isinstance(value, dict):
+        raise ValueError("tables: [hero.contexts.NAME]")
+    return tuple(_context(name, table) for name, table in value.items())
+
+
+def _context(name: str, table: Any) -> Context:
+    from beads_workers.cli.options import read_bytes, read_command
+
+    where = f"hero.contexts.{name[:60]}"
+    if not isinstance(table, dict):
+        raise _InnerTable(f"a table: [{where}]")
+    readers: dict[str, Reader] = {
+        "command": read_command,
+        "sandbox": read_command,
+        "validator": read_command,
+        "cpu_seconds": _whole(1, CPU_SECONDS_MAX),
+        "memory": read_bytes(1 << 20),
+        "file_size": read_bytes(1 << 10),
+        "script_max": read_bytes(1 << 10),
+    }
+    said = _read(table, readers, where)
+    if "command" not in said:
+        raise _InnerTable(f'a table with a command: [{where}] needs command = ["PROGRAM"]')
+    return Context(
+        name,
+        said["command"],
+        said.get("sandbox", ()),
+        said.get("validator", ()),
+        Limits(said.get("cpu_seconds"), said.get("memory"), said.get("file_size")),
+        said.get("script_max", SCRIPT_BYTES_MAX),
+    )
+
+
+class _InnerTable(ValueError):
+    """Says by itself which table is wrong, and how."""
+
+
+def _read(table: dict[str, Any], readers: Mapping[str, Reader], where: str) -> dict[str, Any]:
+    said = {}
+    for key, value in table.items():
+        if key not in readers:
+            known = ", ".join(readers)
+            raise ValueError(
+                f"a table without {key[:60]!r} in [{where}]; known keys there: {known}"
+            )
+        try:
+            said[key] = readers[key](value)
+        except _InnerTable:
+            raise  # It names itself.
+        except ValueError as error:
+            raise _InnerTable(f"a table whose {where}.{key} is {error}") from None
+    return said
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a URL: redis://HOST/DB")
+    from beads_workers.integrations.hero.connection import read_url
+
+    read_url(value)
+    return value
+
+
+def _worker(value: Any) -> str:
+    from beads_workers.integrations.hero.wire import is_id
+
+    if not isinstance(value, str) or not is_id(value):
+        raise ValueError("the id of a worker, whose queue it is")
+    return value
+
+
+def _keys(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise ValueError('templates: { reply = "hero:q:reply:{id}" }')
+    return dict(value)
+
+
+def _folder(value: Any) -> str:
+    path = Path(value).expanduser() if isinstance(value, str) else Path()
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError('a whole path: "/var/log/hero"')
+    return str(path)
+
+
+def _whole(low: int, high: int) -> Reader:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return value
+
+    return read

@@ -1,0 +1,483 @@
+"""The fleet's view of a Hero queue: take what may begin, and tell Redis what became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import assert_never
+
+from beads_workers.core.model import IssueId, Job, Listed, Outcome, OutcomeKind, Script, value
+from beads_workers.core.scripts import audit_of
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Renewed,
+    Result,
+    Seen,
+    Settled,
+    Settlement,
+    SourceError,
+    Taken,
+    whole,
+)
+from beads_workers.integrations.hero.buffer import AHEAD_MAX, BUSY_SECONDS, Kept, Standing, Stock
+from beads_workers.integrations.hero.connection import Link
+from beads_workers.integrations.hero.maintenance import Holding
+from beads_workers.integrations.hero.store import Ending, Queue, Runs, Store
+from beads_workers.integrations.hero.wire import (
+    LOST,
+    STOPPED,
+    TIMED_OUT,
+    HeroJob,
+    Status,
+    WrongField,
+    read_job,
+)
+
+# --- answers -------------------------------------------------------------------------------------
+# What an attempt means for its job, in Hero's words. Pure. Source: docs/PROTOCOL.md, "Hero over
+# Redis".
+
+
+RETRY_SECONDS = 1.0
+"""Before the second attempt, unless it is said otherwise; then twice as long each time."""
+RETRY_SECONDS_MAX = 60.0
+
+NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
+"""Why a settlement changes nothing."""
+
+
+@value
+class Ends:
+    """The job is over: its ``output``, or its ``error``."""
+
+    status: Status
+    said: str
+
+
+@value
+class Again:
+    """Another attempt, after so long; ``never``: this one was not begun, and does not count."""
+
+    delay_seconds: float = 0.0
+    never: bool = False
+
+
+def judge(
+    outcome: Outcome | None,
+    attempts: int,
+    attempts_max: int,
+    *,
+    stopped: bool = False,
+    retry_seconds: float = RETRY_SECONDS,
+) -> Ends | Again:
+    """``outcome``: None where it was never begun. ``attempts``: begun so far, with this one.
+
+    ``stopped``: somebody asked for that; work that was done all the same is done.
+    """
+    if outcome is not None and outcome.kind is OutcomeKind.SUCCESS:
+        return Ends(Status.FINISHED, output_of(outcome))
+    if stopped:
+        return Ends(Status.ERROR, STOPPED)
+    if outcome is None:
+        return Again(never=True)
+    if outcome.kind is OutcomeKind.NOT_FOUND or attempts >= attempts_max:
+        return Ends(Status.ERROR, error_of(outcome))
+    if outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.LOST):
+        return Again()
+    delay = outcome.retry_after_seconds
+    if delay is None:
+        delay = retry_seconds * 2.0 ** min(attempts - 1, 30)
+    return Again(min(delay, RETRY_SECONDS_MAX))
+
+
+def output_of(outcome: Outcome) -> str:
+    """``output``: a text as it is, any other value as JSON."""
+    if not outcome.result:
+        return ""
+    value = json.loads(outcome.result)
+    return value if isinstance(value, str) else outcome.result
+
+
+def error_of(outcome: Outcome) -> str:
+    """``error`` of a job whose last attempt went so."""
+    match outcome.kind:
+        case OutcomeKind.TIMEOUT:
+            return TIMED_OUT
+        case OutcomeKind.LOST | OutcomeKind.CANCELLED:
+            # Cut short by a crash, a stop, another orchestrator: it may have had effects.
+            return LOST
+        case OutcomeKind.ERROR | OutcomeKind.NOT_FOUND:
+            return outcome.error or "failed without a word"
+        case OutcomeKind.RETRY:
+            return outcome.error or "it asked for another attempt, and has none left"
+        case OutcomeKind.SUCCESS:
+            raise AssertionError("a success is no error")
+        case _:
+            assert_never(outcome.kind)
+
+
+# --- past ----------------------------------------------------------------------------------------
+# Settling what an earlier run of ours left: its journal knows more than Redis does.
+
+
+def settle_past(
+    store: Store, runs: Runs, dead: DeadRun, run: str, retry_seconds: float
+) -> list[Settled]:
+    """First what its journal says, which Redis was not told; then all that it holds goes back to
+    the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
+    """
+    outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unbegun)
+    outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.done_not_closed}
+    outcomes |= dict(dead.outcomes)
+    known = _known(store, list(outcomes))
+    endings: list[Ending] = []
+    again: list[tuple[str, str, int, bool]] = []
+    for job_id, (job, attempts) in known.items():
+        context = "" if job.concurrent else "c:" + job.context_id
+        outcome = whole(outcomes[job_id])
+        verdict = judge(outcome, attempts, job.attempts_max, retry_seconds=retry_seconds)
+        match verdict:
+            case Ends(status, said):
+                endings.append(Ending(job_id, context, attempts, status, said))
+            case Again(_, never):
+                again.append((job_id, context, attempts, never))
+    answers = store.end(endings, run)
+    store.again(again, run)
+    settled = [
+        _past_settled(
+            Action.CLOSE if e.status.value == "finished" else Action.RELEASE, e.job_id, answer
+        )
+        for e, answer in zip(endings, answers, strict=True)
+    ]
+    for given_back, _ in runs.give_back(run, "known"):
+        settled.append(_past_settled(Action.RELEASE, given_back, "done"))
+    return settled
+
+
+def _known(store: Store, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[HeroJob, int]]:
+    found = {}
+    attempts = store.attempts_of(job_ids)
+    for job_id, fields, count in zip(job_ids, store.hashes(job_ids), attempts, strict=True):
+        try:
+            found[job_id] = read_job(job_id, fields), count
+        except WrongField:
+            continue  # It went wrong since: what is left of it is given back.
+    return found
+
+
+def _past_settled(action: Action, job_id: str, answer: str) -> Settled:
+    settlement = Settlement(action, IssueId(job_id))
+    if answer == "done":
+        return Settled(settlement, Result.APPLIED)
+    return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)
+
+
+# --- looking -------------------------------------------------------------------------------------
+# A job as people are shown it who ask. Pure.
+
+
+STATUS = {
+    Status.DISPATCHED: "open",
+    Status.STARTED: "in_progress",
+    Status.FINISHED: "closed",
+    Status.ERROR: "closed",
+}
+"""A job that failed is closed as well: nobody takes it again."""
+
+
+def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> Seen:
+    """A hash that makes no sense is shown as ``blocked``, with what is wrong in its title."""
+    try:
+        job = read_job(job_id, fields)
+    except WrongField as error:
+        return Seen(job_id, str(error), "blocked", issue_type="script")
+    return Seen(
+        job_id,
+        title_of(job),
+        STATUS[job.status],
+        issue_type="script",
+        waits_for=tuple(IssueId(other) for other in job.waits_for),
+        close_reason=job.error or "",
+    )
+
+
+def title_of(job: HeroJob) -> str:
+    """What people are shown: the script itself may hold what is nobody's business."""
+    whose = f" for {job.caller_id}" if job.caller_id else ""
+    return f"{job.context_id or 'script'}{whose}"
+
+
+def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> HeroJob:
+    """As much of a job as its title takes; whatever else it has may be wrong."""
+    texts = {name: fields.get(name, b"").decode("utf-8", "replace") for name in fields}
+    return HeroJob(
+        job_id, context_id=texts.get(b"context_id", ""), caller_id=texts.get(b"caller_id", "")
+    )
+
+
+# --- source --------------------------------------------------------------------------------------
+# The fleet's view of a Hero queue: take what may begin, and tell Redis what became of it.
+
+
+LISTED_MAX = 200
+
+
+class HeroSource:
+    """See ``Source``. ``holding`` is shared with the thread that tends the queue (``tending``).
+
+    ``place``: where we are, in words; ``shared``: others may serve the same queue, and then
+    ``ahead_max``, jobs that lie here and could begin, is better small.
+    """
+
+    name = "hero"
+    literal = False
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        actor: str,
+        place: str,
+        shared: bool = False,
+        ahead_max: int = AHEAD_MAX,
+        retry_seconds: float = RETRY_SECONDS,
+        attempt_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.actor = actor
+        self.calls = Calls()
+        self.queue = queue
+        self.run = run_of(actor)
+        self.who = f"{'shared' if shared else 'alone'} {place}"
+        self.holding = Holding(Stock(ahead_max=ahead_max))
+        link = Link(queue.address)
+        self._store = Store(queue, self.run, link=link)
+        self._runs = Runs(queue, self.run, link=link)
+        self._retry_seconds = retry_seconds
+        self._attempt_seconds = attempt_seconds
+        self._clock = clock
+
+    def describe(self) -> str:
+        """Where jobs come from; raises ``SourceError`` where somebody else serves it alone."""
+        version = self._runs.version()
+        if other := self._runs.join(self.who, only_look=True):
+            raise SourceError(
+                f"another orchestrator serves this queue: {other}",
+                "stop it, or start both with --shared; one that is dead is forgotten within"
+                f" {self.queue.lease_seconds:g} s",
+            )
+        return f"Hero jobs for {self.queue.worker} at {self.queue.address}, Redis {version}"
+
+    # --- taking ---------------------------------------------------------------------------------
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """Begin the next ones: Redis says ``started`` before a worker has them."""
+        holding, stock = self.holding, self.holding.stock
+        holding.opened.set()
+        holding.wake.set()
+        with holding.lock:
+            stock.warm_up(self._clock())
+            picked = stock.pick(limit)
+        jobs = self._begin(picked) if picked else ()
+        with holding.lock:
+            # What waits for jobs that never come must not keep a fleet from ending.
+            here = (kept for kept in stock.rows() if kept.standing is not Standing.PARKED)
+            rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
+            blocked = stock.count(Standing.PARKED)
+        if not jobs and not rows:
+            # --until-empty must not end while there is something in the queue.
+            rows = self._queued()
+        on_the_way = 0 if jobs or rows else self._on_the_way()
+        return Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
+
+    def _on_the_way(self) -> int:
+        """What is in our list in Redis, and not here yet: the other thread has it."""
+        ids = self._store.held()
+        with self.holding.lock:
+            here = [self.holding.stock.get(job_id) for job_id in ids]
+        return sum(kept is None or kept.standing is not Standing.PARKED for kept in here)
+
+    def _queued(self) -> list[Listed]:
+        ids = self._store.queued(LISTED_MAX)
+        found = self._store.fields_of(ids, ("context_id", "caller_id"))
+        jobs = (read_names(i, fields) for i, fields in zip(ids, found, strict=True))
+        return [Listed(IssueId(job.id), title_of(job)) for job in jobs]
+
+    def _begin(self, picked: Sequence[Kept]) -> list[Job]:
+        stock = self.holding.stock
+        wanted = [(k.job.id, k.context, k.attempts, k.job.attempts_max) for k in picked]
+        try:
+            answers = self._store.begin(wanted)
+        except SourceError:
+            with self.holding.lock:
+                for kept in picked:
+                    stock.put_back(kept)
+            raise
+        begun = []
+        with self.holding.lock:
+            for kept, answer in zip(picked, answers, strict=True):
+                if answer == "begun":
+                    kept.attempts += 1
+                    begun.append(self._job(kept))
+                else:
+                    self._not_begun(kept, answer)
+        return begun
+
+    def _not_begun(self, kept: Kept, answer: str) -> None:
+        stock = self.holding.stock
+        match answer:
+            case "busy":
+                stock.rest(kept, self._clock() + BUSY_SECONDS)
+            case "spent":
+                stock.put_back(kept)
+                stock.doom(kept, LOST)
+            case "evicted":
+                stock.put_back(kept)
+                self.holding.evicted.set()
+            case _:
+                stock.remove(kept)
+        self.holding.wake.set()
+
+    def _job(self, kept: Kept) -> Job:
+        job = kept.job
+        seconds = [s for s in (job.timeout_seconds, self._attempt_seconds) if s is not None]
+        script = Script(
+            job.script, job.context_id, job.caller_id, dict(job.env_vars), job.log_path or ""
+        )
+        return Job(
+            self.name,
+            IssueId(job.id),
+            title_of(job),
+            issue_type="script",
+            timeout_seconds=min(seconds, default=None),
+            attempt=kept.attempts,
+            enqueued_at=job.created_at or 0.0,
+            script=script,
+            named=audit_of(script),
+        )
+
+    # --- settling -------------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Tell Redis: each job ends, with its reply, or will have another attempt."""
+        verdicts = [self._judge(settlement) for settlement in settlements]
+        endings = [
+            Ending(k.job.id, k.context, k.attempts, v.status, v.said)
+            for k, v in verdicts
+            if k is not None and isinstance(v, Ends)
+        ]
+        again = [
+            (k.job.id, k.context, k.attempts, v.never)
+            for k, v in verdicts
+            if k is not None and isinstance(v, Again)
+        ]
+        told = iter(self._store.end(endings))
+        back = iter(self._store.again(again))
+        settled = []
+        for settlement, (kept, verdict) in zip(settlements, verdicts, strict=True):
+            if kept is None:
+                settled.append(Settled(settlement, Result.NOT_OURS, "it is not with us"))
+                continue
+            answer = next(told if isinstance(verdict, Ends) else back)
+            self._settled(kept, verdict, answer)
+            settled.append(_settled(settlement, answer))
+        self.holding.wake.set()
+        return settled
+
+    def _judge(self, settlement: Settlement) -> tuple[Kept | None, Ends | Again]:
+        with self.holding.lock:
+            kept = self.holding.stock.get(settlement.issue_id)
+        if kept is None or kept.standing is not Standing.OUT:
+            return None, Again()
+        outcome = whole(settlement.outcome)
+        if outcome is None and settlement.action is Action.CLOSE:
+            return kept, Ends(Status.FINISHED, "")
+        verdict = judge(
+            outcome,
+            kept.attempts,
+            kept.job.attempts_max,
+            stopped=kept.stopped or settlement.unwanted,
+            retry_seconds=self._retry_seconds,
+        )
+        return kept, verdict
+
+    def _settled(self, kept: Kept, verdict: Ends | Again, answer: str) -> None:
+        stock = self.holding.stock
+        with self.holding.lock:
+            if kept.evicted or answer != "done" or isinstance(verdict, Ends):
+                stock.remove(kept)
+                if kept.again:
+                    self.holding.unsure.set()
+                if isinstance(verdict, Ends) and answer == "done":
+                    self._tell_those_who_wait(kept.job.id, verdict.status)
+                return
+            if verdict.never:
+                kept.attempts -= 1
+                stock.put_back(kept)
+            else:
+                stock.cool(kept, self._clock() + verdict.delay_seconds)
+
+    def _tell_those_who_wait(self, job_id: str, status: Status) -> None:
+        if status is Status.FINISHED:
+            self.holding.stock.finished(job_id)
+        else:
+            self.holding.stock.failed(job_id, f"prerequisite {job_id} failed")
+
+    # --- the rest -------------------------------------------------------------------------------
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """The lease is the run's, and kept by the thread that tends the queue."""
+        return Renewed()
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """Settle what a run of ours left that is known to be dead."""
+        return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """These jobs as their hashes are now."""
+        found = zip(issue_ids, self._store.hashes(issue_ids), strict=True)
+        return {job_id: seen_of(job_id, fields) for job_id, fields in found if fields}
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """What is with fleets, and then what lies in the queue, the oldest first."""
+        known = dict.fromkeys([*self._runs.in_hand(rows_max), *self._store.queued(rows_max)])
+        ids = [IssueId(job_id) for job_id in known]
+        found = self.look(ids[:rows_max]).values()
+        return [row for row in found if row.status != "closed"]
+
+    def ready(self) -> frozenset[IssueId]:
+        """What lies in the queue and waits for nothing that is known of."""
+        rows = self.unfinished(LISTED_MAX)
+        return frozenset(row.issue_id for row in rows if not row.waits_for)
+
+    def close(self) -> None:
+        """What we hold and nobody works on goes back to the queue, in its order."""
+        # What stays in our list is found by the next start, or by another fleet: our lease ends.
+        if not self.holding.stuck.is_set():
+            try:
+                self._runs.give_back(self.run, "leaving")
+            except SourceError:
+                pass
+        self._store.close()
+
+
+def run_of(actor: str) -> str:
+    """The run id in an actor, under which its jobs are held."""
+    return actor.rpartition("/")[2]
+
+
+def _row(kept: Kept) -> Listed:
+    return Listed(IssueId(kept.job.id), title_of(kept.job))
+
+
+def _settled(settlement: Settlement, answer: str) -> Settled:
+    match answer:
+        case "done":
+            return Settled(settlement, Result.APPLIED)
+        case "over":
+            return Settled(settlement, Result.NOT_OURS, "it had ended already")
+        case _:
+            return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)

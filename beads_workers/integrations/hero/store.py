@@ -1,0 +1,364 @@
+"""The jobs of a queue in Redis, and who serves it, in as few round trips as possible."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from beads_workers.core.model import value
+from beads_workers.core.source import SourceError
+from beads_workers.core.times import write_time
+from beads_workers.integrations.hero import lua
+from beads_workers.integrations.hero.connection import Address, Evaluation, Link
+from beads_workers.integrations.hero.wire import LOST, STOPPED, Keys, Status
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+
+# --- queue ---------------------------------------------------------------------------------------
+# What is said about a queue and its jobs to Redis, and by it.
+
+
+@value
+class Queue:
+    """Which queue of which Redis, and how it is served.
+
+    ``lease_seconds``: who is silent for so long is taken for dead. ``reply_seconds``: a reply that
+    nobody has fetched by then is forgotten.
+    """
+
+    address: Address
+    worker: str
+    keys: Keys
+    lease_seconds: float = 15.0
+    reply_seconds: int = 86_400
+
+
+class Fetched(NamedTuple):
+    """A job of the queue that is in our list now. ``attempts``: those begun before."""
+
+    job_id: str
+    attempts: int
+    fields: Mapping[bytes, bytes]
+
+
+class Ending(NamedTuple):
+    """How a job ends. ``attempt``: which one it was; 0: it was never begun."""
+
+    job_id: str
+    context: str
+    attempt: int
+    status: Status
+    said: str
+
+
+# --- asking --------------------------------------------------------------------------------------
+# Asking about one queue, in the name of one run: keys and times are put in here.
+
+
+class Asker:
+    """``run``: the id of ours, under which everything is held; ``link``: of the thread."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        run: str,
+        *,
+        link: Link | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.queue = queue
+        self.run = run
+        self._clock = clock
+        self._link = link or Link(queue.address)
+        self._call = self._link.call
+
+    def close(self) -> None:
+        """End the connection."""
+        self._link.close()
+
+    def _now(self) -> str:
+        return write_time(self._clock())
+
+    def _own(self, name: str) -> str:
+        return self.queue.keys.own_key(self.queue.worker, name)
+
+    def _keys(self, run: str) -> list[str]:
+        keys, worker = self.queue.keys, self.queue.worker
+        own = (f"processing:{run}", "attempts", "holders", "contexts", "fleet", f"lease:{run}")
+        return [keys.work_key(worker), keys.stop_key(worker), *map(self._own, own)]
+
+    def _of_job(
+        self, text: str, job_id: str, *arguments: str | int, run: str = "", key_of: str = ""
+    ) -> Evaluation:
+        run, keys = run or self.run, self.queue.keys
+        whose = key_of or job_id
+        names = [*self._keys(run), keys.job_key(whose), keys.reply_key(whose)]
+        return Evaluation(text, names, (run, job_id, *arguments))
+
+    def _atom(self, text: str, run: str, *arguments: str | int, of_run: str = "") -> Any:
+        call = Evaluation(text, self._keys(of_run or self.run), (run, *arguments))
+        return self._link.evaluate([call])[0]
+
+    def _atoms(self, calls: Sequence[Evaluation]) -> list[Any]:
+        """All of them in one round trip."""
+        return self._link.evaluate(calls) if calls else []
+
+
+def text_of(value: Any) -> str:
+    """What Redis said, as a text. An id that is not UTF-8 goes back as it came."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+# --- store ---------------------------------------------------------------------------------------
+# The jobs of a queue in Redis as a run of ours sees them, in as few round trips as possible.
+#
+# Blocking; each thread has one of its own. Whatever goes wrong is a ``SourceError``: nothing is
+# known
+# then, and everything may be asked again.
+
+
+FETCH_MAX = 200
+"""Jobs in one step: Redis does nothing else meanwhile, for a millisecond or two."""
+
+STOPS_MAX = 10_000
+"""Stop requests that are looked at; more of them are nonsense."""
+
+
+class Store(Asker):
+    """The jobs of a queue; raises ``SourceError`` throughout."""
+
+    def wait(self, seconds: float) -> str | None:
+        """The next job's id, now in our list; None when nothing came in this time."""
+        said = self._call(
+            lambda redis: redis.blmove(
+                self.queue.keys.work_key(self.queue.worker),
+                self._own(f"processing:{self.run}"),
+                max(seconds, 0.01),  # type: ignore[arg-type]
+                "RIGHT",
+                "LEFT",
+            )
+        )
+        return None if said is None else text_of(said)
+
+    def fetch(self, count: int, here: Sequence[str] = ()) -> list[Fetched] | None:
+        """Those that are ``here`` in our list already, and up to so many more; None: we do not
+        serve, according to Redis."""
+        job = self.queue.keys.around_job_id()
+        found = self._atom(lua.FETCH, self.run, count, *job, *here)
+        if found is None:
+            return None
+        return [
+            Fetched(text_of(job_id), int(known), dict(zip(pairs[::2], pairs[1::2], strict=True)))
+            for job_id, known, pairs in found
+        ]
+
+    def held(self) -> list[str]:
+        """What is in our list, the latest first."""
+        key = self._own(f"processing:{self.run}")
+        return [text_of(each) for each in self._call(lambda redis: redis.lrange(key, 0, -1))]
+
+    def begin(self, jobs: Iterable[tuple[str, str, int, int]]) -> list[str]:
+        """Id, context, attempts so far, and at most; the answers of ``atoms.BEGIN``."""
+        now = self._now()
+        calls = [
+            self._of_job(lua.BEGIN, job_id, known, most, context, now)
+            for job_id, context, known, most in jobs
+        ]
+        return [text_of(answer) for answer in self._atoms(calls)]
+
+    def end(self, endings: Iterable[Ending], run: str = "") -> list[str]:
+        """The answers of ``atoms.END``. ``run``: whose they are, if not ours."""
+        now, ttl = self._now(), self.queue.reply_seconds
+        calls = [
+            self._of_job(
+                lua.END, e.job_id, e.context, e.attempt, now, ttl, e.status.value,
+                "output" if e.status is Status.FINISHED else "error", e.said, run=run,
+            )
+            for e in endings
+        ]  # fmt: skip
+        return [text_of(answer) for answer in self._atoms(calls)]
+
+    def again(self, jobs: Iterable[tuple[str, str, int, bool]], run: str = "") -> list[str]:
+        """Id, context, attempt, and whether that was never begun; the answers of ``AGAIN``."""
+        now = self._now()
+        calls = [
+            self._of_job(lua.AGAIN, job_id, context, attempt, now, int(never), run=run)
+            for job_id, context, attempt, never in jobs
+        ]
+        return [text_of(answer) for answer in self._atoms(calls)]
+
+    def drop_later(self, job_ids: Iterable[str]) -> None:
+        """These came twice: the later one goes."""
+        self._atoms([self._of_job(lua.DROP, job_id) for job_id in job_ids])
+
+    def put_behind(self, job_ids: Iterable[str]) -> None:
+        """These go to the back of the queue."""
+        self._atoms([self._of_job(lua.LATER, job_id) for job_id in job_ids])
+
+    # --- stop requests --------------------------------------------------------------------------
+
+    def stop_requests(self) -> list[str]:
+        """All that wait; whoever they are for."""
+        key = self.queue.keys.stop_key(self.queue.worker)
+        found = self._call(lambda redis: redis.lrange(key, 0, STOPS_MAX - 1))
+        return list(dict.fromkeys(map(text_of, found)))
+
+    def stop_queued(self, job_ids: Sequence[str]) -> list[str]:
+        """Stop jobs that are not with us; the answers of ``atoms.STOP``."""
+        now, ttl = self._now(), self.queue.reply_seconds
+        calls = [self._of_job(lua.STOP, job_id, now, ttl, STOPPED) for job_id in job_ids]
+        return [text_of(answer) for answer in self._atoms(calls)]
+
+    def forget_stops(self, job_ids: Sequence[str]) -> None:
+        """These will never be for anybody."""
+        key = self.queue.keys.stop_key(self.queue.worker)
+
+        def forget(redis: Redis) -> None:
+            with redis.pipeline(transaction=False) as pipe:
+                for job_id in job_ids:
+                    pipe.lrem(key, 0, job_id)
+                pipe.execute()
+
+        if job_ids:
+            self._call(forget)
+
+    # --- what jobs wait for ---------------------------------------------------------------------
+
+    def fields_of(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[bytes, bytes]]:
+        """These fields of these jobs, as far as they are there."""
+
+        def ask(redis: Redis) -> list[Any]:
+            with redis.pipeline(transaction=False) as pipe:
+                for job_id in job_ids:
+                    pipe.hmget(self.queue.keys.job_key(job_id), list(names))
+                return list(pipe.execute())
+
+        wanted = [name.encode() for name in names]
+        answers = self._call(ask) if job_ids else []
+        return [
+            {name: value for name, value in zip(wanted, values, strict=True) if value is not None}
+            for values in answers
+        ]
+
+    def link(self, named: Iterable[tuple[str, str]], field: str, others: Sequence[str]) -> None:
+        """Each pair: a job, and another that its ``field`` is to name (``atoms.LINK``)."""
+        now = self._now()
+        calls = [
+            self._of_job(lua.LINK, other, field, now, *others, key_of=job_id)
+            for job_id, other in named
+        ]
+        self._atoms(calls)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def queued(self, count: int) -> list[str]:
+        """The next ids of the queue, oldest first; nothing is taken."""
+        key = self.queue.keys.work_key(self.queue.worker)
+        found = self._call(lambda redis: redis.lrange(key, -count, -1))
+        return [text_of(each) for each in reversed(found)]
+
+    def attempts_of(self, job_ids: Sequence[str]) -> list[int]:
+        """How often each was begun, as far as that is known."""
+        if not job_ids:
+            return []
+        key = self._own("attempts")
+        found = self._call(lambda redis: redis.hmget(key, list(job_ids)))
+        return [int(each or 0) for each in found]
+
+    def hashes(self, job_ids: Sequence[str]) -> list[dict[bytes, bytes]]:
+        """The whole hashes of these jobs; empty where there is none."""
+
+        def ask(redis: Redis) -> list[Any]:
+            with redis.pipeline(transaction=False) as pipe:
+                for job_id in job_ids:
+                    pipe.hgetall(self.queue.keys.job_key(job_id))
+                return list(pipe.execute())
+
+        return self._call(ask) if job_ids else []
+
+
+# --- runs ----------------------------------------------------------------------------------------
+# Who serves a queue: our run among others, the living and the dead.
+
+
+GONE_SECONDS = 86_400
+"""A run that was taken over is remembered so long: it may have been asleep, and bring one more."""
+
+
+class Runs(Asker):
+    """The runs of a queue; raises ``SourceError`` throughout."""
+
+    def version(self) -> str:
+        """Of the Redis; raises ``SourceError`` where that is too old."""
+        said = str(self._call(lambda redis: redis.info("server")).get("redis_version", "0"))
+        numbers = [int(part) for part in said.split(".")[:2] if part.isdecimal()]
+        if numbers < [6, 2]:
+            raise SourceError(f"Redis {said} is too old", "6.2 and later can do what is needed")
+        return said
+
+    def join(self, who: str, *, only_look: bool = False) -> str:
+        """Serve it, or say who does so alone. ``who``: ``shared`` or ``alone``, then a place."""
+        ms = 0 if only_look else int(self.queue.lease_seconds * 1000)
+        answer = self._atom(lua.JOIN, self.run, who, ms, self._own("lease:"))
+        return bytes(answer).decode("utf-8", "replace")
+
+    def beat(self, who: str) -> bool:
+        """Keep our lease; False: our jobs have been taken over."""
+        ms = int(self.queue.lease_seconds * 1000)
+        return bool(self._atom(lua.BEAT, self.run, who, ms))
+
+    def others(self) -> dict[str, bool]:
+        """The other runs that are known, and whether they seem to be dead: their lease is over, and
+        what they have, if anything, is to be taken over. Those long gone are forgotten."""
+        known = self._call(self._look_at_all)
+        found = {}
+        for run, (lease, held, who) in known.items():
+            said = text_of(who or b"gone")
+            gone = said.startswith("gone")
+            found[run] = not lease and (bool(held) or not gone)
+            if gone and not held and self._is_long_ago(said.removeprefix("gone ")):
+                self._forget(run)
+        return found
+
+    def give_back(self, run: str, how: str) -> list[tuple[str, str]]:
+        """Return what a run holds (``atoms.RETURN``): each job, and ``queued`` or ``lost``."""
+        keys = self.queue.keys
+        job, reply = keys.around_job_id(), keys.around_reply_id()
+        answer = self._atom(
+            lua.RETURN, run, how, self._now(), self.queue.reply_seconds, LOST, *job, *reply,
+            int(self._clock()), of_run=run,
+        )  # fmt: skip
+        return [(text_of(job_id), text_of(what)) for job_id, what in answer]
+
+    def in_hand(self, count: int) -> list[str]:
+        """Jobs that are with some run, the oldest of each first; up to so many of each."""
+
+        def ask(redis: Redis) -> list[list[bytes]]:
+            with redis.pipeline(transaction=False) as pipe:
+                for run in self._fleet(redis):
+                    pipe.lrange(self._own(f"processing:{run}"), -count, -1)
+                return list(pipe.execute())
+
+        return [text_of(each) for found in self._call(ask) for each in reversed(found)]
+
+    def _look_at_all(self, redis: Redis) -> dict[str, tuple[int, int, bytes | None]]:
+        runs = [text for text in self._fleet(redis) if text != self.run]
+        with redis.pipeline(transaction=False) as pipe:
+            for run in runs:
+                pipe.exists(self._own(f"lease:{run}"))
+                pipe.llen(self._own(f"processing:{run}"))
+                pipe.hget(self._own("fleet"), run)
+            answers = list(pipe.execute())
+        return dict(zip(runs, zip(*(answers[n::3] for n in range(3)), strict=True), strict=True))
+
+    def _is_long_ago(self, since: str) -> bool:
+        return since.isdecimal() and self._clock() - int(since) > GONE_SECONDS
+
+    def _forget(self, run: str) -> None:
+        self._call(lambda redis: redis.hdel(self._own("fleet"), run))
+
+    def _fleet(self, redis: Redis) -> list[str]:
+        return [text_of(run) for run in redis.hkeys(self._own("fleet"))]

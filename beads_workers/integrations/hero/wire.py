@@ -1,0 +1,464 @@
+"""The Hero dispatcher's protocol over Redis: names of keys, and the hash of a job; no I/O.
+
+Source: docs/PROTOCOL.md, "Hero over Redis".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
+from enum import Enum
+
+from beads_workers.core.framing import ProtocolError, is_deep, strict_loads
+from beads_workers.core.model import value
+from beads_workers.core.times import read_time, write_time
+
+# --- jobs ----------------------------------------------------------------------------------------
+# What a Hero job is, and which states it may go to.
+#
+# Source: docs/PROTOCOL.md, "Hero over Redis".
+
+
+class Status(Enum):
+    """The values are what stands in the field ``status``."""
+
+    DISPATCHED = "dispatched"
+    """Created, in a queue, or between two attempts."""
+    STARTED = "started"
+    FINISHED = "finished"
+    ERROR = "error"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it ends a job: whoever waits has been told, or is just being told."""
+        return self in (Status.FINISHED, Status.ERROR)
+
+
+MOVES: Mapping[Status, frozenset[Status]] = {
+    # A job can fail without ever being started: it was stopped, or what it waits for failed.
+    Status.DISPATCHED: frozenset((Status.STARTED, Status.ERROR)),
+    # Back to dispatched: another attempt will be made.
+    Status.STARTED: frozenset((Status.DISPATCHED, Status.FINISHED, Status.ERROR)),
+    # Only its client begins anew: it sets ``dispatched``, and queues the job again.
+    Status.FINISHED: frozenset((Status.DISPATCHED,)),
+    Status.ERROR: frozenset((Status.DISPATCHED,)),
+}
+"""Total: where each state may go to."""
+
+
+def may_become(status: Status, to: Status) -> bool:
+    """Whether a job in this state may go to that one."""
+    return to in MOVES[status]
+
+
+STOPPED = "stopped_by_request"
+"""``error`` of a job that was stopped; we write this of the text's two spellings."""
+STOPPED_SPELLINGS = frozenset((STOPPED, "stopped"))
+TIMED_OUT = "timeout"
+"""``error`` of a job that took longer than its ``timeout``."""
+LOST = "lost"
+"""``error`` of a job that was cut short, and has no attempt left; ours, the text has no word."""
+
+
+@value
+class HeroJob:
+    """One job. Times are epoch seconds; None where the field is missing. Without an id it is not
+    handed in yet.
+
+    ``timeout_seconds``: for one attempt; None: no limit. ``retries``: attempts beyond the first.
+    ``concurrent``: it may run beside others of its context; False: beside no other that says False.
+    ``prerequisites`` and ``dependencies`` mean the same: ``waits_for`` has both.
+    """
+
+    id: str = ""
+    caller_id: str = ""
+    worker_id: str = ""
+    context_id: str = ""
+    script: str = ""
+    timeout_seconds: float | None = None
+    retries: int = 0
+    concurrent: bool = False
+    log_path: str | None = None
+    created_at: float | None = None
+    updated_at: float | None = None
+    status: Status = Status.DISPATCHED
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    prerequisites: tuple[str, ...] = ()
+    dependents: tuple[str, ...] = ()
+    output: str | None = None
+    error: str | None = None
+    dependencies: tuple[str, ...] = ()
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """What must be finished before it: each once, in order."""
+        return tuple(dict.fromkeys((*self.prerequisites, *self.dependencies)))
+
+    @property
+    def attempts_max(self) -> int:
+        """How often it may be started at most."""
+        return self.retries + 1
+
+
+# --- keys ----------------------------------------------------------------------------------------
+# What everything is called in Redis: templates, so that another naming is a setting.
+#
+# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of
+# a
+# cluster. Source: docs/PROTOCOL.md, "Hero over Redis".
+
+
+ID_CHARS_MAX = 500
+"""Of a job's or a worker's id: they stand in key names and in every record; real ones are UUIDs."""
+
+
+@value
+class Keys:
+    """The names of all keys. ``job`` and ``reply`` hold ``{id}``, ``work`` and ``stop``
+    ``{worker}``.
+
+    ``own``: what we keep beside the text's keys begins so; it may hold ``{worker}``.
+    """
+
+    job: str = "hero:job:{id}"
+    work: str = "hero:work_queue:{worker}"
+    stop: str = "hero:stop_queue:{worker}"
+    reply: str = "hero:reply:{id}"
+    own: str = "hero:beads_workers:{worker}:"
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError``, with the name of the template."""
+        for name in ("job", "reply"):
+            _check(name, getattr(self, name), "id", needed=True)
+        for name in ("work", "stop"):
+            _check(name, getattr(self, name), "worker", needed=True)
+        _check("own", self.own, "worker", needed=False)
+        if len({getattr(self, field.name) for field in fields(self)}) < len(fields(self)):
+            raise ValueError("two of the key names are the same")
+
+    def job_key(self, job_id: str) -> str:
+        """The hash of a job."""
+        return _fill(self.job, "id", job_id)
+
+    def reply_key(self, job_id: str) -> str:
+        """The list in which whoever waits for a job finds its result."""
+        return _fill(self.reply, "id", job_id)
+
+    def work_key(self, worker_id: str) -> str:
+        """The queue of a worker: ids of jobs, pushed on the left."""
+        return _fill(self.work, "worker", worker_id)
+
+    def stop_key(self, worker_id: str) -> str:
+        """The stop requests of a worker: ids of jobs."""
+        return _fill(self.stop, "worker", worker_id)
+
+    def own_key(self, worker_id: str, name: str) -> str:
+        """A key of ours, for all that serve this worker's queue."""
+        return _fill(self.own, "worker", worker_id) + name
+
+    def jobs_pattern(self) -> str:
+        """What SCAN is told to find the hashes of all jobs."""
+        before, after = self.around_job_id()
+        return f"{escaped(before)}*{escaped(after)}"
+
+    def job_id_of(self, key: str) -> str | None:
+        """The id in the name of a job's hash; None for another key."""
+        before, after = self.around_job_id()
+        if not (key.startswith(before) and key.endswith(after)):
+            return None
+        return key[len(before) : len(key) - len(after)] or None
+
+    def around_job_id(self) -> tuple[str, str]:
+        """What stands before the id in the key of a job, and what behind it."""
+        return _around(self.job)
+
+    def around_reply_id(self) -> tuple[str, str]:
+        """The same for the key of a reply."""
+        return _around(self.reply)
+
+
+def keys_of(naming: str = "text", templates: Mapping[str, str] | None = None) -> Keys:
+    """A naming, with some of its templates replaced by others. Raises ``ValueError``."""
+    known = NAMINGS.get(naming)
+    if known is None:
+        raise ValueError(f"no such naming: {naming[:40]!r}; known: {', '.join(NAMINGS)}")
+    made = {field.name: str(getattr(known, field.name)) for field in fields(known)}
+    for name, template in (templates or {}).items():
+        if name not in made:
+            raise ValueError(f"no such key: {name[:40]!r}; known: {', '.join(made)}")
+        made[name] = template
+    return Keys(**made)
+
+
+def is_id(text: str) -> bool:
+    """Whether it can be a job's or a worker's id: printable, and of a sensible length."""
+    return 0 < len(text) <= ID_CHARS_MAX and text.isprintable()
+
+
+def _fill(template: str, name: str, value: str) -> str:
+    # Values are put in last: one that holds braces stays what it is.
+    parts = template.replace("{{", "\1").replace("}}", "\2").split("{" + name + "}")
+    return value.join(part.replace("\1", "{").replace("\2", "}") for part in parts)
+
+
+def _around(template: str) -> tuple[str, str]:
+    # A mark that no template holds: ``_fill`` knows what is a brace and what a placeholder.
+    before, _, after = _fill(template, "id", "\0").partition("\0")
+    return before, after
+
+
+def escaped(text: str) -> str:
+    """For a pattern of SCAN: nothing in it means more than itself."""
+    return "".join("\\" + c if c in "*?[]^\\" else c for c in text)
+
+
+def _check(name: str, template: str, wanted: str, *, needed: bool) -> None:
+    if not template or not template.isprintable():
+        raise ValueError(f"the key name {name} is empty, or not printable")
+    rest = template.replace("{{", "").replace("}}", "")
+    count = rest.count("{" + wanted + "}")
+    if count > 1 or (needed and not count):
+        raise ValueError(f"the key name {name} holds {{{wanted}}} once: {template[:80]!r}")
+    left = rest.replace("{" + wanted + "}", "")
+    if "{" in left or "}" in left:
+        raise ValueError(f"the key name {name} has a stray brace: {template[:80]!r}")
+
+
+DEFAULT = Keys()
+"""The naming of the text."""
+
+LATER = Keys(
+    work="hero:q:work:type:{worker}",
+    stop="hero:q:ctl:type:{worker}",
+    reply="hero:q:reply:{id}",
+)
+"""The naming that later programs use."""
+
+CLUSTER = Keys(
+    job="{{hero}}:job:{id}",
+    work="{{hero}}:work_queue:{worker}",
+    stop="{{hero}}:stop_queue:{worker}",
+    reply="{{hero}}:reply:{id}",
+    own="{{hero}}:beads_workers:{worker}:",
+)
+"""The text's names behind one hash tag: what goes together lies on one node of a cluster."""
+
+NAMINGS = {"text": DEFAULT, "later": LATER, "cluster": CLUSTER}
+
+
+# --- reading -------------------------------------------------------------------------------------
+# The hash of a job read: tolerant about forms, strict about meaning; an error names its field.
+
+
+RETRIES_MAX = 1_000
+"""More would be a mistake: an attempt takes a millisecond at least."""
+TIMEOUT_SECONDS_MAX = 366 * 86_400.0
+IDS_MAX = 10_000
+"""Jobs that one waits for, or that wait for one."""
+
+_TRUE = frozenset(("true", "1", "yes", "on"))
+_FALSE = frozenset(("", "false", "0", "no", "off"))
+
+
+class WrongField(ProtocolError):
+    """A field says nothing that could be meant. ``field`` names it; ``str()`` is one line."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
+Hash = Mapping[bytes, bytes]
+"""What HGETALL brings."""
+
+
+def read_job(job_id: str, fields: Hash) -> HeroJob:
+    """The job of this hash; raises ``WrongField``.
+
+    ``job_id`` is the one in the key and in the queue: ``id`` may be missing, not another one.
+    Missing and empty fields have their defaults, and unknown ones are passed over.
+    """
+    if not is_id(job_id):
+        raise WrongField("id", "empty, too long, or not printable")
+    if _text(fields, "id") not in ("", job_id):
+        raise WrongField("id", "another one than in the key's name")
+    return HeroJob(
+        id=job_id,
+        caller_id=_text(fields, "caller_id"),
+        worker_id=_text(fields, "worker_id"),
+        context_id=_text(fields, "context_id"),
+        script=_text(fields, "script"),
+        timeout_seconds=_timeout(fields),
+        retries=_retries(fields),
+        concurrent=_flag(fields, "concurrent"),
+        log_path=_text(fields, "log_path") or None,
+        created_at=_time(fields, "created_at"),
+        updated_at=_time(fields, "updated_at"),
+        status=read_status(fields),
+        env_vars=_variables(fields),
+        prerequisites=read_ids(fields, "prerequisites"),
+        dependents=read_ids(fields, "dependents"),
+        output=_optional(fields, "output"),
+        error=_optional(fields, "error"),
+        dependencies=read_ids(fields, "dependencies"),
+    )
+
+
+def read_status(fields: Hash) -> Status:
+    """The state alone; ``dispatched`` where there is none. Raises ``WrongField``."""
+    said = _text(fields, "status").strip()
+    try:
+        return Status(said.lower() or "dispatched")
+    except ValueError:
+        raise WrongField("status", f"{said[:40]!r} is none") from None
+
+
+def read_ids(fields: Hash, name: str) -> tuple[str, ...]:
+    """Ids of jobs: a JSON array, or ids with commas between them. Raises ``WrongField``."""
+    said = _text(fields, name).strip()
+    if said in ("", "null"):
+        return ()
+    if not said.startswith(("[", "{", '"')):
+        values: object = [part.strip() for part in said.split(",")]
+    else:
+        values = _json(name, said)
+    if not isinstance(values, list):
+        raise WrongField(name, "no JSON array")
+    if len(values) > IDS_MAX:
+        raise WrongField(name, f"more than {IDS_MAX} ids")
+    for one in values:
+        if not (isinstance(one, str) and is_id(one)):
+            raise WrongField(name, f"{str(one)[:40]!r} is no id")
+    return tuple(values)
+
+
+def _optional(fields: Hash, name: str) -> str | None:
+    return _text(fields, name) if name.encode() in fields else None
+
+
+def _text(fields: Hash, name: str) -> str:
+    try:
+        return fields.get(name.encode(), b"").decode("utf-8")
+    except UnicodeDecodeError:
+        raise WrongField(name, "not UTF-8") from None
+
+
+def _timeout(fields: Hash) -> float | None:
+    said = _text(fields, "timeout").strip()
+    if not said:
+        return None
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 <= seconds <= TIMEOUT_SECONDS_MAX:  # False for what is no number.
+        raise WrongField("timeout", f"{said[:40]!r} is no number of seconds")
+    return seconds or None
+
+
+def _retries(fields: Hash) -> int:
+    said = _text(fields, "retries").strip()
+    if not said:
+        return 0
+    if not (said.isascii() and said.isdecimal()) or int(said[:10]) > RETRIES_MAX:
+        raise WrongField("retries", f"{said[:40]!r} is no number from 0 to {RETRIES_MAX}")
+    return int(said)
+
+
+def _flag(fields: Hash, name: str) -> bool:
+    said = _text(fields, name).strip().lower()
+    if said not in _TRUE | _FALSE:
+        raise WrongField(name, f"{said[:40]!r} is neither true nor false")
+    return said in _TRUE
+
+
+def _time(fields: Hash, name: str) -> float | None:
+    said = _text(fields, name).strip()
+    try:
+        return read_time(said) if said else None
+    except ValueError as error:
+        raise WrongField(name, str(error)) from None
+
+
+def _variables(fields: Hash) -> dict[str, str]:
+    said = _text(fields, "env_vars").strip()
+    if said in ("", "null"):
+        return {}
+    value = _json("env_vars", said)
+    if not isinstance(value, dict):
+        raise WrongField("env_vars", "no JSON object")
+    for name, text in value.items():
+        # What ``execve`` does not take: it is better said here than met in the middle.
+        if not name or "=" in name or "\0" in name:
+            raise WrongField("env_vars", f"{name[:40]!r} is no name of a variable")
+        if not isinstance(text, str) or "\0" in text:
+            raise WrongField("env_vars", f"the value of {name[:40]!r} is no text")
+    return value
+
+
+def _json(name: str, said: str) -> object:
+    try:
+        value = strict_loads(said.encode())
+    except (ValueError, RecursionError) as error:
+        raise WrongField(name, f"not JSON: {str(error)[:80]}") from None
+    if is_deep(value):
+        raise WrongField(name, "nested too deeply")
+    return value
+
+
+# --- writing -------------------------------------------------------------------------------------
+# The hash of a job written: texts, "true" and "false", RFC 3339 in UTC, JSON where it is JSON.
+
+
+def write_job(job: HeroJob) -> dict[str, str]:
+    """All fields, in the text's order; what is not known is left out.
+
+    Raises ``ValueError`` for a time that cannot be written.
+    """
+    fields = {
+        "id": job.id,
+        "caller_id": job.caller_id,
+        "worker_id": job.worker_id,
+        "context_id": job.context_id,
+        "script": job.script,
+        "timeout": None if job.timeout_seconds is None else f"{job.timeout_seconds:.15g}",
+        "retries": str(job.retries),
+        "concurrent": "true" if job.concurrent else "false",
+        "log_path": job.log_path,
+        "created_at": None if job.created_at is None else write_time(job.created_at),
+        "updated_at": None if job.updated_at is None else write_time(job.updated_at),
+        "status": job.status.value,
+        "env_vars": _as_json(dict(job.env_vars)) if job.env_vars else None,
+        "prerequisites": write_ids(job.prerequisites) if job.prerequisites else None,
+        "dependents": write_ids(job.dependents) if job.dependents else None,
+        "output": job.output,
+        "error": job.error,
+        "dependencies": write_ids(job.dependencies) if job.dependencies else None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def status_fields(status: Status, now: float) -> dict[str, str]:
+    """What a change of state writes. ``now``: epoch seconds."""
+    return {"status": status.value, "updated_at": write_time(now)}
+
+
+def ended_fields(
+    *, output: str | None = None, error: str | None = None, now: float
+) -> dict[str, str]:
+    """What ends a job: ``output`` where it finished, ``error`` where it did not; one of them."""
+    assert (output is None) != (error is None), "a job ends in one way"
+    if error is None:
+        return {**status_fields(Status.FINISHED, now), "output": output or ""}
+    return {**status_fields(Status.ERROR, now), "error": error}
+
+
+def write_ids(ids: Sequence[str]) -> str:
+    """A JSON array of ids."""
+    return _as_json(list(ids))
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,48 @@
+"""Figures for a monitoring system, read from /proc and served over HTTP: a port of the loopback
+interface, taken before a fleet starts. What serves there is loaded only where it is wanted."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from beads_workers.core.events import Event
+from beads_workers.core.snapshot import Board
+from beads_workers.runtime.handshake import Refused
+from beads_workers.runtime.sockets import TcpListener
+
+if TYPE_CHECKING:
+    from beads_workers.integrations.metrics.server import MetricsServer
+
+
+LOOPBACK = "127.0.0.1"
+
+
+def listen(port: int | None) -> TcpListener | None:
+    """Take the port, 0: any that is free; None for None. Raises ``Refused``."""
+    if port is None:
+        return None
+    try:
+        return TcpListener(LOOPBACK, port)
+    except OSError as error:
+        why = f"metrics cannot be served on {LOOPBACK}:{port}: {os.strerror(error.errno or 0)}"
+        raise Refused(why, "see who is there: ss -ltnp; or take any free one: 0", 1) from None
+
+
+def url_of(listener: TcpListener | None) -> str | None:
+    """Where the figures are; None where they are not served."""
+    return f"http://{LOOPBACK}:{listener.port}/metrics" if listener else None
+
+
+def serve(
+    listener: TcpListener,
+    selector: selectors.BaseSelector,
+    tell: Callable[[Event], None],
+    look: Callable[[], tuple[Board, float]],
+) -> MetricsServer:
+    """What the loop is to tend."""
+    from beads_workers.integrations.metrics.server import MetricsServer
+
+    return MetricsServer(listener, selector, tell, look)

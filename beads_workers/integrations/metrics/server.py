@@ -1,0 +1,365 @@
+"""``http://127.0.0.1:PORT/metrics``, in the orchestrator's loop. Source: docs/METRICS.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from beads_workers.core.events import Event
+from beads_workers.core.model import value
+from beads_workers.core.snapshot import Board
+from beads_workers.integrations.metrics import figures
+from beads_workers.integrations.metrics import figures as usage
+from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse, to_text
+from beads_workers.runtime.sockets import Door, Peers, TcpListener
+
+# --- http get ------------------------------------------------------------------------------------
+# The little of HTTP/1.1 that a scrape needs: one GET on a connection, one answer, closed.
+#
+# Source: RFC 9112. Pure: bytes in, bytes out.
+
+
+HEAD_BYTES_MAX = 8192
+"""A scraper's request is some hundred bytes; browsers send cookies."""
+
+_LINE = re.compile(rb"([A-Z]{1,16}) (\S{1,2000}) HTTP/1\.[01]", re.ASCII)
+
+
+class Status(Enum):
+    """What can be answered."""
+
+    OK = "200 OK"
+    BAD_REQUEST = "400 Bad Request"
+    NOT_FOUND = "404 Not Found"
+    NOT_ALLOWED = "405 Method Not Allowed"
+    TOO_LARGE = "431 Request Header Fields Too Large"
+
+
+@value
+class Asked:
+    """A whole request, judged. ``head_only``: the answer goes without its body (HEAD)."""
+
+    status: Status
+    head_only: bool = False
+
+
+def judge(received: bytes, path: str) -> Asked | None:
+    """What to answer to all that was received so far; None while the head is not complete.
+
+    ``path``: the one that there is; what stands behind a question mark is ignored.
+    """
+    end = re.search(rb"\r?\n\r?\n", received[:HEAD_BYTES_MAX])
+    if end is None:
+        return Asked(Status.TOO_LARGE) if len(received) >= HEAD_BYTES_MAX else None
+    line = _LINE.fullmatch(received[: end.start()].split(b"\n", 1)[0].rstrip(b"\r"))
+    if line is None:
+        return Asked(Status.BAD_REQUEST)
+    head_only = line[1] == b"HEAD"
+    if line[1] not in (b"GET", b"HEAD"):
+        return Asked(Status.NOT_ALLOWED)
+    found = line[2].split(b"?", 1)[0] == path.encode("ascii")
+    return Asked(Status.OK if found else Status.NOT_FOUND, head_only)
+
+
+def response(asked: Asked, content_type: str, body: bytes) -> bytes:
+    """The whole answer, after which the connection is to be closed."""
+    allow = "Allow: GET, HEAD\r\n" if asked.status is Status.NOT_ALLOWED else ""
+    head = (
+        f"HTTP/1.1 {asked.status.value}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        f"{allow}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + (b"" if asked.head_only else body)
+
+
+# --- processes -----------------------------------------------------------------------------------
+# What every process of this machine uses, read from /proc, one at a time. Linux.
+
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def read_all() -> Iterator[ProcessUse]:
+    """Every process that is there now; who comes or goes meanwhile may be missed.
+
+    Takes some 15 microseconds for each: whoever must not wait takes them in pieces.
+    """
+    for name in [entry.name for entry in os.scandir("/proc")]:
+        if name.isdigit() and (process := read(int(name))) is not None:
+            yield process
+
+
+def read(pid: int) -> ProcessUse | None:
+    """One process; None where there is none of that pid (any more)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold any byte: fields count from the last one.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    user, system, user_reaped, system_reaped = map(int, fields[11:15])
+    return ProcessUse(
+        pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        cpu_seconds=(user + system) / TICKS,
+        reaped_seconds=(user_reaped + system_reaped) / TICKS,
+        resident_bytes=int(fields[21]) * PAGE_BYTES,
+    )
+
+
+# --- server --------------------------------------------------------------------------------------
+# ``http://127.0.0.1:PORT/metrics``, in the orchestrator's loop. Source: docs/METRICS.md.
+#
+# A scrape is worked out in slices after a turn's replies have left, so that no worker waits for
+# it.
+# Whoever is slow, asks for something else or comes in crowds is cut off.
+
+
+PATH = "/metrics"
+VISITORS_MAX = 16
+"""At a time; a monitoring system is one or two."""
+
+VISIT_SECONDS = 5.0
+"""From the first byte to the last; whoever is slower is cut off."""
+
+FRESH_SECONDS = 1.0
+"""An answer serves whoever comes so soon after: nobody can make us work without end."""
+
+SLICE_SECONDS = 0.0005
+"""Of each turn of the loop: less than what handing out a task takes."""
+
+LINGER_BYTES_MAX = 1 << 16
+"""Of what a visitor still says after its request: with it unread, the kernel would throw our answer
+away."""
+
+Look = Callable[[], tuple[Board, float]]
+"""The board as it is now, and the elapsed seconds of the run."""
+
+
+@dataclass(slots=True, eq=False)
+class Visitor:
+    """One connection. ``asked``: its request, once complete; ``answer``: what is left to send.
+
+    ``answer`` is None until it is known, and empty when all was sent. ``silent``: it says no more,
+    but may still read. ``mask``: what the selector watches, 0 for nothing.
+    """
+
+    socket: socket.socket
+    until: float
+    received: bytes = b""
+    asked: Asked | None = None
+    answer: memoryview | None = None
+    lingered: int = 0
+    silent: bool = False
+    mask: int = 0
+
+
+@dataclass(slots=True)
+class Visits:
+    """How they went, by the names that dispatcherd has for them."""
+
+    connections_total: int = 0
+    metrics_requests_served: int = 0
+    bad_requests: int = 0
+    internal_errors: int = 0
+    not_found_responses: int = 0
+    client_disconnects: int = 0
+    request_timeouts: int = 0
+
+    def answered(self, status: Status) -> None:
+        """A request has got its answer."""
+        if status is Status.OK:
+            self.metrics_requests_served += 1
+        elif status is Status.NOT_FOUND:
+            self.not_found_responses += 1
+        else:
+            self.bad_requests += 1
+
+
+@dataclass(slots=True)
+class Scrape:
+    """The last answer, and the one in the making."""
+
+    look: Look
+    body: bytes = b""
+    made_at: float = field(default=float("-inf"))
+    _making: Iterator[bytes] | None = None
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether ``body`` will do."""
+        return now - self.made_at < FRESH_SECONDS
+
+    def go_on(self, until: float) -> bool:
+        """Work on the next one until that time (monotonic); True when ``body`` is new."""
+        if self._making is None:
+            self._making = self._make()
+        for body in self._making:
+            if body:
+                self.body, self.made_at, self._making = body, time.monotonic(), None
+                return True
+            if time.monotonic() >= until:
+                return False
+        raise AssertionError("the last thing that is made is the body")
+
+    def _make(self) -> Iterator[bytes]:
+        found = []
+        for process in read_all():
+            found.append(process)
+            yield b""
+        board, elapsed = self.look()
+        text = []
+        for family in figures.families(board, elapsed):
+            text.append(to_text([family]))
+            yield b""
+        for family in usage.usage_families(usage.watched(board), found):
+            text.append(to_text([family]))
+            yield b""
+        yield "".join(text).encode()
+
+
+class MetricsServer:
+    """Tended by the loop; see the module text."""
+
+    def __init__(
+        self,
+        listener: TcpListener,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        look: Look,
+    ) -> None:
+        self._selector = selector
+        self._visitors: list[Visitor] = []
+        self._scrape = Scrape(look)
+        self._visits = Visits()
+        self._place = listener.socket.getsockname()[:2]
+        self._door = Door("the metrics port", listener, selector, tell, self._enter)
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``flush`` has work left."""
+        return any(v.asked is not None and v.answer is None for v in self._visitors)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        return min([self._door.deadline(), *(v.until for v in self._visitors)])
+
+    def tend(self, now: float) -> None:
+        """Cut off who takes too long."""
+        self._door.tend(now)
+        for visitor in [v for v in self._visitors if now >= v.until]:
+            self._visits.request_timeouts += visitor.answer is None
+            self._drop(visitor)
+
+    def flush(self, now: float) -> None:
+        """Another slice of work, once in each turn of the loop; answers whom it can."""
+        if not self.pending:
+            return
+        if self._scrape.is_fresh(now) or self._scrape.go_on(now + SLICE_SECONDS):
+            for visitor in [v for v in self._visitors if v.asked and v.answer is None]:
+                self._answer(visitor, self._scrape.body)
+
+    def describe(self) -> dict[str, Any]:
+        """Where it serves and what it has served, with the keys of dispatcherd's own."""
+        host, port = self._place
+        served = asdict(self._visits) | {"is_running": True}
+        return {"host": host, "port": port, "ready": True, "http_server": served}
+
+    def close(self) -> None:
+        """The run is over."""
+        self._door.close()
+        for visitor in list(self._visitors):
+            self._drop(visitor)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _enter(self, peers: Peers) -> None:
+        for sock, _ in peers:
+            if len(self._visitors) >= VISITORS_MAX:
+                sock.close()
+                continue
+            sock.setblocking(False)
+            self._visits.connections_total += 1
+            visitor = Visitor(sock, time.monotonic() + VISIT_SECONDS)
+            self._visitors.append(visitor)
+            self._watch(visitor)
+
+    def _watch(self, visitor: Visitor) -> None:
+        mask = 0 if visitor.silent else selectors.EVENT_READ
+        mask |= selectors.EVENT_WRITE if visitor.answer else 0
+        if visitor.mask and mask != visitor.mask:
+            self._selector.unregister(visitor.socket)
+        if mask and mask != visitor.mask:
+            self._selector.register(visitor.socket, mask, lambda ready: self._ready(visitor, ready))
+        visitor.mask = mask
+
+    def _ready(self, visitor: Visitor, mask: int) -> None:
+        if mask & selectors.EVENT_READ:
+            self._read(visitor)
+        if mask & selectors.EVENT_WRITE and visitor in self._visitors:
+            self._send(visitor)
+
+    def _read(self, visitor: Visitor) -> None:
+        try:
+            data = visitor.socket.recv(HEAD_BYTES_MAX)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data and visitor.asked is not None and (visitor.answer is None or visitor.answer):
+            visitor.silent = True  # ``nc -N`` ends its side first, and waits for the answer.
+            self._watch(visitor)
+        elif not data:
+            self._visits.client_disconnects += visitor.asked is None
+            self._drop(visitor)
+        elif visitor.asked is not None:
+            visitor.lingered += len(data)
+            if visitor.lingered > LINGER_BYTES_MAX:
+                self._drop(visitor)
+        else:
+            visitor.received += data
+            visitor.asked = judge(visitor.received, PATH)
+            if visitor.asked is not None and visitor.asked.status is not Status.OK:
+                self._answer(visitor, f"{visitor.asked.status.value}: GET {PATH}\n".encode())
+
+    def _answer(self, visitor: Visitor, body: bytes) -> None:
+        assert visitor.asked is not None
+        self._visits.answered(visitor.asked.status)
+        ok = visitor.asked.status is Status.OK
+        content_type = CONTENT_TYPE if ok else "text/plain; charset=utf-8"
+        visitor.answer = memoryview(response(visitor.asked, content_type, body))
+        self._send(visitor)
+
+    def _send(self, visitor: Visitor) -> None:
+        assert visitor.answer is not None
+        try:
+            sent = visitor.socket.send(visitor.answer) if visitor.answer else 0
+            visitor.answer = visitor.answer[sent:]
+            if not visitor.answer:
+                visitor.socket.shutdown(socket.SHUT_WR)
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._drop(visitor)
+            return
+        if visitor.silent and not visitor.answer:
+            self._drop(visitor)
+        else:
+            self._watch(visitor)
+
+    def _drop(self, visitor: Visitor) -> None:
+        self._visitors.remove(visitor)
+        if visitor.mask:
+            self._selector.unregister(visitor.socket)
+        visitor.socket.close()
+        self._door.room()

@@ -1,0 +1,43 @@
+"""What being an RRQ executor is as a kind of source; ``beads-workers rrq-executor`` starts it."""
+
+from __future__ import annotations
+
+from beads_workers.core.model import value
+from beads_workers.core.source import Source
+from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
+
+
+@value
+class RrqExecutor:
+    """Being an RRQ executor. ``address``: ``sources.rrq.addresses``, as text; ``function_prefix``
+    stands before the names of functions, with a dot."""
+
+    address: str
+    function_prefix: str = ""
+
+
+def _open(opening: Opening) -> Source:
+    from beads_workers.integrations.rrq.serving import Serving
+    from beads_workers.integrations.rrq.source import RrqSource
+
+    settings = opening.settings
+    rrq = RrqExecutor(**settings.source_options)
+    return RrqSource(
+        Serving(),
+        actor=opening.actor,
+        place=rrq.address,
+        calls_functions=settings.work.command is None,
+        prefix=rrq.function_prefix,
+        attempt_seconds=settings.work.timeout_seconds,
+    )
+
+
+KIND = SourceKind(
+    name="rrq",
+    called="an RRQ orchestrator",
+    open=_open,
+    capabilities=Capabilities(pushes=True, looks=False),
+    named=False,
+    ingress=Late("beads_workers.integrations.rrq.ingress:open_ingress"),
+    prompt=True,
+)

@@ -1,0 +1,193 @@
+"""``rrq-executor``: our workers run what a real RRQ orchestrator sends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, Options
+from beads_workers.cli.parameters import takes
+from beads_workers.cli.starting import CommandAfterDashes, command_of
+from beads_workers.runtime.locks import is_locked, try_lock
+
+if TYPE_CHECKING:
+    from beads_workers.core.settings import FleetSettings, Work
+
+
+# --- slots ---------------------------------------------------------------------------------------
+# State directories for several executors of one folder: each takes the first that is free.
+
+
+def take_slot(folder: Path) -> tuple[Path, int]:
+    """``folder/1``, ``folder/2``, ...: one that nobody has, and the descriptor that holds it.
+
+    It is ours until the descriptor is closed; an orchestrator that is still ending keeps its own.
+    Raises ``OSError``.
+    """
+    for number in count(1):
+        slot = folder / str(number)
+        slot.mkdir(parents=True, exist_ok=True)
+        fd = try_lock(slot / "slot")
+        if fd is not None and not is_locked(slot / "lock"):
+            return slot, fd
+        if fd is not None:
+            os.close(fd)
+    raise AssertionError("there is always another number")
+
+
+# --- rrq executor --------------------------------------------------------------------------------
+# ``rrq-executor``: our workers run what a real RRQ orchestrator sends.
+
+
+FOLDER = "rrq"
+"""Below the run directory of a project: one folder for each executor that runs at the same time."""
+
+POLL_SECONDS = 3600.0
+"""Nothing is to be found by asking: requests come by themselves."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command(
+        "rrq-executor",
+        cls=CommandAfterDashes,
+        epilog="Example: beads-workers rrq-executor -n 8 --allow-module shop.tasks",
+    )(rrq_executor)
+
+
+@takes(
+    "rrq-executor",
+    first=("workers", "allow_module", "prefix", "timeout", "term_grace"),
+    last=("socket", "tcp_socket", "metrics", "trace", "state_dir", "json_lines"),
+    words={
+        "allow_module": "Requests may call what is in this module or package.",
+        "timeout": "For one request.",
+        "trace": "A span for each request, by OTLP.",
+        "state_dir": "Default: one that no other executor has.",
+    },
+)
+def rrq_executor(
+    ctx: typer.Context,
+    said: Options,
+    workers: Annotated[
+        int, typer.Option("-n", "--workers", min=1, max=WORKERS_MAX, help="Requests at a time.")
+    ] = WORKERS_DEFAULT,
+    prefix: Annotated[
+        str, typer.Option(metavar="NAME", help="Stands before every function's name, with a dot.")
+    ] = "",
+    socket: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Instead of RRQ_EXECUTOR_SOCKET.")
+    ] = None,
+    tcp_socket: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Instead of RRQ_EXECUTOR_TCP_SOCKET; loopback only."
+        ),
+    ] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object per event.")] = False,
+) -> None:
+    """Be an RRQ executor: run what an orchestrator sends.
+
+    It calls Python functions below --allow-module by their names, or runs the command behind --,
+    which finds the request as JSON in the file $BW_ISSUE_FILE.
+    """
+    from beads_workers.cli.preparing import check_modules
+    from beads_workers.core.policy import Policy
+    from beads_workers.core.settings import FleetSettings
+    from beads_workers.integrations.rrq import RrqExecutor
+    from beads_workers.integrations.rrq.source import choose, split_command
+    from beads_workers.integrations.tracing.options import tracing
+    from beads_workers.runtime.project import STATE_FOLDER
+
+    command, behind = split_command(command_of(ctx) or ())
+    try:
+        address = choose(socket, tcp_socket or behind, os.environ)
+    except ValueError as error:
+        raise CommandError(str(error), _HINT, EXIT_USAGE) from None
+    work = _work(command, prefix, said)
+    folder = Path.cwd()
+    check_modules(Options(allow_module=work.allow_modules), folder)
+    # Held until this process ends: nobody else comes to have the same state.
+    place, _ = (
+        (Path(said.state_dir), -1) if said.state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
+    )
+    _run(
+        FleetSettings(
+            workers=workers,
+            source="rrq",
+            tracker=str(place.absolute()),
+            project=str(folder),
+            state_directory=str(place.absolute()),
+            work=work,
+            policy=Policy(hand_back=True),
+            poll_seconds=POLL_SECONDS,
+            argv=tuple(sys.argv[1:]),
+            folder=str(folder),
+            quiet=not json_lines,
+            source_options=asdict(RrqExecutor(str(address), prefix)),
+            metrics=said.metrics,
+            tracing=tracing(said.trace, os.environ),
+        ),
+        as_json=json_lines,
+    )
+
+
+_HINT = (
+    "an RRQ orchestrator gives one: RRQ_EXECUTOR_SOCKET=PATH or RRQ_EXECUTOR_TCP_SOCKET=HOST:PORT;"
+    " by hand: --socket PATH"
+)
+
+
+def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
+    from beads_workers.cli.preparing import runnable
+    from beads_workers.core import limits
+    from beads_workers.core.model import is_module_name
+    from beads_workers.core.settings import Work
+
+    allow_modules, grace = said.allow_module or (), said.term_grace
+    if bool(command) == bool(allow_modules):
+        what = "both functions and a command" if command else "nothing to run"
+        hint = "--allow-module NAME for Python functions, or -- COMMAND [ARG]..., one of them"
+        raise CommandError(what, hint, EXIT_USAGE)
+    for name in (*allow_modules, *([prefix] if prefix else [])):
+        if not is_module_name(name):
+            raise CommandError(
+                f"{name!r} is no name of a module", "like tasks, or shop.tasks", EXIT_USAGE
+            )
+    if prefix and command:
+        raise CommandError("--prefix goes with --allow-module", "leave it out", EXIT_USAGE)
+    return Work(
+        command=runnable(command) if command else None,
+        timeout_seconds=said.timeout,
+        term_grace_seconds=limits.TERM_GRACE_SECONDS if grace is None else grace,
+        allow_modules=allow_modules,
+    )
+
+
+def _run(settings: FleetSettings, *, as_json: bool) -> None:
+    from beads_workers.cli.launching import Interrupts, Launch, watch_run
+    from beads_workers.core.text import printable
+    from beads_workers.integrations.tracing.options import lines
+
+    launch = Launch()
+    started = launch.tell(settings)
+    interrupts = Interrupts(launch.client)
+    if not as_json:
+        state = printable(settings.state_directory)
+        fleet = f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"
+        print(f"ok rrq      {printable(started['tracker'])}", file=sys.stderr)
+        print(f"ok workers  {settings.workers}, state in {state}", file=sys.stderr)
+        if started["metrics"]:
+            print(f"ok metrics  {started['metrics']}", file=sys.stderr)
+        for name, text in lines(settings.tracing):
+            print(f"ok {name:<8} {text}", file=sys.stderr)
+        print(f"ok fleet    {fleet}", file=sys.stderr)
+    code = watch_run(launch.client, started, named=(), as_json=as_json, interrupts=interrupts)
+    raise typer.Exit(code)

@@ -1,0 +1,495 @@
+"""One executor process and the requests in it: events and the time in, commands out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.effects import Timers
+from beads_workers.core.model import Outcome, OutcomeKind, value
+from beads_workers.integrations.rrq import wire
+
+# --- driving events ------------------------------------------------------------------------------
+# What the driver of an executor is told (past tense), and what it asks for (imperative).
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@value
+class Asked:
+    """A slot has a request; ``Answer`` comes of it, once. The slot had none."""
+
+    slot: int
+    request: wire.Request
+
+
+@value
+class EndAsked:
+    """The slot's request is to end: by a cancel, or, ``hard``, with the whole process."""
+
+    slot: int
+    hard: bool
+
+
+@value
+class ProcessStarted:
+    """It runs now; it may not accept connections yet."""
+
+
+@value
+class ProcessNotStarted:
+    """There is none. ``missing``: no such program; else the machine is full."""
+
+    error: str
+    missing: bool
+
+
+@value
+class ProcessEnded:
+    """It is gone, and all it had started with it. ``why``: one line."""
+
+    why: str
+
+
+@value
+class Probed:
+    """What came of ``Probe``."""
+
+    accepts: bool
+
+
+@value
+class Heard:
+    """An outcome arrived on a slot's connection."""
+
+    slot: int
+    answer: wire.Outcome
+
+
+@value
+class HungUp:
+    """A slot's connection is over; the process may be ending, too."""
+
+    slot: int
+
+
+@value
+class Broken:
+    """A slot's connection could not be made, or said what makes no sense; ``why``: one line."""
+
+    slot: int
+    why: str
+
+
+Event = (
+    Asked
+    | EndAsked
+    | ProcessStarted
+    | ProcessNotStarted
+    | ProcessEnded
+    | Probed
+    | Heard
+    | HungUp
+    | Broken
+)
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+@value
+class StartProcess:
+    """Answer with ``ProcessStarted`` or ``ProcessNotStarted``."""
+
+
+@value
+class Probe:
+    """Try to connect, and close again; answer with ``Probed``."""
+
+
+@value
+class Send:
+    """Send a request on the slot's connection, which is made when there is none."""
+
+    slot: int
+    request: wire.Request
+
+
+@value
+class SendCancel:
+    """Send a cancel on a connection of its own."""
+
+    cancel: wire.Cancel
+
+
+@value
+class Kill:
+    """KILL the process and all it has started; ``ProcessEnded`` follows."""
+
+
+@value
+class Answer:
+    """How the slot's request ended. ``unusable``: no request of this fleet can ever be run."""
+
+    slot: int
+    outcome: Outcome
+    unusable: bool = False
+
+
+@value
+class Log:
+    """One line for whoever looks after executors."""
+
+    text: str
+
+
+Command = StartProcess | Probe | Send | SendCancel | Kill | Answer | Log
+
+
+# --- suspects ------------------------------------------------------------------------------------
+# Jobs that were in a process together with others when it died: one of them may be why.
+
+
+SUSPECTS_MAX = 1000
+"""More are forgotten, oldest first: they run among others again."""
+
+
+class Suspects:
+    """By job id. Each is to run alone, until it has been answered."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, None] = {}
+
+    def add(self, job_id: str) -> None:
+        """It may be guilty of a death."""
+        self._jobs[job_id] = None
+        if len(self._jobs) > SUSPECTS_MAX:
+            del self._jobs[next(iter(self._jobs))]
+
+    def clear_of(self, job_id: str) -> None:
+        """It was answered: it is none any more."""
+        self._jobs.pop(job_id, None)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._jobs
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+
+# --- translating ---------------------------------------------------------------------------------
+# What an executor answered, as the end of an attempt.
+
+
+VERSION_REFUSED = "Unsupported protocol version"
+"""All that the real executors say of a version that they do not speak: no type, and no code."""
+
+
+def to_outcome(answer: wire.Outcome) -> Outcome:
+    """The outcome of an attempt; retries and their limits are left to our own policy.
+
+    A handler that nobody knows and a version that it does not speak are ``NOT_FOUND``: trying again
+    would change neither.
+    """
+    error = _text(answer)
+    match answer.status:
+        case wire.Status.SUCCESS:
+            return Outcome(OutcomeKind.SUCCESS, result=json.dumps(answer.result))
+        case wire.Status.RETRY:
+            return Outcome(OutcomeKind.RETRY, error, answer.retry_after_seconds)
+        case wire.Status.TIMEOUT:
+            return Outcome(OutcomeKind.TIMEOUT, error or "the executor timed out")
+        case wire.Status.ERROR:
+            return Outcome(OutcomeKind.NOT_FOUND if _is_fatal(answer) else OutcomeKind.ERROR, error)
+
+
+def _is_fatal(answer: wire.Outcome) -> bool:
+    error = answer.error
+    return error is not None and (
+        error.type == wire.HANDLER_NOT_FOUND
+        or error.code == wire.UNSUPPORTED_VERSION
+        or (error.type is None and error.message == VERSION_REFUSED)
+    )
+
+
+def _text(answer: wire.Outcome) -> str:
+    error = answer.error
+    if error is None:
+        return "" if answer.status is not wire.Status.ERROR else "failed without a word"
+    said = " ".join(error.message.split())
+    return ": ".join(part for part in (error.type, said) if part)[: limits.ERROR_CHARS_MAX]
+
+
+# --- driving -------------------------------------------------------------------------------------
+# One executor process and the requests in it: events and the time in, commands out.
+#
+# It is started when it is first needed, and again when it has died. Each slot has one request at a
+# time and a connection of its own. Who is to blame for a death is charged, and nobody else: when
+# it
+# was one of several, they are all suspects, and each is alone in the process when it runs next.
+#
+# Source: docs/PROTOCOL.md, "RRQ executors". Times are monotonic seconds.
+
+
+PROBE_SECONDS = 0.05
+"""Between the tries to connect to one that is starting; the real ones take 0.3 s and more."""
+DYING_SECONDS = 2.0
+"""A process that dies hangs up first: only one that still lives then hung up on purpose."""
+START_SECONDS = 60.0
+"""One that does not accept by then never will."""
+STARTS_MAX = 3
+"""Deaths before it ever accepted a connection: after so many in a row it is given up."""
+AGAIN_SECONDS, AGAIN_SECONDS_MAX = 0.5, 30.0
+
+
+class State(Enum):
+    """Of the process."""
+
+    DOWN = "there is none"
+    STARTING = "it runs, or is about to, and does not accept connections yet"
+    UP = "it accepts connections"
+    ENDING = "it was killed"
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A request that is not answered. ``sent``: the executor has it."""
+
+    request: wire.Request
+    sent: bool = False
+    cancelled: bool = False
+
+
+class _Timer(Enum):
+    PROBE = "try to connect"
+    GIVE_UP = "it has had its time to start"
+    START = "start it again"
+
+
+@dataclass(frozen=True, slots=True)
+class _StillAlive:
+    """Timer key: it hung up on this slot's request, and should have died by now."""
+
+    slot: int
+
+
+class Executor:
+    """See the module text. ``version`` is what the process speaks."""
+
+    def __init__(self, version: str) -> None:
+        self.state = State.DOWN
+        self._version = version
+        self._flights: dict[int, _Flight] = {}
+        self._suspects = Suspects()
+        self._timers = Timers()
+        self._out: list[Command] = []
+        self._was_up = False
+        self._failed_starts = 0
+        self._culprit: int | None = None
+        """The slot because of which we killed it."""
+
+    def deadline(self) -> float | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.deadline()
+
+    def on_deadline(self, now: float) -> list[Command]:
+        """Call when ``deadline()`` has passed; harmless when it has not."""
+        for key in self._timers.due(now):
+            match key:
+                case _Timer.PROBE:
+                    self._out.append(Probe())
+                case _Timer.START:
+                    self._start()
+                case _StillAlive(slot):
+                    self._broken(slot, "it closed a connection, and lives on")
+                case _:
+                    self._log(f"it did not accept a connection within {START_SECONDS:g} s")
+                    self._kill(None)
+        return self._hand_in()
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Tell it what happened; carry out what it answers, in order."""
+        match event:
+            case Asked(slot, request):
+                assert slot not in self._flights, "one request at a time for each slot"
+                self._flights[slot] = _Flight(request)
+                if self.state is State.DOWN and _Timer.START not in self._timers:
+                    self._start()
+            case EndAsked(slot, hard):
+                self._end(slot, hard=hard)
+            case ProcessStarted():
+                self._timers.set(_Timer.PROBE, now + PROBE_SECONDS)
+                self._timers.set(_Timer.GIVE_UP, now + START_SECONDS)
+            case ProcessNotStarted(error, missing):
+                self._not_started(error, missing=missing, now=now)
+            case Probed(accepts):
+                self._probed(accepts=accepts, now=now)
+            case Heard(slot, answer):
+                self._heard(slot, answer)
+            case HungUp(slot):
+                # The connection of one that was not sent was left from an earlier request.
+                if slot in self._flights and self._flights[slot].sent and self.state is State.UP:
+                    self._timers.set(_StillAlive(slot), now + DYING_SECONDS)
+            case Broken(slot, why):
+                self._broken(slot, why)
+            case ProcessEnded(why):
+                self._ended(why, now)
+            case _:
+                assert_never(event)
+        self._send_what_may_go()
+        return self._hand_in()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _send_what_may_go(self) -> None:
+        if self.state is not State.UP:
+            return
+        waiting = [(slot, flight) for slot, flight in self._flights.items() if not flight.sent]
+        if not waiting:
+            return
+        running = [flight for flight in self._flights.values() if flight.sent]
+        if self._suspects and any(self._is_suspect(flight) for flight in running):
+            return
+        for slot, flight in waiting:
+            if self._is_suspect(flight):
+                if running:
+                    return  # Nobody overtakes it, or it would never be alone.
+                self._send(slot, flight)
+                return
+            self._send(slot, flight)
+            running.append(flight)
+
+    def _send(self, slot: int, flight: _Flight) -> None:
+        flight.sent = True
+        self._out.append(Send(slot, flight.request))
+
+    def _is_suspect(self, flight: _Flight) -> bool:
+        return flight.request.job_id in self._suspects
+
+    def _heard(self, slot: int, answer: wire.Outcome) -> None:
+        named = slot if answer.request_id is None else self._slot_of(answer.request_id)
+        flight = self._flights.get(named) if named is not None else None
+        if flight is None or not flight.sent:
+            self._broken(slot, f"it answered {str(answer.request_id)[:80]!r}, which nobody asked")
+            return
+        assert named is not None
+        self._suspects.clear_of(flight.request.job_id)
+        self._answer(named, to_outcome(answer))
+
+    def _slot_of(self, request_id: str) -> int | None:
+        found = (s for s, f in self._flights.items() if f.request.request_id == request_id)
+        return next(found, None)
+
+    def _end(self, slot: int, *, hard: bool) -> None:
+        flight = self._flights.get(slot)
+        if flight is None:
+            return
+        if not flight.sent:
+            self._answer(slot, Outcome(OutcomeKind.RETRY, "it was not begun: no executor was free"))
+        elif hard:
+            self._log(f"it did not end {flight.request.job_id} in time, and is killed")
+            self._kill(slot)
+        elif not flight.cancelled:
+            flight.cancelled = True
+            request = flight.request
+            cancel = wire.Cancel(request.job_id, request.request_id, False, self._version)
+            self._out.append(SendCancel(cancel))
+
+    def _broken(self, slot: int, why: str) -> None:
+        self._log(why)
+        if slot in self._flights and self.state is State.UP:
+            # It may still be at it: only its death lets another one begin.
+            self._kill(slot)
+
+    def _answer(self, slot: int, outcome: Outcome, *, unusable: bool = False) -> None:
+        del self._flights[slot]
+        self._timers.cancel(_StillAlive(slot))
+        self._out.append(Answer(slot, outcome, unusable))
+
+    # --- the process --------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self.state = State.STARTING
+        self._out.append(StartProcess())
+
+    def _kill(self, culprit: int | None) -> None:
+        if self.state in (State.STARTING, State.UP):
+            self.state, self._culprit = State.ENDING, culprit
+            self._forget_timers()
+            self._out.append(Kill())
+
+    def _not_started(self, error: str, *, missing: bool, now: float) -> None:
+        self.state = State.DOWN
+        if missing:
+            self._give_up(error)
+            return
+        self._log(f"it cannot be started: {error}")
+        self._timers.set(_Timer.START, now + AGAIN_SECONDS_MAX)
+        self._release_waiting(error)
+
+    def _probed(self, *, accepts: bool, now: float) -> None:
+        if self.state is not State.STARTING:
+            return
+        if not accepts:
+            self._timers.set(_Timer.PROBE, now + PROBE_SECONDS)
+            return
+        self.state, self._was_up, self._failed_starts = State.UP, True, 0
+        self._forget_timers()
+
+    def _ended(self, why: str, now: float) -> None:
+        killed, before = self.state is State.ENDING, self.state
+        self.state = State.DOWN
+        self._forget_timers()
+        self._blame(why, killed=killed)
+        self._culprit = None
+        if before is State.STARTING or (killed and not self._was_up):
+            self._failed_starts += 1
+        if self._failed_starts >= STARTS_MAX:
+            self._failed_starts = 0
+            if not self._was_up:
+                self._give_up(f"the executor ended before it accepted a connection: {why}")
+                return
+            self._release_waiting(f"the executor does not start: {why}")
+        delay = AGAIN_SECONDS * 2.0**self._failed_starts if self._failed_starts else 0.0
+        if self._flights or self._failed_starts:
+            self._timers.set(_Timer.START, now + min(delay, AGAIN_SECONDS_MAX))
+
+    def _blame(self, why: str, *, killed: bool) -> None:
+        """Answer those that were in it when it died."""
+        dead = [(slot, flight) for slot, flight in self._flights.items() if flight.sent]
+        for slot, flight in dead:
+            if killed:
+                guilty = slot == self._culprit
+            else:
+                guilty = len(dead) == 1
+                if not guilty:
+                    self._suspects.add(flight.request.job_id)
+            if guilty:
+                self._answer(slot, Outcome(OutcomeKind.ERROR, f"the executor ended: {why}"))
+            else:
+                text = f"the executor ended, maybe because of another job: {why}"
+                self._answer(slot, Outcome(OutcomeKind.RETRY, text, 0.0))
+        if dead or not killed:
+            self._log(f"it ended with {len(dead)} requests in it: {why}")
+
+    def _release_waiting(self, why: str) -> None:
+        for slot in [s for s, f in self._flights.items() if not f.sent]:
+            self._answer(slot, Outcome(OutcomeKind.RETRY, why))
+
+    def _give_up(self, why: str) -> None:
+        for slot in list(self._flights):
+            self._answer(slot, Outcome(OutcomeKind.CANCELLED, why), unusable=True)
+
+    def _forget_timers(self) -> None:
+        for key in _Timer:
+            self._timers.cancel(key)
+
+    def _log(self, text: str) -> None:
+        self._out.append(Log(text))
+
+    def _hand_in(self) -> list[Command]:
+        commands, self._out = self._out, []
+        return commands

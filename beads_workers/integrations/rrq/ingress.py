@@ -1,0 +1,337 @@
+"""The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.events import Arrived, ConnId, Event, Withdrawn
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Source
+from beads_workers.integrations.rrq import RrqExecutor
+from beads_workers.integrations.rrq import serving as owed
+from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
+from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
+from beads_workers.runtime.sockets import Door, Peers
+
+# --- frame stream --------------------------------------------------------------------------------
+# One stream socket of frames: payloads in, bytes out, never blocking, never without bound.
+
+
+RECEIVE_BYTES = 1 << 16
+"""One of twice that size may be mapped anew for each read, which takes longer than the read."""
+OUTBOX_BYTES_MAX = 4 * FRAME_BYTES_MAX
+"""A peer that leaves so much unread is not going to."""
+OUTBOX_BYTES_CALM = 1 << 20
+"""With more than this unread, nothing more is read from it either."""
+
+
+class FrameStream:
+    """``closed`` is set when the other end is gone; ``broken`` says what came that is no frame.
+
+    ``began``: when the frame was begun that is not complete yet (monotonic seconds). ``unread``:
+    how many bytes of it are held.
+    """
+
+    __slots__ = ("_outbox", "_reader", "began", "closed", "socket", "unread")
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.closed = False
+        self.began = 0.0
+        self.unread = 0
+        self._reader = FrameReader()
+        self._outbox = bytearray()
+
+    @property
+    def broken(self) -> str:
+        """Why nothing more can be read."""
+        return self._reader.broken
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes the peer has not taken yet."""
+        return len(self._outbox)
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether it reads what it is sent."""
+        return len(self._outbox) <= OUTBOX_BYTES_CALM
+
+    def read(self, now: float) -> list[bytes]:
+        """What is complete; at the end of the stream ``closed`` is set."""
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            self.closed = True
+            return []
+        if not data:
+            self.closed = True
+            return []
+        payloads = self._reader.feed(data)
+        if payloads or not self.unread:
+            self.began = now
+        self.unread = self._reader.unread
+        return payloads
+
+    def queue(self, data: bytes) -> None:
+        """Send with the next ``flush``; a peer that does not read is closed at a limit."""
+        self._outbox += data
+        if len(self._outbox) > OUTBOX_BYTES_MAX:
+            self.closed = True
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        if self.closed or not self._outbox:
+            return
+        try:
+            sent = self.socket.send(self._outbox)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.closed = True
+            return
+        del self._outbox[:sent]
+
+    def send_rest(self, until: float) -> None:
+        """Send the rest, and wait for its being taken, no longer than that."""
+        while self._outbox and not self.closed and (left := until - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            self.flush()
+
+
+# --- rrq front -----------------------------------------------------------------------------------
+# The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
+#
+# What is said and owed is decided in ``sources.rrq.serving``. Source: docs/PROTOCOL.md, "Being an
+# RRQ
+# executor".
+
+
+CONNECTIONS_MAX = 1024
+"""More than any orchestrator opens; whoever comes after that is turned away."""
+
+UNREAD_BYTES_MAX = 64 << 20
+"""Of frames that are not complete, on all connections together: four of the largest."""
+
+FRAME_SECONDS = 60.0
+"""A frame that was begun is complete by then, or never."""
+
+LAST_WORDS_SECONDS = 1.0
+"""At the end, for answers that are still on their way to a peer."""
+
+
+class RrqFront:
+    """Tells the core what has arrived, and sends what is owed. See ``edge.fronts.Front``."""
+
+    def __init__(
+        self,
+        address: Address,
+        serving: Serving,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        *,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
+    ) -> None:
+        """Listen. Raises ``OSError`` where something is in the way."""
+        self._unread_bytes_max = unread_bytes_max
+        self._serving = serving
+        self._selector = selector
+        self._tell = tell
+        self._streams: dict[ConnId, FrameStream] = {}
+        self._masks: dict[ConnId, int] = {}
+        self._touched: set[ConnId] = set()
+        """Those whose mask may be another one now."""
+        self._full: set[ConnId] = set()
+        """Those that are not read from, for they are owed too much."""
+        self._arrived = False
+        """Whether the core was told since the last ``flush``: once is enough."""
+        self._last = 0
+        self._unread = 0
+        self._look_at = float("inf")
+        place: Path | tuple[str, int]
+        if isinstance(address, Unix):
+            place = Path(address.path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            place = (address.host, address.port)
+        self._door: Door | None = Door("the RRQ socket", place, selector, tell, self._enter)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        due = [self._look_at]
+        if self._door is not None:
+            due.append(self._door.deadline())
+        if (at := self._serving.deadline()) is not None:
+            due.append(at)
+        return min(due)
+
+    def tend(self, now: float) -> None:
+        """Whatever time has come for."""
+        if self._door is not None:
+            self._door.tend(now)
+        self._serving.on_deadline(now)
+        if now >= self._look_at:
+            self._look_for_unfinished(now)
+
+    def flush(self) -> None:
+        """Carry out what is asked, and send what is owed, once in each turn of the loop."""
+        self._arrived = False
+        self._gather()
+        for conn_id in list(self._full):
+            if not self._serving.is_full(conn_id):
+                self._full.discard(conn_id)
+                self._touched.add(conn_id)
+        while self._touched:
+            self._pump(self._touched.pop())
+        if self._serving.has_commands:
+            self.flush()  # Somebody has gone while he was sent something.
+
+    def cease(self) -> None:
+        """The run is ending: nobody is let in any more, and nothing is begun."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+            self._serving.finish()
+
+    def close(self) -> None:
+        """The run is over: the last answers, as far as their peers take them."""
+        self.cease()
+        self._serving.abandon()
+        self.flush()
+        until = time.monotonic() + LAST_WORDS_SECONDS
+        for conn_id, stream in list(self._streams.items()):
+            stream.send_rest(until)
+            self._drop(conn_id)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _gather(self) -> None:
+        for command in self._serving.collect():
+            self._carry_out(command)
+
+    def _carry_out(self, command: owed.Command) -> None:
+        match command:
+            case owed.Reply(conn_id, data):
+                if (stream := self._streams.get(conn_id)) is not None:
+                    stream.queue(data)
+                    self._touched.add(conn_id)
+            case owed.HangUp(conn_id):
+                self._drop(conn_id)
+            case owed.Offer() if not self._arrived:
+                self._arrived = True
+                self._tell(Arrived())
+            case owed.Withdraw(issue_id, why):
+                self._tell(Withdrawn((issue_id,), why))
+
+    def _enter(self, peers: Peers) -> None:
+        for sock, _ in peers:
+            if len(self._streams) >= CONNECTIONS_MAX:
+                sock.close()
+                continue
+            self._add(sock)
+
+    def _add(self, sock: socket.socket) -> None:
+        self._last += 1
+        conn_id = ConnId(self._last)
+        self._streams[conn_id] = FrameStream(sock)
+        self._masks[conn_id] = selectors.EVENT_READ
+        self._selector.register(sock, selectors.EVENT_READ, partial(self._ready, conn_id))
+        self._serving.connected(conn_id)
+        # Whoever connects has something to say, and most have said it by now.
+        self._ready(conn_id, selectors.EVENT_READ)
+
+    def _ready(self, conn_id: ConnId, mask: int) -> None:
+        stream = self._streams[conn_id]
+        if mask & selectors.EVENT_READ:
+            self._read(conn_id, stream)
+        if stream.closed or mask & selectors.EVENT_WRITE or conn_id in self._full:
+            self._touched.add(conn_id)
+        # Told now, it is taken in the turn that begins, together with what else has come.
+        self._gather()
+
+    def _read(self, conn_id: ConnId, stream: FrameStream) -> None:
+        now, before = time.monotonic(), stream.unread
+        payloads = stream.read(now)
+        self._unread += stream.unread - before
+        if payloads:
+            epoch = time.time()
+            for payload in payloads:
+                self._serving.received(conn_id, payload, now, epoch)
+        if stream.unread:
+            self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
+        if stream.broken:
+            self._serving.misread(conn_id, stream.broken)
+        elif self._unread > self._unread_bytes_max:
+            self._serving.misread(conn_id, "too many large frames at once")
+        if self._serving.is_full(conn_id):
+            self._full.add(conn_id)
+
+    def _pump(self, conn_id: ConnId) -> None:
+        stream = self._streams.get(conn_id)
+        if stream is None:
+            return
+        stream.flush()
+        if stream.closed:
+            self._drop(conn_id)
+            return
+        reads = conn_id not in self._full and stream.takes_more
+        mask = selectors.EVENT_READ if reads else 0
+        mask |= selectors.EVENT_WRITE if stream.unsent else 0
+        self._watch(conn_id, stream, mask)
+
+    def _watch(self, conn_id: ConnId, stream: FrameStream, mask: int) -> None:
+        before, self._masks[conn_id] = self._masks[conn_id], mask
+        if mask == before:
+            return
+        if not mask:
+            self._selector.unregister(stream.socket)
+        elif not before:
+            self._selector.register(stream.socket, mask, partial(self._ready, conn_id))
+        else:
+            self._selector.modify(stream.socket, mask, partial(self._ready, conn_id))
+
+    def _drop(self, conn_id: ConnId) -> None:
+        stream = self._streams.pop(conn_id, None)
+        if stream is None:
+            return
+        self._unread -= stream.unread
+        self._full.discard(conn_id)
+        if self._masks.pop(conn_id):
+            self._selector.unregister(stream.socket)
+        stream.socket.close()
+        if self._door is not None:
+            self._door.room()
+        self._serving.gone(conn_id)
+
+    def _look_for_unfinished(self, now: float) -> None:
+        self._look_at = float("inf")
+        for conn_id, stream in list(self._streams.items()):
+            if not stream.unread:
+                continue
+            if now >= stream.began + FRAME_SECONDS:
+                self._serving.misread(conn_id, "a frame was never finished")
+            else:
+                self._look_at = min(self._look_at, stream.began + FRAME_SECONDS)
+
+
+def open_ingress(
+    settings: FleetSettings,
+    source: Source,
+    selector: selectors.BaseSelector,
+    tell: Callable[[Event], None],
+    control: Callable[[], Any],
+) -> RrqFront:
+    """See ``sources.kind.SourceKind.ingress``."""
+    assert isinstance(source, RrqSource)
+    address = from_text(RrqExecutor(**settings.source_options).address)
+    return RrqFront(address, source.serving, selector, tell)

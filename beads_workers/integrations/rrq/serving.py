@@ -1,0 +1,425 @@
+"""Requests from their arrival to their answer: pure, told the time, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, assert_never
+
+from beads_workers.core.effects import Timers
+from beads_workers.core.events import ConnId
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
+from beads_workers.integrations.rrq import wire
+from beads_workers.integrations.rrq.wire import frame, parse
+
+# --- answers -------------------------------------------------------------------------------------
+# How an attempt went, in RRQ's words. Source: docs/PROTOCOL.md, "Being an RRQ executor".
+
+
+TIMEOUT = "timeout"
+LOST = "worker_lost"
+"""``ErrorInfo.type``: the worker died with it. Whether it is tried again, the orchestrator says."""
+ENDING = "the executor is ending"
+DUPLICATE = "duplicate_request"
+"""``ErrorInfo.code``: a request of that id is still unanswered."""
+
+
+class Ids(NamedTuple):
+    """What an answer names."""
+
+    request_id: str
+    job_id: str
+
+
+def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
+    """The frame that answers a request whose attempt ended so; None: it was never begun."""
+    if outcome is None:
+        return failed(ids, "never started: " + ENDING, type=wire.CANCELLED)
+    error = outcome.error
+    match outcome.kind:
+        case OutcomeKind.SUCCESS:
+            return _succeeded(ids, outcome.result)
+        case OutcomeKind.RETRY:
+            info = wire.ErrorInfo(error or "not now")
+            after = outcome.retry_after_seconds
+            return _framed(wire.Outcome(wire.Status.RETRY, *ids, None, info, after))
+        case OutcomeKind.TIMEOUT:
+            return timed_out(ids, error or "timed out")
+        case OutcomeKind.ERROR:
+            return failed(ids, error or "failed without a word")
+        case OutcomeKind.NOT_FOUND:
+            return failed(ids, error, type=wire.HANDLER_NOT_FOUND)
+        case OutcomeKind.CANCELLED:
+            return failed(ids, error or "cancelled", type=wire.CANCELLED)
+        case OutcomeKind.LOST:
+            return failed(ids, error, type=LOST)
+        case _:
+            assert_never(outcome.kind)
+
+
+def failed(ids: Ids, message: str, *, type: str | None = None, code: str | None = None) -> bytes:
+    """An ``error``, framed."""
+    info = wire.ErrorInfo(message, type, code)
+    return _framed(wire.Outcome(wire.Status.ERROR, *ids, error=info))
+
+
+def timed_out(ids: Ids, message: str) -> bytes:
+    """A ``timeout``, framed."""
+    info = wire.ErrorInfo(message, TIMEOUT)
+    return _framed(wire.Outcome(wire.Status.TIMEOUT, *ids, error=info))
+
+
+def _succeeded(ids: Ids, result: str) -> bytes:
+    try:
+        return frame(wire.encode_success(*ids, result))
+    except ValueError as error:  # It is too long.
+        return failed(ids, f"the result cannot be sent: {error}"[:500])
+
+
+def _framed(answer: wire.Outcome) -> bytes:
+    return frame(wire.encode(answer))
+
+
+# --- owed ----------------------------------------------------------------------------------------
+# What is known of a request that is owed an answer, and what is asked of the sockets for it.
+
+
+UNANSWERED_MAX = 128
+"""So many requests of one connection may be unanswered; then it is not read from. The real ones of
+version 2 send 64."""
+UNANSWERED_BYTES_MAX = 64 << 20
+"""The same for all connections together: four requests of the largest size that there is."""
+ID_CHARS_MAX = 500
+"""Of ids and function names: they stand in every record, and real ones are UUIDs and paths."""
+
+
+@value
+class Reply:
+    """Send these bytes, a whole frame."""
+
+    conn_id: ConnId
+    data: bytes
+
+
+@value
+class HangUp:
+    """Close the connection; ``gone`` is to be said, as for any other end."""
+
+    conn_id: ConnId
+    reason: str
+
+
+@value
+class Offer:
+    """There is something new to be taken."""
+
+
+@value
+class Withdraw:
+    """What was taken is not wanted any more; its settlement is still awaited."""
+
+    issue_id: IssueId
+    why: str
+
+
+Command = Reply | HangUp | Offer | Withdraw
+
+
+@dataclass(slots=True, eq=False)
+class Owed:
+    """One request. ``conn_id`` is None once nobody is there to hear the answer.
+
+    ``issue_id`` is set when its turn has come, ``answer``, a frame, when it is known.
+    ``deadline``: as far as it has one.
+    """
+
+    number: int
+    ids: Ids
+    request: wire.Request | None
+    conn_id: ConnId | None
+    size: int
+    in_turn: bool
+    deadline: float | None = None
+    issue_id: IssueId | None = None
+    answer: bytes | None = None
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Connection:
+    """``line``: requests in turn, the first is under way. ``over``: nothing more is heard of it."""
+
+    line: list[Owed] = field(default_factory=list)
+    unanswered: dict[int, Owed] = field(default_factory=dict)
+    over: bool = False
+
+
+# --- serving -------------------------------------------------------------------------------------
+# Requests from their arrival to their answer: pure, told the time, no I/O.
+#
+# Every request that was read is answered exactly once, while its connection lives: a request of
+# version 1 in its turn (the connection's next one begins when it is answered), others when they
+# are
+# done. What is to be done about it all is in ``collect``: call it after anything else.
+#
+# Source: docs/PROTOCOL.md, "Being an RRQ executor". Times are monotonic seconds.
+
+
+class Serving:
+    """All connections and requests of one executor."""
+
+    def __init__(self) -> None:
+        self._connections: dict[ConnId, Connection] = {}
+        self._by_request: dict[str, Owed] = {}
+        self._waiting: dict[IssueId, Owed] = {}
+        self._taken: dict[IssueId, Owed] = {}
+        self._timers = Timers()
+        self._count = 0
+        self._bytes = 0
+        self._ending = False
+        self._commands: list[Command] = []
+
+    # --- what the connections do --------------------------------------------------------------
+
+    def connected(self, conn_id: ConnId) -> None:
+        """Somebody came, perhaps only to see whether we are there."""
+        self._connections[conn_id] = Connection()
+
+    def received(self, conn_id: ConnId, payload: bytes, now: float, epoch: float) -> None:
+        """A whole frame. ``epoch``: the wall clock at ``now``, for deadlines."""
+        connection = self._connections.get(conn_id)
+        if connection is None or connection.over:
+            return
+        try:
+            envelope = parse(payload)
+        except wire.WrongRequest as error:
+            ids = Ids(error.request_id, error.job_id)
+            owed = self._enter(conn_id, connection, ids, None, len(payload))
+            self._answer(owed, failed(ids, f"wrong request: {error}", code="wrong_request"))
+            return
+        except ProtocolError as error:
+            self.misread(conn_id, str(error))
+            return
+        match envelope:
+            case wire.Request():
+                self._request(conn_id, connection, envelope, len(payload), now, epoch)
+            case wire.Cancel():
+                self._cancel(envelope)
+            case wire.Outcome():
+                self.misread(conn_id, "an executor is sent no response")
+
+    def misread(self, conn_id: ConnId, why: str) -> None:
+        """What came is no frame, or none for us: where the next begins is not to be trusted."""
+        connection = self._connections.get(conn_id)
+        if connection is not None and not connection.over:
+            connection.over = True
+            self._commands.append(HangUp(conn_id, why))
+
+    def gone(self, conn_id: ConnId) -> None:
+        """The connection is over: nobody hears its answers, so what it asked for is ended."""
+        connection = self._connections.pop(conn_id, None)
+        for owed in connection.unanswered.values() if connection else ():
+            owed.conn_id = None
+            self._forget(owed)
+            self._end(owed, "whoever asked for it has left")
+
+    def is_full(self, conn_id: ConnId) -> bool:
+        """Whether nothing more is to be read from it for now."""
+        connection = self._connections.get(conn_id)
+        mine = len(connection.unanswered) if connection else 0
+        return mine >= UNANSWERED_MAX or self._bytes >= UNANSWERED_BYTES_MAX
+
+    def deadline(self) -> float | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.deadline()
+
+    def on_deadline(self, now: float) -> None:
+        """Requests whose time is over are answered, and ended."""
+        for owed in self._timers.due(now):
+            assert isinstance(owed, Owed)
+            self._time_out(owed)
+
+    def finish(self) -> None:
+        """The executor ends: what nobody works on is answered, and nothing more is begun."""
+        self._ending = True
+        for owed in list(self._by_request.values()):
+            if owed.issue_id not in self._taken:
+                self._answer(owed, from_outcome(owed.ids, None))
+
+    def abandon(self) -> None:
+        """The last moment: whatever is still unanswered is answered now."""
+        self.finish()
+        for owed in list(self._by_request.values()):
+            self._answer(owed, failed(owed.ids, ENDING, type=wire.CANCELLED))
+
+    def collect(self) -> list[Command]:
+        """What is to be done since the last time, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    @property
+    def has_commands(self) -> bool:
+        """Whether ``collect`` would bring anything."""
+        return bool(self._commands)
+
+    # --- what the fleet does ------------------------------------------------------------------
+
+    def take(self, limit: int) -> list[Owed]:
+        """The next ones to work on, oldest first; each is owed a ``settled``."""
+        taken: list[Owed] = []
+        while self._waiting and len(taken) < limit:
+            issue_id = next(iter(self._waiting))
+            owed = self._taken[issue_id] = self._waiting.pop(issue_id)
+            taken.append(owed)
+        return taken
+
+    def settled(self, issue_id: IssueId, outcome: Outcome | None) -> None:
+        """How it went; None: it was never begun."""
+        owed = self._taken.pop(issue_id, None)
+        if owed is None or owed.answer is not None:
+            return
+        if owed.cancelled and outcome is not None and outcome.kind is not OutcomeKind.SUCCESS:
+            # However its attempt was ended: it was because somebody asked for that.
+            outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
+        self._answer(owed, from_outcome(owed.ids, outcome))
+
+    @property
+    def waiting(self) -> int:
+        """How many could be taken."""
+        return len(self._waiting)
+
+    @property
+    def unanswered(self) -> int:
+        """How many are owed an answer."""
+        return len(self._by_request)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _request(
+        self,
+        conn_id: ConnId,
+        connection: Connection,
+        request: wire.Request,
+        size: int,
+        now: float,
+        epoch: float,
+    ) -> None:
+        ids = Ids(request.request_id, request.job_id)
+        known = request.request_id in self._by_request
+        owed = self._enter(conn_id, connection, ids, request, size)
+        if (refusal := self._refusal(ids, request, known=known)) is not None:
+            self._answer(owed, refusal)
+            return
+        if request.context.deadline is not None:
+            owed.deadline = now + (request.context.deadline - epoch)
+            if owed.deadline <= now:
+                self._answer(owed, timed_out(ids, "its deadline had passed already"))
+                return
+            self._timers.set(owed, owed.deadline)
+        if owed.in_turn:
+            self._advance(connection)
+        else:
+            self._begin(owed)
+
+    def _enter(
+        self,
+        conn_id: ConnId,
+        connection: Connection,
+        ids: Ids,
+        request: wire.Request | None,
+        size: int,
+    ) -> Owed:
+        self._count += 1
+        in_turn = request is None or request.protocol_version != wire.V2
+        owed = Owed(self._count, ids, request, conn_id, size, in_turn)
+        self._bytes += size
+        self._by_request.setdefault(ids.request_id, owed)
+        connection.unanswered[owed.number] = owed
+        if in_turn:
+            connection.line.append(owed)
+        return owed
+
+    def _refusal(self, ids: Ids, request: wire.Request, *, known: bool) -> bytes | None:
+        if request.protocol_version not in wire.VERSIONS:
+            version = request.protocol_version[:20]
+            message = f"Unsupported protocol version {version!r}: 1 and 2 are spoken here"
+            return failed(ids, message, code=wire.UNSUPPORTED_VERSION)
+        if max(len(ids.request_id), len(ids.job_id), len(request.function_name)) > ID_CHARS_MAX:
+            message = f"an id or a name is longer than {ID_CHARS_MAX} characters"
+            return failed(ids, message, code="wrong_request")
+        if known:
+            message = "a request of this id is not answered yet"
+            return failed(ids, message, code=DUPLICATE)
+        return from_outcome(ids, None) if self._ending else None
+
+    def _begin(self, owed: Owed) -> None:
+        """Its turn has come."""
+        issue_id = IssueId(owed.ids.job_id)
+        if issue_id in self._waiting or issue_id in self._taken:
+            # The same job once more: its last attempt may not have ended yet.
+            issue_id = IssueId(f"{issue_id}~{owed.number}")
+        owed.issue_id = issue_id
+        self._waiting[issue_id] = owed
+        self._commands.append(Offer())
+
+    def _advance(self, connection: Connection) -> None:
+        """Answer those whose turn has come, and begin the one that comes behind them."""
+        while connection.line:
+            first = connection.line[0]
+            if first.answer is None:
+                if first.issue_id is None:
+                    self._begin(first)
+                return
+            del connection.line[0]
+            self._reply(first, first.answer)
+
+    def _answer(self, owed: Owed, answer: bytes) -> None:
+        """Once and for all; it is sent when its turn has come."""
+        owed.answer = answer
+        self._forget(owed)
+        connection = self._connections.get(owed.conn_id) if owed.conn_id is not None else None
+        if connection is None:
+            return
+        if owed.in_turn:
+            self._advance(connection)
+        else:
+            self._reply(owed, answer)
+
+    def _reply(self, owed: Owed, answer: bytes) -> None:
+        assert owed.conn_id is not None, "its connection is there"
+        del self._connections[owed.conn_id].unanswered[owed.number]
+        self._commands.append(Reply(owed.conn_id, answer))
+
+    def _forget(self, owed: Owed) -> None:
+        """It is not to be answered any more; its attempt may still be there."""
+        if self._by_request.get(owed.ids.request_id) is owed:
+            del self._by_request[owed.ids.request_id]
+        if owed.issue_id is not None:
+            self._waiting.pop(owed.issue_id, None)
+        self._timers.cancel(owed)
+        self._bytes -= owed.size
+        owed.size, owed.request = 0, None
+
+    def _end(self, owed: Owed, why: str) -> None:
+        if owed.issue_id is not None and self._taken.get(owed.issue_id) is owed:
+            self._commands.append(Withdraw(owed.issue_id, why))
+
+    def _time_out(self, owed: Owed) -> None:
+        self._answer(owed, timed_out(owed.ids, "its deadline has passed"))
+        self._end(owed, "its deadline has passed")
+
+    def _cancel(self, cancel: wire.Cancel) -> None:
+        if cancel.protocol_version not in wire.VERSIONS:
+            return
+        for owed in self._meant(cancel):
+            owed.cancelled = True
+            if owed.issue_id in self._taken:
+                self._end(owed, "cancelled")
+            else:
+                self._answer(owed, failed(owed.ids, "cancelled", type=wire.CANCELLED))
+
+    def _meant(self, cancel: wire.Cancel) -> list[Owed]:
+        if cancel.request_id is not None:
+            owed = self._by_request.get(cancel.request_id)
+            return [owed] if owed is not None and owed.ids.job_id == cancel.job_id else []
+        return [o for o in self._by_request.values() if o.ids.job_id == cancel.job_id]

@@ -1,0 +1,234 @@
+"""The fleet's view of an RRQ executor: requests are jobs, and settling one is its answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from beads_workers.core.model import Call, IssueId, Job, value
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Renewed,
+    Result,
+    Seen,
+    Settled,
+    Settlement,
+    Taken,
+    whole,
+)
+from beads_workers.integrations.rrq.serving import Owed, Serving
+from beads_workers.integrations.rrq.wire import (
+    SOCKET_VARIABLE,
+    TCP_OPTION,
+    TCP_VARIABLE,
+    Request,
+    request_fields,
+)
+
+# --- addresses -----------------------------------------------------------------------------------
+# Where an executor is to listen: told by its environment, or in its arguments.
+
+
+PATH_BYTES_MAX = 107
+"""The kernel's limit for the path of a Unix socket, without the closing zero."""
+
+
+@value
+class Unix:
+    """A socket at this absolute path."""
+
+    path: str
+
+    def __str__(self) -> str:
+        """For people, and for ``from_text``."""
+        return f"unix:{self.path}"
+
+
+@value
+class Tcp:
+    """A loopback address, in figures, and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """For people, and for ``from_text``."""
+        return (
+            f"tcp:[{self.host}]:{self.port}" if ":" in self.host else f"tcp:{self.host}:{self.port}"
+        )
+
+
+Address = Unix | Tcp
+
+
+def choose(socket: str | None, tcp_socket: str | None, environment: Mapping[str, str]) -> Address:
+    """What the arguments say, or else the environment. Raises ``ValueError``: one line for people.
+
+    A variable that is set and empty is not set, as the real executors have it.
+    """
+    if not (socket or tcp_socket):
+        socket, tcp_socket = environment.get(SOCKET_VARIABLE), environment.get(TCP_VARIABLE)
+    if socket and tcp_socket:
+        raise ValueError(
+            f"both {SOCKET_VARIABLE} and {TCP_VARIABLE} are set: one address is enough"
+        )
+    if socket:
+        return unix(socket)
+    if tcp_socket:
+        return tcp(tcp_socket)
+    raise ValueError(f"no address: neither {SOCKET_VARIABLE} nor {TCP_VARIABLE} is set")
+
+
+def unix(text: str) -> Unix:
+    """A path that the kernel takes; raises ``ValueError``."""
+    path = os.path.abspath(text)  # noqa: PTH100 - no file is looked at
+    if "\0" in path or len(os.fsencode(path)) > PATH_BYTES_MAX:
+        raise ValueError(f"the path of a socket has {PATH_BYTES_MAX} bytes at most: {text[:200]!r}")
+    return Unix(path)
+
+
+def tcp(text: str) -> Tcp:
+    """``host:port`` or ``[host]:port`` on the loopback interface; raises ``ValueError``."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        address = ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is no host:port, like 127.0.0.1:9000") from None
+    if not address.is_loopback:
+        raise ValueError(f"{host} is not this machine alone: an executor listens on 127.0.0.1")
+    if not (colon and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
+        raise ValueError(f"{port[:20]!r} is no port from 1 to 65535")
+    return Tcp(str(address), int(port))
+
+
+def from_text(text: str) -> Address:
+    """What ``str`` made of an address."""
+    kind, _, rest = text.partition(":")
+    return Unix(rest) if kind == "unix" else tcp(rest)
+
+
+def split_command(words: Sequence[str]) -> tuple[tuple[str, ...], str | None]:
+    """A command, and the address that rrq 0.11 has put behind it, if any."""
+    if len(words) >= 2 and words[-2] == TCP_OPTION:
+        return tuple(words[:-2]), words[-1]
+    return tuple(words), None
+
+
+# --- source --------------------------------------------------------------------------------------
+# The fleet's view of an RRQ executor: requests are jobs, and settling one is its answer.
+
+
+EXECUTOR = "default"
+"""What we are called where jobs are shown: the orchestrator does not say which of its executors."""
+
+LEFT = "whoever asked for it has left"
+
+SECONDS_MIN = 0.001
+"""Some time is left, or it would have been answered already."""
+
+
+class RrqSource:
+    """See ``Source``. It never blocks, and belongs to the thread of the loop.
+
+    ``prefix``: stands before the name of every function, with a dot; ``calls``: requests are calls
+    of Python functions, and not of the fleet's command. ``attempt_seconds``: for each at most.
+    """
+
+    name = "rrq"
+    literal = False
+
+    def __init__(
+        self,
+        serving: Serving,
+        *,
+        actor: str,
+        place: str,
+        calls_functions: bool,
+        prefix: str = "",
+        attempt_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.serving = serving
+        self.actor = actor
+        self.calls = Calls()
+        self._place = place
+        self._calls_functions = calls_functions
+        self._prefix = f"{prefix}." if prefix else ""
+        self._attempt_seconds = attempt_seconds
+        self._clock = clock
+
+    def describe(self) -> str:
+        """Where requests come from."""
+        return f"RRQ requests at {self._place}"
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """The next requests, oldest first."""
+        now = self._clock()
+        return Taken(tuple(self._job(owed, now) for owed in self.serving.take(limit)))
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Answer them; whoever is not there any more is passed over."""
+        for settlement in settlements:
+            self.serving.settled(settlement.issue_id, whole(settlement.outcome))
+        return [Settled(settlement, Result.APPLIED) for settlement in settlements]
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """There are no leases."""
+        return Renewed()
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """Nothing is owed: whoever was to get an answer of a dead run has seen its connection
+        end. That is said, or it would be remembered for ever as not closed."""
+        done = (Settlement(Action.CLOSE, issue_id) for issue_id in dead.done_not_closed)
+        return [Settled(each, Result.NOT_OURS, LEFT) for each in done]
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """Nothing is known here of a request that has been answered."""
+        return {}
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """What is waiting is the orchestrator's to show."""
+        return []
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``unfinished``."""
+        return frozenset()
+
+    def close(self) -> None:
+        """The connections belong to the edge."""
+
+    def _job(self, owed: Owed, now: float) -> Job:
+        request = owed.request
+        assert request is not None and owed.issue_id is not None, "it is still wanted"
+        seconds = self._attempt_seconds
+        if owed.deadline is not None:
+            left = max(SECONDS_MIN, owed.deadline - now)
+            seconds = left if seconds is None else min(left, seconds)
+        calls = self._calls_functions
+        before = self._prefix if calls else f"{EXECUTOR}#"
+        call = Call(before + request.function_name, request.args, request.kwargs)
+        return Job(
+            self.name,
+            owed.issue_id,
+            request.function_name,
+            issue_type="request",
+            timeout_seconds=seconds,
+            attempt=request.context.attempt,
+            enqueued_at=request.context.enqueue_time,
+            trace_context=request.context.trace_context,
+            call=call if calls else None,
+            named=None if calls else call,
+            original={} if calls else _shown(owed.issue_id, request),
+        )
+
+
+def _shown(issue_id: IssueId, request: Request) -> dict[str, Any]:
+    """What a command reads in ``BW_ISSUE_FILE``: the request, with the keys of any other issue."""
+    return {"id": issue_id, "title": request.function_name, **request_fields(request)}

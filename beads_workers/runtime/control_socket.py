@@ -1,0 +1,470 @@
+"""The control socket: what the command line asks of a running fleet, and who follows it."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from beads_workers.core import events as ev
+from beads_workers.core.commands import Answer
+from beads_workers.core.events import Event, StopAsked, Ticket
+from beads_workers.core.framing import Line, ProtocolError, as_integer, as_number, parse_object
+from beads_workers.core.journal import KINDS, heads
+from beads_workers.core.model import IssueId
+from beads_workers.core.snapshot import Board
+from beads_workers.core.status import Frames
+from beads_workers.runtime.sockets import Door, Peers, Stream
+
+if TYPE_CHECKING:
+    from beads_workers.integrations.dispatcherd.control import DispatcherControl
+    from beads_workers.integrations.metrics.server import MetricsServer
+    from beads_workers.runtime.worker_server import WorkerServer
+
+
+# --- tickets -------------------------------------------------------------------------------------
+# Who waits for which answer of the core.
+
+
+Answered = Callable[[Answer], None]
+
+
+class Tickets:
+    """A ticket goes to the core with a question, and comes back with its answer."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._waiting: dict[Ticket, Answered] = {}
+
+    def issue(self) -> Ticket:
+        """A new one."""
+        self._last += 1
+        return Ticket(self._last)
+
+    def wait(self, ticket: Ticket, answered: Answered) -> None:
+        """Have ``answered`` called once, within the turn of the loop that tells the question."""
+        self._waiting[ticket] = answered
+
+    def answer(self, answer: Answer) -> None:
+        """The core's answer goes to whoever waits for it."""
+        if (answered := self._waiting.pop(answer.ticket, None)) is not None:
+            answered(answer)
+
+
+# --- followers -----------------------------------------------------------------------------------
+# Who gets the journal's lines as they are written: all of them, or only those of some kinds.
+#
+# Source: docs/PROTOCOL.md, "Control socket". Few want them all; whoever waits for the end of a run
+# must cost nothing for each of its issues, neither here nor over there.
+
+
+PUBLISH_SECONDS = 0.05
+"""Between two batches of lines: to people it is at once."""
+
+ALL = None
+NOTHING: frozenset[str] = frozenset()
+
+Kinds = frozenset[str] | None
+"""Which lines: of these kinds, or ``ALL``."""
+
+
+class _Share:
+    """What followers with the same wish get."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._heads = None if kinds is None else heads(kinds)
+        self.members: set[int] = set()
+        self.gathered = bytearray()
+
+    def add(self, lines: bytes) -> None:
+        if self._heads is None:
+            self.gathered += lines
+        # One search in all of them: the kinds that are waited for are rare.
+        elif any(head in lines for head in self._heads):
+            wanted = (line for line in lines.splitlines(True) if line.startswith(self._heads))
+            self.gathered += b"".join(wanted)
+
+
+class Followers:
+    """Each is a number, and follows one choice of kinds at a time."""
+
+    def __init__(self) -> None:
+        self._shares: dict[Kinds, _Share] = {}
+        self._publish_at = 0.0
+
+    def __contains__(self, number: int) -> bool:
+        """Whether it follows, if only to be told the end."""
+        return any(number in share.members for share in self._shares.values())
+
+    def add(self, number: int, kinds: Kinds) -> None:
+        """From now on it gets the lines of these kinds; ``flush`` first, or it gets older ones."""
+        self.discard(number)
+        self._shares.setdefault(kinds, _Share(kinds)).members.add(number)
+
+    def discard(self, number: int) -> None:
+        """It follows no more."""
+        for kinds, share in list(self._shares.items()):
+            share.members.discard(number)
+            if not share.members:
+                del self._shares[kinds]
+
+    def publish(self, lines: bytes) -> None:
+        """New lines; they leave with one of the next ``flush``es."""
+        if lines:
+            for share in self._shares.values():
+                share.add(lines)
+
+    def deadline(self) -> float | None:
+        """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
+        gathered = any(share.gathered for share in self._shares.values())
+        return self._publish_at if gathered else None
+
+    def flush(self, now: float) -> Iterator[tuple[Collection[int], bytes]]:
+        """Who is to be sent what, a few times a second: nobody reads faster, and each costs."""
+        if now < self._publish_at or self.deadline() is None:
+            return
+        self._publish_at = now + PUBLISH_SECONDS
+        for share in list(self._shares.values()):
+            lines, share.gathered = bytes(share.gathered), bytearray()
+            if lines:
+                yield list(share.members), lines
+
+
+# --- requests ------------------------------------------------------------------------------------
+# The control socket's language: one JSON object a line, and what each asks of the core.
+#
+# Source: docs/PROTOCOL.md, "The control socket". ``{"control": "bw.status", "control_data":
+# {...}}``
+# is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
+# written, or only those of some kinds; for ``bw.watch`` snapshots.
+
+
+PREFIX = "bw."
+STATUS = "bw.status"
+FOLLOW = "bw.follow"
+WATCH = "bw.watch"
+METRICS = "bw.metrics"
+STOP = "bw.stop"
+WORKERS_MAX = 1000
+EXIT_CODE_MAX = 255
+
+
+def is_ours(fields: Mapping[str, Any]) -> bool:
+    """Whether it is one of our own requests; all others are dispatcherd's."""
+    name = fields.get("control")
+    return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def parse_request(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The control's name and its data; raises ``ProtocolError``."""
+    name = fields.get("control")
+    data = fields.get("control_data")
+    if not isinstance(name, str):
+        raise ProtocolError("no control")
+    return name, data if isinstance(data, dict) else {}
+
+
+def followed(data: Mapping[str, Any]) -> Kinds:
+    """Which lines a follower is to get; raises ``ProtocolError``."""
+    only = data.get("only")
+    if only is None:
+        return ALL
+    if not isinstance(only, list) or not all(isinstance(kind, str) for kind in only):
+        raise ProtocolError("only must be a list of kinds")
+    # A newer client may know kinds that nothing here writes: they are no reason to refuse it.
+    return frozenset(only).intersection(KINDS)
+
+
+def event_for(name: str, data: dict[str, Any], ticket: Ticket) -> Event:
+    """The event that a request stands for; raises ``ProtocolError`` with a reason."""
+    maker = _EVENTS.get(name)
+    if maker is None:
+        raise ProtocolError(f"No control method {name[:60]}")
+    return maker(data, ticket)
+
+
+def _stop(data: dict[str, Any], ticket: Ticket) -> Event:
+    seconds = as_number(data.get("seconds"))
+    if seconds is not None and seconds < 0:
+        raise ProtocolError("seconds must not be negative")
+    code = as_integer(data.get("exit_code", 0))
+    if code is None or not 0 <= code <= EXIT_CODE_MAX:
+        raise ProtocolError(f"exit_code must be a whole number from 0 to {EXIT_CODE_MAX}")
+    return ev.StopAsked(drain=data.get("drain") is True, seconds=seconds, exit_code=code)
+
+
+def _scale(data: dict[str, Any], ticket: Ticket) -> Event:
+    workers = as_integer(data.get("workers"))
+    if workers is None or not 0 <= workers <= WORKERS_MAX:
+        raise ProtocolError(f"workers must be a whole number from 0 to {WORKERS_MAX}")
+    return ev.ScaleAsked(ticket, workers)
+
+
+def _issue_ids(data: dict[str, Any]) -> tuple[IssueId, ...]:
+    ids = data.get("issue_ids")
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, str) and i for i in ids):
+        raise ProtocolError("issue_ids must be a list of ids")
+    return tuple(IssueId(i) for i in ids)
+
+
+def _why(data: dict[str, Any], ticket: Ticket) -> Event:
+    # No ids: everything that the scheduler remembers.
+    return ev.WhyAsked(ticket, _issue_ids(data) if data.get("issue_ids") else ())
+
+
+_EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
+    STOP: _stop,
+    "bw.pause": lambda data, ticket: ev.PauseAsked(ticket),
+    "bw.resume": lambda data, ticket: ev.ResumeAsked(ticket),
+    "bw.scale": _scale,
+    "bw.retry": lambda data, ticket: ev.RetryAskedFor(ticket, _issue_ids(data)),
+    "bw.release": lambda data, ticket: ev.ReleaseAskedFor(ticket, _issue_ids(data)),
+    "bw.why": _why,
+}
+
+
+# --- control server ------------------------------------------------------------------------------
+# The control socket: ``status``, ``stop`` and the rest, followers of the journal, watchers.
+#
+# Source: docs/PROTOCOL.md, "The control socket".
+
+
+SPARES = 2
+"""Kept for when no descriptor is left: ``status`` and ``stop`` are needed most then."""
+
+
+def scraped(board: Board, elapsed: float) -> dict[str, Any]:
+    """The answer to ``bw.metrics``: the figures, and whose use the client is to read."""
+    from beads_workers.integrations.metrics import figures
+    from beads_workers.integrations.metrics import figures as exposition  # Few fleets are asked.
+    from beads_workers.integrations.metrics import figures as usage
+
+    whose = usage.watched(board)
+    return {
+        "families": exposition.to_json(figures.families(board, elapsed)),
+        "orchestrator": whose.orchestrator,
+        "workers": whose.workers,
+        "own": sorted(whose.own),
+    }
+
+
+FOLLOWER_BYTES_MAX = 1 << 20
+"""A follower that has so much unread misses what comes now; far below what ends a stream."""
+
+
+class ControlServer:
+    """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
+
+    Followers get lines of the journal, watchers the snapshots of ``frames``; all of them are told
+    the end. ``door``: to be tended by the loop.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        status: Callable[[], dict[str, Any]],
+        frames: Frames,
+        owner: socket.socket | None,
+        *,
+        quiet: bool = False,
+        look: Callable[[], tuple[Board, float]],
+    ) -> None:
+        """``quiet``: the owner is told the end only."""
+        self._selector = selector
+        self._tell = tell
+        self._status = status
+        self._frames = frames
+        self._look = look
+        self._streams: dict[int, Stream] = {}
+        self._followers = Followers()
+        self._watchers: set[int] = set()
+        self._tickets = Tickets()
+        self._last = 0
+        self._owner: int | None = None
+        self._metrics: MetricsServer | None = None
+        name = "the control socket"
+        self.door = Door(name, path, selector, tell, self._enter, SPARES)
+        if owner is not None:
+            self._owner = self._add(owner)
+            self._followers.add(self._owner, NOTHING if quiet else ALL)
+
+    @cached_property
+    def dispatching(self) -> DispatcherControl:
+        """Answers dispatcherd's commands; made when somebody has one, because few fleets are asked
+        and it brings twenty modules."""
+        from beads_workers.integrations.dispatcherd.control import DispatcherControl
+
+        return DispatcherControl(self._tickets, self._tell, self._look, self._metrics)
+
+    def attach(self, workers: WorkerServer, metrics: MetricsServer | None) -> None:
+        """Have tasks that run answered, too, and the figures that are served told of."""
+        self._metrics = metrics
+        workers.asked = lambda conn_id, asked: self.dispatching.asked(conn_id, asked, workers)
+
+    def publish(self, lines: bytes) -> None:
+        """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
+        self._followers.publish(lines)
+
+    def show(self, snapshot: dict[str, Any]) -> None:
+        """A frame is over; a watcher that has not read the one before misses this one."""
+        line = json.dumps({"snapshot": snapshot}).encode("ascii") + b"\n"
+        for number in list(self._watchers):
+            stream = self._streams[number]
+            if not stream.unsent:
+                self._queue(stream, line)
+
+    def deadline(self) -> float | None:
+        """When ``flush`` is due (monotonic seconds); None when nothing has gathered."""
+        return self._followers.deadline()
+
+    def flush(self, now: float) -> None:
+        """Send what has gathered, a few times a second."""
+        for numbers, lines in self._followers.flush(now):
+            for number in numbers:
+                # A terminal that is held (Ctrl-S) must not end its fleet: it misses lines instead.
+                if (stream := self._streams[number]).unsent < FOLLOWER_BYTES_MAX:
+                    self._queue(stream, lines)
+
+    def answer(self, answer: Answer) -> None:
+        """The core's answer to a request."""
+        self._tickets.answer(answer)
+
+    def _answered(self, stream: Stream, answer: Answer) -> None:
+        reply: dict[str, Any] = {"text": answer.text}
+        if answer.facts is not None:
+            reply |= {"facts": asdict(answer.facts)}
+        if answer.error:
+            reply |= {"error": answer.error, "not_found": answer.not_found}
+        self._reply(stream, reply)
+
+    def close(self, farewell: dict[str, Any]) -> None:
+        """The run is over: tell whoever waits for that, and remove the socket."""
+        # Nobody was heard while the tracker's last call ended: whoever came meanwhile waits, too.
+        self.door.let_all_in()
+        for stream in list(self._streams.values()):
+            self._ready(stream)
+        self.flush(float("inf"))
+        if (last := self._frames.rest()) is not None:
+            self.show(last)
+        self.door.close()
+        for number, stream in list(self._streams.items()):
+            if number in self._followers or number in self._watchers:
+                stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
+            # Whoever waits reads; whoever does not read within a second has had its chance.
+            stream.socket.settimeout(1.0)
+            try:
+                while stream.flush():
+                    pass
+            except OSError:
+                pass
+            self._selector.unregister(stream)
+            stream.socket.close()
+        self._streams.clear()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _enter(self, peers: Peers) -> None:
+        for sock, _ in peers:
+            self._add(sock)
+
+    def _add(self, sock: socket.socket) -> int:
+        self._last += 1
+        stream = Stream(sock, self._last)
+        self._streams[self._last] = stream
+        self._selector.register(stream, selectors.EVENT_READ, lambda mask: self._ready(stream))
+        return self._last
+
+    def _ready(self, stream: Stream) -> None:
+        for framed in stream.read():
+            if isinstance(framed, Line) and not stream.closed:
+                self._request(stream, framed.text)
+        self._pump(stream)
+
+    def _request(self, stream: Stream, line: bytes) -> None:
+        try:
+            fields: Mapping[str, Any] = parse_object(line)
+            if not is_ours(fields):
+                if (whole := self.dispatching.whole(line)) is None:
+                    return
+                if not is_ours(fields := whole):
+                    self.dispatching.heard(fields, lambda data: self._queue(stream, data))
+                    return
+            name, data = parse_request(fields)
+            if name == STATUS:
+                self._reply(stream, self._status())
+            elif name == FOLLOW:
+                self._follow(stream, followed(data))
+            elif name == WATCH:
+                self._watch(stream)
+            elif name == METRICS:
+                self._reply(stream, scraped(*self._look()))
+            elif name == "bw.detach":
+                self._detach(stream)
+            else:
+                self._ask(stream, name, data)
+        except ProtocolError as error:
+            self._reply(stream, {"error": str(error)})
+
+    def _ask(self, stream: Stream, name: str, data: dict[str, Any]) -> None:
+        ticket = self._tickets.issue()
+        event = event_for(name, data, ticket)
+        if isinstance(event, StopAsked):
+            if stream.conn_id not in self._followers:
+                self._followers.add(stream.conn_id, NOTHING)
+        else:
+            self._tickets.wait(ticket, lambda answer: self._answered(stream, answer))
+        self._tell(event)
+
+    def _follow(self, stream: Stream, kinds: Kinds) -> None:
+        # Its snapshot holds what has gathered: only the others still need it.
+        self.flush(self.deadline() or 0.0)
+        self._followers.add(stream.conn_id, kinds)
+        self._reply(stream, {"status": self._status()})
+
+    def _watch(self, stream: Stream) -> None:
+        self._followers.discard(stream.conn_id)
+        self._watchers.add(stream.conn_id)
+        self._frames.watched = True
+        self._reply(stream, {"snapshot": self._status()})
+
+    def _detach(self, stream: Stream) -> None:
+        if stream.conn_id == self._owner:
+            self._owner = None
+        self._reply(stream, {"text": "detached"})
+
+    def _reply(self, stream: Stream, reply: dict[str, Any]) -> None:
+        self._queue(stream, json.dumps(reply).encode("ascii") + b"\n")
+
+    def _queue(self, stream: Stream, data: bytes) -> None:
+        stream.queue(data)
+        self._pump(stream)
+
+    def _pump(self, stream: Stream) -> None:
+        left = stream.flush()
+        if stream.closed:
+            self._drop(stream)
+        elif stream.conn_id in self._streams:
+            mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if left else 0)
+            self._selector.modify(stream, mask, lambda mask: self._ready(stream))
+
+    def _drop(self, stream: Stream) -> None:
+        number = stream.conn_id
+        if self._streams.pop(number, None) is None:
+            return
+        self._selector.unregister(stream)
+        stream.socket.close()
+        self.door.room()
+        self._followers.discard(number)
+        self._watchers.discard(number)
+        self._frames.watched = bool(self._watchers)
+        if number == self._owner:
+            # The client that started the fleet is gone: Ctrl-C, a closed terminal, kill -9.
+            self._owner = None
+            self._tell(StopAsked(why="the terminal that started this fleet is gone"))

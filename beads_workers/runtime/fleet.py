@@ -1,0 +1,300 @@
+"""One run of the orchestrator, from its locks to its last word.
+
+The client that starts it sends the settings as one JSON line, and gets ``{"started": {...}}`` or
+``{"failed": {...}}``, then the journal's lines, and at last ``{"ended": {...}}``. Nothing is
+printed: what goes wrong inside goes to the run's log."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from beads_workers import __version__
+from beads_workers.core.events import Warned
+from beads_workers.core.journal import CheckpointEnded, Noted, RunStarted
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.recovery import Remains
+from beads_workers.core.settings import FleetSettings, WorkerSettings
+from beads_workers.core.snapshot import Board
+from beads_workers.core.source import SourceError
+from beads_workers.core.status import Frames, last_words
+from beads_workers.integrations.metrics.listening import listen, serve, url_of
+from beads_workers.runtime import sessions
+from beads_workers.runtime.control_socket import ControlServer
+from beads_workers.runtime.handshake import Refused, read_settings, say, say_failed, vars_of
+from beads_workers.runtime.journal import Journal, Size
+from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
+from beads_workers.runtime.opening import (
+    JournalCalls,
+    is_pushed,
+    literal_argv,
+    open_front,
+    open_lane,
+    open_source,
+)
+from beads_workers.runtime.processes import raise_file_limit, redirect_output
+from beads_workers.runtime.retention import Keep
+from beads_workers.runtime.run_directory import (
+    AlreadyRunning,
+    RunDirectory,
+    RunInfo,
+    host_name,
+    lock_tracker,
+)
+from beads_workers.runtime.supervisor import Nursery
+from beads_workers.runtime.tracker_thread import Recovery
+from beads_workers.runtime.worker_server import WorkerServer
+from beads_workers.runtime.zygote import Zygote, start_zygote
+
+if TYPE_CHECKING:
+    from beads_workers.integrations.tracing.tracer import Tracer
+    from beads_workers.runtime.opening import Front
+
+
+LANE_STOP_SECONDS = 10.0
+"""For the last flush of the tracker. A call that takes longer goes on without us: the journal
+names it, and the next start waits for its end."""
+
+
+class Fleet:
+    """See the module text. ``zygote`` has not begun yet."""
+
+    def __init__(self, settings: FleetSettings, client: socket.socket, zygote: Zygote) -> None:
+        self._settings = settings
+        self._client = client
+        self._zygote = zygote
+        self._directory = RunDirectory(Path(settings.state_directory))
+        self._tracer: Tracer | None = None
+        self.has_log = False  # Until then, stderr is the user's terminal.
+
+    def run(self) -> int:
+        """Start, run, end; returns the exit code. Raises ``Refused`` before anything is done."""
+        self._directory.create()
+        locks = self._lock()
+        self._scrapes = listen(self._settings.metrics)
+        unsettled, last = self._directory.left_over()
+        self._run_id, alive = self._directory.create_run()
+        self._folder = self._directory.run(self._run_id)
+        self._actor = f"beads-workers/{host_name()}/{self._run_id}"
+        redirect_output(self._folder, self._settings.log_directory)
+        self.has_log = True
+        nursery = self._nursery(alive)
+        size = Size(self._settings.journal_bytes_max)
+        self._journal = Journal(self._folder / "journal.jsonl", size=size)
+        self._source = open_source(self._settings, self._actor, JournalCalls(self._journal))
+        try:
+            description = self._source.describe()
+        except SourceError as error:
+            self._directory.mark_settled(self._run_id)
+            raise Refused(str(error), error.hint, 6) from error
+        code = self._work(nursery, unsettled, last, description)
+        for lock in locks:
+            os.close(lock)
+        return code
+
+    def _nursery(self, alive: int) -> Nursery:
+        soft = raise_file_limit()
+
+        def another() -> Zygote:
+            zygote = start_zygote()
+            zygote.begin((alive,), soft)
+            return zygote
+
+        self._zygote.begin((alive,), soft)
+        return Nursery(self._zygote, another)
+
+    def _tracker_folder(self) -> Path:
+        tracker = Path(self._settings.tracker).resolve()
+        return tracker if tracker.is_dir() else tracker.parent
+
+    def _lock(self) -> list[int]:
+        folder, shared = self._tracker_folder(), self._settings.shared
+        try:
+            return [self._directory.lock(), lock_tracker(folder, shared=shared)]
+        except AlreadyRunning as error:
+            hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
+            raise Refused(str(error), hint, 5) from None
+
+    def _work(
+        self, nursery: Nursery, unsettled: list[Remains], last: Remains, description: str
+    ) -> int:
+        selector = selectors.DefaultSelector()
+        mailbox = Mailbox(selector)
+        board = Board()
+        frames = Frames(board, watched=False)
+        core = Orchestrator(
+            self._settings,
+            self._run_id,
+            time.monotonic(),
+            literal=self._source.literal,
+            pushed=is_pushed(self._settings),
+            carried=last.checkpoint(),
+            epoch=time.time(),
+        )
+        loop = Loop(selector, mailbox, core, self._journal, frames, nursery)
+        info = self._info(description)
+        self._begin_journal(board, info, last)
+        nursery.attach(selector, loop.tell, self._settings_for)
+        loop.workers = WorkerServer(
+            Path(info.socket), selector, loop.tell, nursery.read, self._folder / "issues"
+        )
+        try:
+            self._directory.write_info(info)
+            loop.control = ControlServer(
+                Path(info.control_socket),
+                selector,
+                loop.tell,
+                loop.snapshot,
+                frames,
+                self._client if self._settings.owned else None,
+                quiet=self._settings.quiet,
+                look=loop.look,
+            )
+            if self._scrapes is not None:
+                loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
+            loop.control.attach(loop.workers, loop.metrics)
+            loop.front = self._front(selector, loop)
+            # Only now: whoever hears it may talk to us at once.
+            where = {"tracker": description, "metrics": url_of(self._scrapes)}
+            say(self._client, {"started": vars_of(info) | where})
+            keep = Keep(self._settings.keep_runs)
+            recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
+            loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
+            made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
+            loop.lane = open_lane(self._settings, self._folder, *made)
+            if self._settings.notify:
+                self._notify(self._settings.notify, selector, board, loop)
+            self._trace(selector, loop)
+            code = loop.run()
+            recovery.abandon()
+        finally:
+            loop.workers.close()
+            if loop.front is not None:
+                loop.front.close()
+            if loop.metrics is not None:
+                loop.metrics.close()
+        return self._end(loop, nursery, board, code)
+
+    def _front(self, selector: selectors.BaseSelector, loop: Loop) -> Front | None:
+        return open_front(
+            self._settings, self._source, selector, loop.tell, lambda: loop.control.dispatching
+        )
+
+    def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
+        began = RunStarted(
+            run_id=self._run_id,
+            pid=info.pid,
+            actor=self._actor,
+            source=self._settings.source,
+            project=self._settings.project,
+            socket=info.socket,
+            control_socket=info.control_socket,
+            workers=self._settings.workers,
+            version=__version__,
+        )
+        foreign = (
+            Noted(
+                "warning", f"run {run_id} of {host} is not settled; only a start there can do that"
+            )
+            for run_id, host in self._directory.foreign()
+        )
+        for record in (began, *last.checkpoint(), CheckpointEnded(), *foreign):
+            self._journal.append(record)
+        for entry in self._journal.fold():
+            board.apply(entry)
+        self._journal.flush()
+        self._journal.sync()
+
+    def _end(self, loop: Loop, nursery: Nursery, board: Board, code: int) -> int:
+        loop.lane.stop(LANE_STOP_SECONDS)
+        nursery.close()
+        if loop.settled:
+            self._directory.mark_settled(self._run_id)
+        self._journal.close()
+        self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
+        farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
+        farewell["given_back"] = list(board.given_back)
+        farewell["owed"] = list(loop.owed)
+        farewell["claimed"] = board.claims
+        loop.control.close(farewell)
+        if loop.notifier is not None:
+            loop.notifier.finish()
+        if self._tracer is not None:
+            self._tracer.finish()
+        return code
+
+    def _notify(
+        self, command: str, selector: selectors.BaseSelector, board: Board, loop: Loop
+    ) -> None:
+        from beads_workers.runtime.notifications import (
+            Notifier,  # A tenth of a start, and few need it.
+        )
+
+        def warn(text: str) -> None:
+            loop.tell(Warned(text))
+
+        loop.notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
+        loop.notifier.attach(selector)
+
+    def _trace(self, selector: selectors.BaseSelector, loop: Loop) -> None:
+        if self._settings.tracing is not None:
+            from beads_workers.integrations.tracing.tracer import start_tracer  # Few need it.
+
+            self._tracer = start_tracer(self._folder / "journal.jsonl", selector, loop.tell)
+
+    def _info(self, description: str) -> RunInfo:
+        pid = os.getpid()
+        return RunInfo(
+            pid=pid,
+            start_time=sessions.start_time(pid) or 0,
+            run_id=self._run_id,
+            socket=f"/tmp/beads-workers-{pid}.sock",
+            control_socket=str(self._directory.control_socket),
+            project=self._settings.project,
+            source=self._settings.source,
+            argv=self._settings.argv,
+            folder=self._settings.folder,
+        )
+
+    def _settings_for(self, worker_id: str) -> WorkerSettings:
+        work = self._settings.work
+        if self._settings.bd_calls == "worker":
+            work = replace(work, bd_argv=literal_argv(self._source))
+        return WorkerSettings(
+            worker_id=worker_id,
+            socket_path=f"/tmp/beads-workers-{os.getpid()}.sock",
+            orchestrator_pid=os.getpid(),
+            project=self._settings.project,
+            run_id=self._run_id,
+            run_directory=str(self._folder),
+            actor=self._actor,
+            work=work,
+        )
+
+
+def run_fleet(client: socket.socket, zygote: Zygote) -> int:
+    """Read the settings, and be the fleet's orchestrator; returns the exit code."""
+    # The lane's thread gets its turns quickly, and never holds up the loop for long.
+    sys.setswitchinterval(0.0005)
+    settings = read_settings(client)
+    if settings is None:
+        return 0
+    os.chdir(settings.project)
+    fleet = Fleet(settings, client, zygote)
+    try:
+        return fleet.run()
+    except OSError as error:
+        # Before the fleet says "started" this is an answer; afterwards it is a bug's last word.
+        say_failed(client, str(error), "'beads-workers doctor' looks at all that a start needs", 1)
+        if fleet.has_log:
+            raise
+        return 1
+    except Refused as refused:
+        say_failed(client, str(refused), refused.hint, refused.exit_code)
+        return refused.exit_code

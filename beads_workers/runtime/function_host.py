@@ -1,0 +1,332 @@
+"""The process that calls functions for one worker, started by ``python -m``."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+from _signal import getsignal  # type: ignore[import-not-found]  # C\'s own: no enums
+from _thread import allocate_lock
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+from beads_workers.core import limits
+from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.model import OutcomeKind
+from beads_workers.executors.functions import (
+    Answer,
+    Caller,
+    Ending,
+    NotCallable,
+    Resolver,
+    not_callable,
+)
+from beads_workers.runtime.functions import CALL_BYTES_MAX, WORKER_FD, answer_line, asking_line
+from beads_workers.runtime.output import keep_result
+
+if TYPE_CHECKING:
+    from beads_workers.integrations.dispatcherd.tasks import DispatcherCaller
+
+
+# --- surroundings --------------------------------------------------------------------------------
+# What a call may change around it, and the next one must not find changed.
+#
+# Taken after the function's module was imported: what a module sets up once, for good, stays.
+# Source: docs/PROTOCOL.md, "Functions".
+
+
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGALRM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+    signal.SIGPIPE,
+)
+"""What functions set handlers for."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """Of one process. ``folder``: where every call begins."""
+
+    folder: str
+    _umask: int = 0
+    _handlers: list[Any] = field(default_factory=list)
+    _environment: dict[bytes, bytes] = field(default_factory=dict)
+    _stdout: TextIO = field(default_factory=lambda: _printing(1))
+    _stderr: TextIO = field(default_factory=lambda: _printing(2))
+
+    def enter(self, variables: Mapping[str, str | None]) -> None:
+        """A call is due: be in its folder, with these variables, without those that are None.
+        Raises ``OSError``."""
+        for name, text in variables.items():
+            if text is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = text
+        sys.stdout, sys.stderr = self._streams()
+        self.remember()
+        os.chdir(self.folder)
+
+    def settle(self) -> None:
+        """A module was imported: what it has set up is how things are from now on."""
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._handlers = _handlers()
+
+    def remember(self) -> None:
+        """The function is called next: from here on, what changes is changed back."""
+        self._environment = dict(_variables())
+
+    def restore(self) -> None:
+        """The call is over."""
+        _flush(self._stdout)
+        _flush(self._stderr)
+        if sys.stdout is not self._stdout or sys.stderr is not self._stderr:
+            _flush(sys.stdout)
+            _flush(sys.stderr)
+        os.umask(self._umask)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if (now := _handlers()) != self._handlers:
+            for number, before, after in zip(SIGNALS, self._handlers, now, strict=True):
+                if after != before and before is not None:
+                    signal.signal(number, before)
+        if _variables() != self._environment:
+            for name in _variables().keys() - self._environment.keys():
+                del os.environb[name]
+            os.environb.update(self._environment)
+
+    def _streams(self) -> tuple[TextIO, TextIO]:
+        if self._stdout.closed:
+            self._stdout = _printing(1)
+        if self._stderr.closed:
+            self._stderr = _printing(2)
+        return self._stdout, self._stderr
+
+
+def _handlers() -> list[Any]:
+    return [getsignal(number) for number in SIGNALS]
+
+
+def _printing(descriptor: int) -> TextIO:
+    """A line at a time, so that whoever follows a log sees it; whatever it is asked to print."""
+    return open(
+        descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
+    )
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # The disk is full, or the function closed it: its own output is its own loss.
+
+
+def _variables() -> dict[bytes, bytes]:
+    # Behind both ``environ`` and ``environb``: a look through either costs as much as a call.
+    found: dict[bytes, bytes] = vars(os.environ)["_data"]
+    return found
+
+
+# --- host ----------------------------------------------------------------------------------------
+# The process that calls functions for one worker: ``python -m beads_workers.runtime.function_host``.
+#
+# Descriptor 3 is its worker. Every line is a call, and comes with the descriptor that its output
+# goes to where that is another one than before; every call is answered by one line, in order. It
+# ends with its worker's connection.
+
+
+READ_BYTES = 1 << 16
+OUT_OF_THE_WAY = 20
+"""Our descriptors lie above this: what functions open, or write to by mistake, is elsewhere."""
+
+THREADS_MAX = 64
+"""A process with more threads that functions have left is not used again."""
+
+_FD_BYTES = socket.CMSG_SPACE(array.array("i").itemsize)
+
+
+class Host:
+    """This process. ``run`` until there is nobody left to answer."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        kept = fcntl.fcntl(WORKER_FD, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        os.close(WORKER_FD)
+        self._worker = socket.socket(fileno=kept)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._null = fcntl.fcntl(null, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        self._output = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, OUT_OF_THE_WAY)
+        os.close(null)
+        self._pid = os.getpid()
+        self._caller = Caller()
+        self._resolver = Resolver(allowed)
+        self._reader = LineReader(CALL_BYTES_MAX)
+        self._number = 0
+        self._asking = allocate_lock()
+        self._dispatcher: DispatcherCaller | None = None
+        folder = os.getcwd()  # noqa: PTH109
+        # What is called lies in the project, as for any program that is started there.
+        sys.path.insert(0, folder)
+        self._surroundings = Surroundings(folder)
+        self._calling = self._ending = False
+        signal.signal(signal.SIGTERM, self._asked_to_end)
+        self._surroundings.settle()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def run(self) -> None:
+        """Call what comes; returns when the worker is gone."""
+        while True:
+            received, control, _, _ = self._worker.recvmsg(READ_BYTES, _FD_BYTES)
+            if not received:
+                return
+            if control:
+                self._take_output(control)
+                self._own_descriptors()
+            for framed in self._reader.feed(received):
+                assert isinstance(framed, Line), "a worker knows how long a line may be"
+                call = json.loads(framed.text)
+                if "path" in call:  # Else a reply for a call that does not wait for it any more.
+                    self._worker.sendall(self._answer(call))
+
+    def retire(self) -> None:
+        """The worker is gone, or says goodbye."""
+        if self._dispatcher is not None:
+            self._dispatcher.close()
+
+    def _answer(self, call: dict[str, Any]) -> bytes:
+        self._number = call["n"]
+        try:
+            self._calling = True
+            answer = self._carry_out(call)
+            self._calling = False
+        except Ending:
+            self._ending = True
+        if os.getpid() != self._pid:
+            os._exit(0)  # A fork that the function let go on beyond its own end.
+        self._own_descriptors()
+        self._surroundings.restore()
+        if self._ending:
+            self._die()
+        if answer.trace:
+            _write(answer.trace.encode("utf-8", "backslashreplace"))
+        in_file = len(answer.result) > limits.RESULT_CHARS_MAX
+        if in_file:
+            try:
+                keep_result(call["result_file"], answer.result)
+            except OSError as error:
+                # The work is done, and done again: better than that nobody hears what came of it.
+                why = f"its result cannot be kept: {error.filename}: {error.strerror}"
+                answer, in_file = Answer(OutcomeKind.RETRY, error=why), False
+        return answer_line(call["n"], answer, in_file=in_file, spent=self._is_spent())
+
+    def _carry_out(self, call: dict[str, Any]) -> Answer:
+        try:
+            self._surroundings.enter(call["variables"])
+        except OSError as error:
+            return Answer(OutcomeKind.RETRY, error=f"cannot use {error.filename}: {error.strerror}")
+        if "message" in call:
+            return self._dispatch(call)
+        path = call["path"]
+        try:
+            if (function := self._resolver.known.get(path)) is None:
+                function = self._resolver.find(path)
+                self._surroundings.settle()
+        except NotCallable as error:
+            return not_callable(error)
+        self._surroundings.remember()
+        return self._caller.call(function, call["args"], call["kwargs"])
+
+    def _dispatch(self, call: dict[str, Any]) -> Answer:
+        """A task of dispatcherd: called as its own workers call it."""
+        from beads_workers.integrations.dispatcherd import tasks  # Few fleets run any.
+
+        if self._dispatcher is None:
+            worker_id = call["variables"].get("BW_WORKER_ID", "")
+            made = tasks.DispatcherCaller(worker_id, self._resolver, self._caller, self._ask)
+            self._dispatcher = made
+        path = call["path"]
+        try:
+            if self._dispatcher.prepare(path):
+                self._surroundings.settle()
+        except NotCallable as error:
+            return not_callable(error)
+        except tasks.Cancelled:
+            return tasks.CANCELLED
+        self._surroundings.remember()
+        message = {"task": path, "args": call["args"], "kwargs": call["kwargs"]}
+        return self._dispatcher.call(message | call["message"])
+
+    def _ask(self, command: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the orchestrator, by way of the worker. Raises ``ValueError`` for what is no JSON."""
+        with self._asking:  # A function may have threads.
+            self._worker.sendall(asking_line(self._number, command, data))
+            while True:
+                received = self._worker.recv(READ_BYTES)
+                if not received:
+                    os._exit(0)  # There is nobody left to answer.
+                for framed in self._reader.feed(received):
+                    assert isinstance(framed, Line), "a worker knows how long a line may be"
+                    reply: dict[str, Any] = json.loads(framed.text)["reply"]
+                    return reply
+
+    def _take_output(self, control: list[tuple[int, int, bytes]]) -> None:
+        for level, kind, data in control:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                (fd,) = array.array("i", data[: array.array("i").itemsize])
+                os.dup2(fd, self._output, inheritable=False)
+                os.close(fd)
+
+    def _own_descriptors(self) -> None:
+        """A function may have closed or replaced them."""
+        os.dup2(self._null, 0)
+        os.dup2(self._output, 1)
+        os.dup2(self._output, 2)
+
+    def _is_spent(self) -> bool:
+        """Whether it has left what must not live on beside the next call."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            threading = sys.modules.get("threading")
+            return threading is not None and threading.active_count() > THREADS_MAX
+        return True  # A child, dead or alive.
+
+    def _asked_to_end(self, *_: object) -> None:
+        if not self._calling:
+            self._die()
+        self._ending = True
+        self._caller.end()
+
+    def _die(self) -> None:
+        """Of SIGTERM, so that it shows."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(self._pid, signal.SIGTERM)
+
+    def _forked(self) -> None:
+        """In a child: it answers nobody, keeps no connection open, and ends when it is asked to."""
+        self._worker.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _write(text: bytes) -> None:
+    try:
+        os.write(2, text)
+    except OSError:
+        pass  # The disk is full: the error itself is told all the same.
+
+
+if __name__ == "__main__":
+    host = Host(sys.argv[1:])
+    host.run()
+    host.retire()
+    # Threads that functions have left, and handlers that wait for them, have nobody to work for.
+    os._exit(0)

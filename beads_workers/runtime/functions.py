@@ -1,0 +1,500 @@
+"""Python functions as tasks: a process beside each worker that imports and calls them.
+
+What is said between the two, a line each way for every call; the worker's end of it; and a call as
+a step of a task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.framing import (
+    Line,
+    LineReader,
+    ProtocolError,
+    as_integer,
+    as_number,
+    parse_object,
+    text,
+)
+from beads_workers.core.model import Call, Outcome, OutcomeKind, value
+from beads_workers.core.plans import Plan, Step
+from beads_workers.core.worker_events import StepAnswered, StepOver
+from beads_workers.executors.functions import NOTHING, Answer
+from beads_workers.runtime.output import Output
+from beads_workers.runtime.processes import spawn_in_group
+from beads_workers.runtime.steps import HINDERED, CannotStart, encoded, prepare, step_ended
+
+# --- answers -------------------------------------------------------------------------------------
+# What is said between a worker and its process for functions: a line each way for every call.
+#
+# The process runs other people's code: what comes from it is read as strictly as what comes from a
+# stranger. Source: docs/PROTOCOL.md, "Functions".
+
+
+WORKER_FD = 3
+"""Where a process for functions finds its worker, at its start."""
+
+CALL_BYTES_MAX = 64 << 20
+"""Arguments of 16 MiB, as escaped as JSON can be."""
+
+CONTROL_BYTES_MAX = 64 << 10
+"""Of what a task asks; a filter with its arguments is the longest."""
+
+ANSWER_BYTES_MAX = limits.RESULT_CHARS_MAX + 8 * limits.ERROR_CHARS_MAX + 1000
+"""What is longer goes through a file."""
+
+_KINDS = {
+    kind.value: kind
+    for kind in (
+        OutcomeKind.SUCCESS,
+        OutcomeKind.ERROR,
+        OutcomeKind.RETRY,
+        OutcomeKind.TIMEOUT,
+        OutcomeKind.NOT_FOUND,
+    )
+}
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+@value
+class Said:
+    """An answer. ``in_file``: the result lies where the call said. ``spent``: the process cannot
+    be used again. ``is_stopping``: the call wants the worker to end."""
+
+    outcome: Outcome
+    in_file: bool = False
+    spent: bool = False
+    is_stopping: bool = False
+
+
+@value
+class Asked:
+    """A call asks something of the orchestrator, and waits for the reply."""
+
+    command: str
+    control_data: Mapping[str, Any]
+
+
+def call_line(
+    number: int, call: Call, variables: Mapping[str, str | None], result_file: str
+) -> bytes:
+    """One call. ``variables``: of its environment, those that the last call had not, and None for
+    those that only that had; ``number`` comes back with the answer. Raises ``ValueError`` where it
+    is too long."""
+    fields = {
+        "n": number,
+        "path": call.path,
+        "args": call.args,
+        "kwargs": call.kwargs,
+        "variables": variables,
+        "result_file": result_file,
+    }
+    if call.message is not None:
+        fields["message"] = call.message
+    line = _ENCODER.encode(fields).encode("ascii") + b"\n"
+    if len(line) > CALL_BYTES_MAX:
+        raise ValueError(f"arguments of {len(line)} bytes; {CALL_BYTES_MAX} are allowed")
+    return line
+
+
+def answer_line(number: int, answer: Answer, *, in_file: bool, spent: bool) -> bytes:
+    """One answer, as ``parse_answer`` reads it."""
+    line = f'{{"n":{number},"kind":"{answer.kind.value}"'
+    if in_file:
+        line += ',"in_file":true'
+    elif answer is not NOTHING and answer.kind is OutcomeKind.SUCCESS:
+        line += f',"result":{answer.result}'
+    if spent:
+        line += ',"spent":true'
+    if answer.is_stopping:
+        line += ',"is_stopping":true'
+    if answer.error:
+        line += f',"error":{quoted(answer.error)}'
+    if answer.retry_after_seconds is not None:
+        line += f',"retry_after_seconds":{answer.retry_after_seconds!r}'
+    return f"{line}}}\n".encode("ascii")
+
+
+def parse_answer(line: bytes, number: int) -> Said | Asked:
+    """Read the answer to call ``number``, or what it asks; raises ``ProtocolError`` for anything
+    else."""
+    if line == b'{"n":%d,"kind":"success"}' % number:
+        return _WELL  # What most functions return is nothing.
+    fields = parse_object(line)
+    if as_integer(fields.get("n")) != number:
+        raise ProtocolError("an answer to another call")
+    if "control" in fields:
+        return _asked(fields)
+    kind = _KINDS.get(text(fields, "kind", ""))
+    if kind is None:
+        raise ProtocolError("no such kind of answer")
+    spent, stopping = fields.get("spent") is True, fields.get("is_stopping") is True
+    if kind is not OutcomeKind.SUCCESS:
+        error = text(fields, "error", "")[: limits.ERROR_CHARS_MAX]
+        after = _after(fields) if kind is OutcomeKind.RETRY else None
+        outcome = Outcome(kind, error or "it gave no reason", after)
+        return Said(outcome, spent=spent, is_stopping=stopping)
+    if fields.get("in_file") is True:
+        return Said(Outcome(kind), in_file=True, spent=spent, is_stopping=stopping)
+    result: Any = fields.get("result")
+    outcome = Outcome(kind, result="" if result is None else _encode(result))
+    return Said(outcome, spent=spent, is_stopping=stopping)
+
+
+def asking_line(number: int, command: str, data: Mapping[str, Any]) -> bytes:
+    """What call ``number`` asks of the orchestrator. Raises ``ValueError`` for what is no JSON, or
+    too long."""
+    try:
+        text = _ENCODER.encode({"n": number, "control": command, "control_data": data})
+    except TypeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if len(text) > CONTROL_BYTES_MAX:
+        raise ValueError(f"{len(text)} bytes of JSON; {CONTROL_BYTES_MAX} are allowed")
+    return text.encode("ascii") + b"\n"
+
+
+def reply_line(reply: Mapping[str, Any]) -> bytes:
+    """The orchestrator's reply, as the process for functions reads it."""
+    return _ENCODER.encode({"reply": reply}).encode("ascii") + b"\n"
+
+
+def _asked(fields: dict[str, Any]) -> Asked:
+    command, data = text(fields, "control", ""), fields.get("control_data")
+    if not command or not isinstance(data, dict):
+        raise ProtocolError("a question without a command or its data")
+    return Asked(command, data)
+
+
+_WELL = Said(Outcome(OutcomeKind.SUCCESS))
+
+
+def _encode(result: Any) -> str:
+    encoded = _ENCODER.encode(result)
+    if len(encoded) > limits.RESULT_CHARS_MAX:
+        raise ProtocolError("a result that is too long for a line")
+    return encoded
+
+
+def _after(fields: Mapping[str, Any]) -> float | None:
+    seconds = as_number(fields.get("retry_after_seconds"))
+    if seconds is None or seconds < 0:
+        return None
+    return min(seconds, limits.RETRY_AFTER_MAX_SECONDS)
+
+
+# --- calls ---------------------------------------------------------------------------------------
+# The worker's end of the process that calls functions: one call at a time.
+
+
+HOST_MODULE = "beads_workers.runtime.function_host"
+
+SEND_SECONDS = 10.0
+"""How long a process that has nothing else to do may take to read a call."""
+
+RETIRE_MS = 2_000
+"""For ``on_shutdown`` of an application; a stop allows for more."""
+
+_DIES_MS = 200
+"""A process that has closed its descriptors by dying is dead that much later."""
+
+
+@value
+class Ended:
+    """The process is gone without an answer; ``status``: its exit status, or minus a signal."""
+
+    status: int
+
+
+class Host:
+    """A running one; watch ``socket`` for reading. Raises ``OSError`` where none can be had.
+
+    ``allowed``: what may be imported. It runs in the current folder, in a process group of its
+    own, and is of no use any more once ``buried``.
+    """
+
+    def __init__(self, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> None:
+        self.socket, theirs = socket.socketpair()
+        self.buried = False
+        self._reader = LineReader(ANSWER_BYTES_MAX)
+        self._number = 0
+        self._variables: Mapping[str, str] = {}
+        self._output: object = None
+        self._dispatches = False
+        with theirs:
+            try:
+                self.pid = _spawn(theirs.fileno(), allowed, environment)
+                self._pidfd = os.pidfd_open(self.pid)
+            except OSError:
+                self.socket.close()
+                raise
+        self.socket.setblocking(False)
+        self._unfit = select.poll()
+        self._unfit.register(self._pidfd, select.POLLIN)
+        self._unfit.register(self.socket, select.POLLIN)
+
+    def is_fit(self) -> bool:
+        """Whether it lives and is silent, as it should between calls."""
+        return not self.buried and not self._unfit.poll(0)
+
+    def call(
+        self,
+        call: Call,
+        environment: Mapping[str, str],
+        output: int,
+        place: object = None,
+        result_file: str = "",
+    ) -> None:
+        """Have it called; what it prints goes to the descriptor ``output``.
+
+        ``place``: something that is the same for two calls whose output goes to the same file.
+        A result that is too long for an answer goes to ``result_file``. Raises ``ValueError``
+        where the arguments are too long, ``OSError`` where it does not take them; a process that
+        has just ended is noticed by ``read``.
+        """
+        known = self._variables
+        changed: dict[str, str | None]
+        changed = {name: text for name, text in environment.items() if known.get(name) != text}
+        changed |= dict.fromkeys(known.keys() - environment.keys())
+        self._variables = environment
+        self._number += 1
+        self._dispatches = self._dispatches or call.message is not None
+        line = call_line(self._number, call, changed, result_file)
+        same = place is not None and place is self._output
+        self._output = place
+        try:
+            sent = (
+                self.socket.send(line) if same else socket.send_fds(self.socket, [line], [output])
+            )
+            if sent < len(line):
+                self.socket.settimeout(SEND_SECONDS)
+                self.socket.sendall(line[sent:])
+                self.socket.setblocking(False)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # It has ended, as the next reading tells.
+
+    def read(self) -> Said | Asked | Ended | None:
+        """What came of the call, or what it asks; None: nothing yet. ``Ended`` has buried the
+        process, and so has an answer that makes no sense."""
+        try:
+            received = self.socket.recv(1 << 16)
+        except BlockingIOError:
+            # A child that it has left may keep the connection open.
+            return self._bury() if _is_dead(self._pidfd, 0) else None
+        except ConnectionResetError:
+            received = b""
+        if not received:
+            return self._closed()
+        framed = self._reader.feed(received)
+        if not framed:
+            return None
+        try:
+            if len(framed) > 1 or not isinstance(framed[0], Line):
+                raise ProtocolError("more than an answer")
+            return parse_answer(framed[0].text, self._number)
+        except ProtocolError as error:
+            self.close()
+            return _broken(f"its process said what is no answer ({error})")
+
+    def tell(self, reply: Mapping[str, object]) -> None:
+        """Hand it what it has asked for; one that does not take it waits for nothing."""
+        try:
+            self.socket.settimeout(SEND_SECONDS)
+            self.socket.sendall(reply_line(reply))
+            self.socket.setblocking(False)
+        except OSError:
+            pass  # It has ended, as the next reading tells.
+
+    def ask_to_cancel(self) -> None:
+        """SIGUSR1, to the process alone."""
+        try:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+        except ProcessLookupError:
+            pass
+
+    def end(self, *, hard: bool) -> None:
+        """TERM, or KILL when ``hard``, to its process group; ``read`` gives ``Ended`` then."""
+        number = signal.SIGKILL if hard else signal.SIGTERM
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            # It has moved to another group; what is not reaped is still itself.
+            signal.pidfd_send_signal(self._pidfd, number)
+        except PermissionError:
+            pass  # Another user's by its own doing.
+
+    def retire(self) -> None:
+        """``close``, with a moment for what a worker class of dispatcherd does at its end."""
+        if self._dispatches:
+            try:
+                self.socket.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # It is gone.
+            _is_dead(self._pidfd, RETIRE_MS)
+        self.close()
+
+    def close(self) -> None:
+        """It is not needed any more: it and all of its group are killed."""
+        if not self.buried:
+            self._bury()
+
+    def _closed(self) -> Said | Ended:
+        if _is_dead(self._pidfd, _DIES_MS):
+            return self._bury()
+        self.close()
+        return _broken("it closed its process's connection")
+
+    def _bury(self) -> Ended:
+        # What it has started ends with it.
+        self.end(hard=True)
+        _, status = os.waitpid(self.pid, 0)
+        self.buried = True
+        os.close(self._pidfd)
+        self.socket.close()
+        return Ended(os.waitstatus_to_exitcode(status))
+
+
+def _is_dead(pidfd: int, within_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(within_ms))
+
+
+def _broken(why: str) -> Said:
+    return Said(Outcome(OutcomeKind.ERROR, why), spent=True)
+
+
+def _spawn(theirs: int, allowed: Sequence[str], environment: Mapping[bytes, bytes]) -> int:
+    # -P: our own modules come from where we are installed, and never from the project.
+    argv = [sys.executable, "-P", "-m", HOST_MODULE, *allowed]
+    return spawn_in_group(argv, environment, ((os.POSIX_SPAWN_DUP2, theirs, WORKER_FD),))
+
+
+# --- step ----------------------------------------------------------------------------------------
+# A function's call as a step of a task: started and ended as any program is.
+
+
+Questions = Callable[[str, Mapping[str, Any]], None]
+"""Takes a control command and its data."""
+
+
+class CallStep:
+    """A running call; the same shape as ``steps.RunningStep``."""
+
+    def __init__(self, host: Host, output: Output, result_file: str, asked: Questions) -> None:
+        self._host = host
+        self._asked = asked
+        self._result_file = result_file
+        self.fd = host.socket.fileno()
+        self.output = output
+        self.ended_by_us = False
+
+    def end(self, *, hard: bool, ask: bool = False) -> None:
+        """A function cannot be ended but with its process; ``ask``: SIGUSR1, and it may live."""
+        self.ended_by_us = True
+        if ask:
+            self._host.ask_to_cancel()
+        else:
+            self._host.end(hard=hard)
+
+    def tell(self, reply: Mapping[str, Any]) -> None:
+        """The answer to what it asked."""
+        self._host.tell(reply)
+
+    def finish(self) -> StepOver | None:
+        """Call when ``fd`` can be read, or a child has ended; None: it still runs."""
+        answer = self._host.read()
+        match answer:
+            case None:
+                return None
+            case Asked(command, data):
+                self._asked(command, data)
+                return None
+            case Ended(status):
+                return step_ended(status, self.output.end())
+            case Said(outcome, in_file, spent, is_stopping):
+                if spent:
+                    self._host.close()
+                self.output.end(keep=True)
+                if in_file:
+                    outcome = replace(outcome, result_file=self._result_file)
+                return StepAnswered(outcome, is_stopping)
+
+
+class Functions:
+    """All calls of one worker, one at a time, in one process that is replaced when it has died.
+
+    ``asked``: told what a call asks of the orchestrator.
+    """
+
+    def __init__(self, allowed: Sequence[str], asked: Questions) -> None:
+        self._asked = asked
+        self._allowed = allowed
+        self._host: Host | None = None
+        self._output: Output | None = None
+
+    def pids(self) -> Collection[int]:
+        """Children of ours that are buried here, and nowhere else."""
+        return () if self._host is None or self._host.buried else (self._host.pid,)
+
+    def start(self, plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> CallStep:
+        """Start a step that is a call; raises ``CannotStart``."""
+        assert step.call is not None
+        output = self._prepared(plan, step)
+        try:
+            host = self._living(step, inherited)
+            host.call(step.call, step.environment, output.fd, output, plan.result_file)
+        except (OSError, ValueError) as error:
+            self.let_go()
+            self.close()
+            hindered = isinstance(error, OSError) and error.errno in HINDERED
+            raise CannotStart(f"cannot call {step.name}: {error}", hindered=hindered) from None
+        return CallStep(host, output, plan.result_file, self._asked)
+
+    @property
+    def fd(self) -> int:
+        """What to watch for reading, also while no call runs: then ``close`` it. -1 for none."""
+        return -1 if self._host is None or self._host.buried else self._host.socket.fileno()
+
+    def close(self) -> None:
+        """End the process with all it has started; the next call gets another one."""
+        if self._host is not None:
+            self._host.close()
+
+    def retire(self) -> None:
+        """The worker ends: dispatcherd's own may have something to do at its end."""
+        if self._host is not None and not self._host.buried:
+            self._host.retire()
+
+    def let_go(self) -> None:
+        """Another program of this worker prints next: to a file that it opens, and may rename."""
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+    def _prepared(self, plan: Plan, step: Step) -> Output:
+        output = self._output
+        if output is None or plan.issue_file or not output.again(plan):
+            self.let_go()
+            output = self._output = prepare(plan, step)
+        return output
+
+    def _living(self, step: Step, inherited: Mapping[bytes, bytes]) -> Host:
+        host = self._host
+        if host is not None and not host.is_fit():
+            host.close()  # Killed, or talking, while it had nothing to do: no fault of the next.
+        if host is None or host.buried:
+            # With this task's variables it carries the token by which what is ours is found.
+            environment = {**inherited, **encoded(step.environment)}
+            host = self._host = Host(self._allowed, environment)
+        return host

@@ -1,0 +1,294 @@
+"""The journal's file: appended by the loop, synced by the lane.
+
+Source: docs/PROTOCOL.md, "The journal". ``append`` only gathers; ``flush`` writes what has
+gathered with one system call, before anything that depends on it is done; ``sync`` makes it
+survive a power cut, and runs in the lane's thread because it costs a tenth of a millisecond.
+``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from beads_workers.core import limits
+from beads_workers.core.journal import (
+    CallEnded,
+    CallStarted,
+    Entry,
+    Record,
+    encode,
+    encode_repeated,
+)
+from beads_workers.core.model import value
+from beads_workers.core.recovery import Checkpoint, resumed
+from beads_workers.core.snapshot import Board
+from beads_workers.runtime.journal_file import remove_oldest, segment_path
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_RETRY_SECONDS = 0.5
+
+
+@value
+class Size:
+    """How long one run's journal may get, and its segments; older ones are removed."""
+
+    bytes_max: int = limits.JOURNAL_BYTES_MAX
+
+    @property
+    def segment_bytes(self) -> int:
+        """So that what is removed at once is a small part."""
+        return self.bytes_max // 8
+
+
+DEFAULT = Size()
+
+
+class Journal:
+    """One run's journal, open for appending. ``append`` and ``flush`` belong to the loop."""
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[int, bytes | memoryview], int] = os.write,
+        size: Size = DEFAULT,
+        fdatasync: Callable[[int], None] = os.fdatasync,
+    ) -> None:
+        """``path``: of the first segment. Raises ``OSError``."""
+        self.path = self._current = path
+        self._fd = os.open(path, _APPEND, 0o600)
+        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._clock = clock
+        self._os_write = write
+        self._fdatasync = fdatasync
+        self._limit = size
+        self._began = clock()
+        self._gathered: list[bytes] = []
+        # Guards the file's end: the loop and the lane both write, and a line must stay whole.
+        self._lock = threading.Lock()
+        self._leaving = b""
+        self._left = 0
+        self._untold = 0
+        """So many bytes at the beginning of ``_leaving`` are a checkpoint: no news for anybody."""
+        self._torn = False
+        self._written = 0
+        self._synced = -1
+        self._checkpoint = Checkpoint()
+        self._unfolded: list[Entry] = []
+        self._call: Entry | None = None
+        self._number = 1
+        self._next_at = size.segment_bytes
+        """When so much is written, of all segments, another one is due."""
+        self._removal_due = False
+        self._retired: list[int] = []
+        """Segments before this one that may not be on disk yet."""
+        self.unsafe = False
+        """What was written cannot be brought to disk, for lack of room: the lane waits for that."""
+
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return self._clock() - self._began
+
+    def clock_at(self, elapsed: float) -> float:
+        """The clock's reading (monotonic seconds) at so many seconds of the run."""
+        return self._began + elapsed
+
+    def append(self, record: Record) -> Entry:
+        """Gather a record; returns it with its times."""
+        # As it is read back: whoever watches sees the same numbers as whoever replays.
+        entry = Entry(record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6)
+        self._gathered.append(encode(entry))
+        self._unfolded.append(entry)
+        return entry
+
+    def fold(self) -> list[Entry]:
+        """Work out what they mean for a checkpoint; returns what was appended since the last time.
+
+        Apart from ``append``, because it takes as long and somebody waits for what comes of that.
+        """
+        entries, self._unfolded = self._unfolded, []
+        for entry in entries:
+            self._checkpoint.apply(entry)
+        return entries
+
+    def flush(self) -> bytes:
+        """Write what has gathered; returns the bytes.
+
+        Raises ``OSError`` (disk full...): call again later, nothing is lost or written twice.
+        """
+        if not (self._gathered or self._leaving):
+            return b""
+        with self._lock:
+            self._leaving += b"".join(self._gathered)
+            self._gathered.clear()
+            self._write_on()
+            data = self._leaving[self._untold :]
+            self._leaving, self._left, self._untold = b"", 0, 0
+        return data
+
+    def is_long(self) -> bool:
+        """Whether ``begin_segment`` is due; it may be called after a ``flush`` only."""
+        return self._written >= self._next_at or self.unsafe
+
+    def begin_segment(self, board: Board) -> None:
+        """Go on in a new file, which says first what of the old ones still holds.
+
+        ``board``: of all that was appended, and folded. Without a descriptor, or room, it is tried
+        again later.
+        """
+        assert not self._unfolded, "the board has them all, and so has the checkpoint"
+        path = segment_path(self.path, self._number + 1)
+        self._next_at = self._written + self._limit.segment_bytes // 8
+        with self._lock:
+            if self._torn or self._leaving:
+                return
+            try:
+                fd = os.open(path, _APPEND | os.O_EXCL, 0o600)
+            except OSError:
+                return
+            self._retired.append(self._fd)
+            self._fd, self._current, self._number = fd, path, self._number + 1
+            counts = resumed(board, self._number)
+            now = time.time(), self.elapsed()
+            entries = self._checkpoint.entries(board.issues, counts, self._call, *now)
+            self._leaving = b"".join(map(encode_repeated, entries))
+            self._untold = len(self._leaving)
+            self._removal_due = True
+            # A long checkpoint must not be most of what is written.
+            due = max(self._limit.segment_bytes, 4 * self._untold)
+            self._next_at = self._written + due
+            try:
+                self._write_on()
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
+
+    def write_now(self, record: Record) -> None:
+        """Append one record at once, from any thread; waits for as long as the disk is full."""
+        entry = Entry(record, time.time(), self.elapsed())
+        line = encode(entry)
+        while True:
+            with self._lock:
+                try:
+                    self._write_on()  # A line that is half on disk must be ended first.
+                    self._write(line)
+                    self._note_call(entry)
+                    return
+                except OSError as error:
+                    if error.errno not in DISK_FULL:
+                        raise lost(error) from None
+            time.sleep(DISK_RETRY_SECONDS)
+
+    def sync(self) -> None:
+        """Everything flushed so far is on disk when this returns. Called by the lane.
+
+        Raises ``OSError``.
+        """
+        with self._lock:
+            fd, retired, written = self._fd, list(self._retired), self._written
+            whole = self._left >= self._untold
+        if written == self._synced:
+            return
+        if retired or self._synced < 0:
+            os.fsync(self._folder)
+        for old in retired:
+            self._sync_retired(old, whole=whole)
+        self._fdatasync(fd)
+        self._synced = written
+        for old in retired:
+            self._retired.remove(old)
+            os.close(old)
+        if whole and self._removal_due:
+            self._removal_due = False
+            self._remove_old()
+
+    def sync_patiently(self) -> None:
+        """``sync``, once there is room; ``unsafe`` meanwhile. Raises ``OSError`` for other reasons.
+
+        What a file system could not bring to disk it may forget, and call the next try a success:
+        so that waits for a new segment, whose checkpoint says all that matters once more.
+        """
+        failed = 0
+        while True:
+            if self._number != failed:
+                try:
+                    self.sync()
+                except OSError as error:
+                    if error.errno not in DISK_FULL:
+                        raise lost(error) from None
+                    failed, self.unsafe = self._number, True
+                else:
+                    self.unsafe = False
+                    return
+            time.sleep(DISK_RETRY_SECONDS)
+
+    def is_gone(self) -> bool:
+        """Whether the file was deleted, or its folder: then the run has lost its memory."""
+        try:
+            return self._current.stat().st_ino != os.fstat(self._fd).st_ino
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Sync, as far as there is room for that, and close."""
+        try:
+            self.sync()
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+        os.close(self._fd)
+        os.close(self._folder)
+
+    def _sync_retired(self, fd: int, *, whole: bool) -> None:
+        try:
+            self._fdatasync(fd)
+        except OSError as error:
+            # What it tells and what matters is in a whole checkpoint behind it, synced next.
+            if not (whole and error.errno in DISK_FULL):
+                raise
+
+    def _remove_old(self) -> None:
+        # Only now: until its checkpoint is on disk, what is before a segment may still be needed.
+        remove_oldest(self.path, self._limit.bytes_max, keep=self._current)
+
+    def _note_call(self, entry: Entry) -> None:
+        if isinstance(entry.record, CallStarted):
+            self._call = entry
+        elif isinstance(entry.record, CallEnded):
+            self._call = None
+
+    def _write_on(self) -> None:
+        while self._left < len(self._leaving):
+            self._end_torn_line()
+            sent = self._os_write(self._fd, memoryview(self._leaving)[self._left :])
+            self._left += sent
+            self._written += sent
+
+    def _write(self, line: bytes) -> None:
+        # Short lines are written whole or not at all, but for a disk that fills up in the middle;
+        # the torn line is then passed over by readers, and the record written once more.
+        self._end_torn_line()
+        sent = self._os_write(self._fd, line)
+        self._written += sent
+        if sent < len(line):
+            self._torn = True
+            raise OSError(errno.ENOSPC, "the disk filled up in the middle of a line")
+
+    def _end_torn_line(self) -> None:
+        # There was no room for its end either; without one it would swallow the next record.
+        if self._torn:
+            self._written += self._os_write(self._fd, b"\n")
+            self._torn = False
+
+
+def lost(error: OSError) -> OSError:
+    """What ends a run: nothing may be done that is not on file, and this will not change."""
+    text = f"the journal cannot be kept ({error.strerror}): the run ends here, its workers with it"
+    return OSError(error.errno, f"{text}, and the next start settles what it held")
+
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

@@ -1,0 +1,206 @@
+"""A run's journal on disk: segments, appended by the loop, synced by the tracker thread."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import BinaryIO
+
+from beads_workers.core.journal import (
+    LINE_START,
+    CheckpointEnded,
+    Entry,
+    decode,
+    encode,
+    is_repeated,
+)
+
+# --- journal files -------------------------------------------------------------------------------
+# A run's journal as it lies on disk: segments, each of which begins with a checkpoint.
+#
+# ``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
+# segment that begins within a run repeats what still holds (``core.checkpoint``): it is all that
+# a recovery needs, and whoever has read the one before passes over what is repeated.
+
+
+def segment_path(journal: Path, number: int) -> Path:
+    """The path of a segment. ``journal``: that of the first one."""
+    return journal if number == 1 else journal.with_name(f"journal.{number}.jsonl")
+
+
+def segments(journal: Path) -> list[Path]:
+    """The segments that are there, oldest first. ``journal``: the path of the first one."""
+    found = {journal} if journal.exists() else set()
+    found.update(path for path in journal.parent.glob("journal.*.jsonl") if _number(path) > 1)
+    return sorted(found, key=_number)
+
+
+def following(segment: Path) -> Path | None:
+    """The oldest segment behind this one; None while it is the last."""
+    found = segments(segment.with_name("journal.jsonl"))
+    return next((path for path in found if _number(path) > _number(segment)), None)
+
+
+def _number(segment: Path) -> int:
+    number = segment.name.split(".")[1]
+    # A foreign file beside them is none of ours.
+    return int(number) if re.fullmatch(r"[1-9][0-9]{0,8}", number) else int(number == "jsonl")
+
+
+def read_journal(journal: Path) -> Iterator[Entry]:
+    """Every readable entry that is kept of a run; a torn or foreign line is passed over.
+
+    ``journal``: the path of the first segment, whether it is still there or not. A disk that
+    filled up or a power cut may leave half a line, or zeros, before a whole one.
+    """
+    yield from _read(segments(journal))
+
+
+def read_end(journal: Path) -> Iterator[Entry]:
+    """From the last checkpoint that is whole: as good as all of it for whoever recovers."""
+    found = segments(journal)
+    # A power cut may have taken from a segment what was not synced: the one before has it.
+    broken = list(takewhile(lambda path: not _is_whole(path), reversed(found)))
+    first = max(0, len(found) - len(broken) - 1)
+    yield from _read(found[first:])
+
+
+def _read(paths: Sequence[Path]) -> Iterator[Entry]:
+    told = False
+    for path in paths:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            continue  # Removed meanwhile: the next one says what is to be known of it.
+        with file:
+            for line in file:
+                if (entry := entry_of(line, repeated=not told)) is not None:
+                    yield entry
+        told = True
+
+
+def entry_of(line: bytes, *, repeated: bool) -> Entry | None:
+    """The entry of a line with its end; None for a torn or foreign one, and, unless ``repeated``
+    ones are wanted, for what a checkpoint repeats."""
+    if not line.endswith(b"\n"):
+        return None
+    if is_repeated(line) and not repeated:
+        return None
+    if (entry := decode(line)) is not None:
+        return entry
+    # The whole entry that a damaged line may end with.
+    at = line.rfind(LINE_START)
+    return entry_of(line[at:], repeated=repeated) if at > 0 else None
+
+
+def _is_whole(path: Path) -> bool:
+    return any(isinstance(entry.record, CheckpointEnded) for entry in _read([path]))
+
+
+def add_to(journal: Path, entries: Sequence[Entry]) -> None:
+    """Add to the journal of a run that is dead; on disk when this returns. Raises ``OSError``.
+
+    Nothing is told before what the run itself has told last.
+    """
+    last = None
+    for last in read_end(journal) if entries else ():  # noqa: B007 - the last one is wanted
+        pass
+    if last is None:
+        return
+    lines = [encode(replace(each, elapsed=max(last.elapsed, each.elapsed))) for each in entries]
+    # The last segment is read by whoever recovers.
+    with segments(journal)[-1].open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b"\n":
+            file.write(b"\n")  # A torn last line must not swallow the first of these.
+        file.write(b"".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def remove_oldest(path: Path, bytes_max: int, *, keep: Path) -> None:
+    """Remove the oldest segments of the journal at ``path``, until the rest is no longer than this.
+
+    ``keep``: that one and those after it stay.
+    """
+    sizes = {segment: _size(segment) for segment in segments(path)}
+    total = sum(sizes.values())
+    for segment, size in sizes.items():
+        if total <= bytes_max or segment == keep:
+            break
+        total -= size
+        try:
+            segment.unlink()
+        except OSError:
+            pass  # Gone already, or the disk is read-only.
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+# --- journal tail --------------------------------------------------------------------------------
+# A journal read as it grows: what has been added since the last look, segment after segment.
+#
+# Whatever a follower of the control socket is told is in the file already, so one that reads the
+# file when it is told anything misses nothing, however slow it is.
+
+
+READ_BYTES = 1 << 20
+
+
+class JournalTail:
+    """``journal``: the path of the first segment, whether it is still there or not."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._path = journal
+        self._file: BinaryIO | None = None
+        self._rest = b""
+        self._told = False
+        """A segment before this one was read: what this one repeats is known."""
+
+    def read(self) -> Iterator[Entry]:
+        """Every readable entry that was added since; does not wait for more."""
+        if self._file is None and not self._open(segments(self._journal)[:1]):
+            return
+        while True:
+            # Before the last look: nothing is added to a segment behind its end.
+            then = following(self._path)
+            yield from self._added()
+            if then is None:
+                return
+            self.close()
+            self._told = True
+            if not self._open([then]):
+                return
+
+    def close(self) -> None:
+        """Close the file; a later ``read`` would begin again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, paths: list[Path]) -> bool:
+        for path in paths:
+            try:
+                self._file = path.open("rb")
+            except FileNotFoundError:
+                return False  # Removed meanwhile: the next look finds the one behind it.
+            self._path, self._rest = path, b""
+        return self._file is not None
+
+    def _added(self) -> Iterator[Entry]:
+        assert self._file is not None, "it was opened"
+        while data := self._file.read(READ_BYTES):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                if (entry := entry_of(line + b"\n", repeated=not self._told)) is not None:
+                    yield entry

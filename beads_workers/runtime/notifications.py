@@ -1,0 +1,268 @@
+"""Telling a person who does not look: the command of ``--notify``, run from the loop."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from math import inf
+from pathlib import Path
+
+from beads_workers.core.journal import Entry
+from beads_workers.core.model import value
+from beads_workers.core.settings import NOTIFY_DESKTOP
+from beads_workers.core.snapshot import Board
+from beads_workers.ui.notices import Notice, Notices, environment, to_json
+
+QUEUE_MAX = 20
+"""Notices that wait for the one before them; what comes then is dropped, and noted in the log."""
+
+OUTPUT_BYTES_MAX = 64 << 10
+"""Of one command, in the log; then its pipe is closed."""
+
+
+@value
+class Limits:
+    """Seconds. ``command``: for one, enough for a slow network, too little to stand still behind.
+
+    ``grace``: between TERM and KILL. ``end``: for everything that is left at the end of the run;
+    the client waits longer than this for our exit.
+    """
+
+    command: float = 30.0
+    grace: float = 2.0
+    end: float = 10.0
+
+
+LIMITS = Limits()
+
+
+def argv_of(command: str, notice: Notice) -> list[str]:
+    """What is run for a notice: the user's own shell line, or ``notify-send``."""
+    if command != NOTIFY_DESKTOP:
+        return ["/bin/sh", "-c", command]
+    # Its body is markup; nothing of it goes through a shell.
+    title = f"beads-workers: {notice.event.replace('_', ' ')}"
+    return ["notify-send", "--app-name=beads-workers", "--", title, html.escape(notice.text)]
+
+
+class Notifier:
+    """``add`` entries as they are journalled, ``pump`` once they are on file.
+
+    ``elapsed``: the run's clock, in which ``deadline`` answers. ``warn`` is told the first time
+    that a command fails.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        folder: Path,
+        board: Board,
+        elapsed: Callable[[], float],
+        warn: Callable[[str], None],
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._command = command
+        self._log = folder / "notify.log"
+        self._board = board
+        self._elapsed = elapsed
+        self._warn: Callable[[str], None] | None = warn
+        self._limits = limits
+        self._notices = Notices()
+        self._waiting: deque[Notice] = deque()
+        self._running: Running | None = None
+        self._selector: selectors.BaseSelector | None = None
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        """Connect it with the loop."""
+        self._selector = selector
+
+    def add(self, entry: Entry) -> None:
+        """The board has taken in this entry."""
+        self._queue(self._notices.add(entry, self._board))
+
+    def deadline(self) -> float:
+        """When ``pump`` is due, in elapsed seconds of the run; infinite where nothing is."""
+        ends = self._notices.ends
+        return min(ends, self._running.due_at) if self._running else ends
+
+    def pump(self) -> None:
+        """Start what waits, end what takes too long; quick, and never waits."""
+        now = self._elapsed()
+        self._queue(self._notices.due(now, self._board))
+        if self._running is not None:
+            self._running.press(now)
+        elif self._waiting:
+            self._start(self._waiting.popleft(), now)
+
+    def finish(self) -> None:
+        """The run is over: tell what is left, and leave nothing behind. Waits, with a limit."""
+        ends = self._elapsed() + self._limits.end
+        # Half of the time belongs to the last word, whatever comes before it.
+        half_time = ends - self._limits.end / 2
+        while self._running is not None or self._waiting:
+            if self._running is None:
+                notice = self._waiting.popleft()
+                if self._waiting and self._elapsed() >= half_time:
+                    self._write(f"dropped at the end of the run: {notice.text}\n")
+                    continue
+                self._start(notice, self._elapsed())
+            if self._running is not None:
+                self._running.wait(half_time if self._waiting else ends, self._elapsed)
+                self._ended()
+
+    def _queue(self, notices: Iterable[Notice]) -> None:
+        for notice in notices:
+            if len(self._waiting) < QUEUE_MAX or notice.event == "finished":
+                self._waiting.append(notice)
+            else:
+                self._write(f"dropped, too many wait: {notice.text}\n")
+
+    def _start(self, notice: Notice, now: float) -> None:
+        argv = argv_of(self._command, notice)
+        self._write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {notice.event}: {notice.text}\n")
+        try:
+            self._running = Running(argv, notice, now, self._write, self._limits)
+        except OSError as error:
+            self._failed(f"{argv[0]}: {error.strerror}")
+            return
+        if self._selector is not None:
+            self._running.watch(self._selector, self._ended)
+
+    def _ended(self) -> None:
+        assert self._running is not None, "only what runs can end"
+        running, self._running = self._running, None
+        if wrong := running.close():
+            self._failed(wrong)
+
+    def _failed(self, wrong: str) -> None:
+        self._write(f"{wrong}\n")
+        if self._warn is not None:
+            warn, self._warn = self._warn, None
+            warn(f"the notify command failed ({wrong}); its output is in {self._log}")
+
+    def _write(self, text: str | bytes) -> None:
+        data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        try:
+            with self._log.open("ab") as file:
+                file.write(data)
+        except OSError:
+            pass  # A full disk, or a folder that is gone: a notice is not worth more trouble.
+
+
+class Running:
+    """One command under way. ``due_at``: when it is to be pressed, in the run's clock."""
+
+    def __init__(
+        self,
+        argv: list[str],
+        notice: Notice,
+        now: float,
+        write: Callable[[bytes], None],
+        limits: Limits,
+    ) -> None:
+        self.due_at = now + limits.command
+        self._grace = limits.grace
+        self._write = write
+        self._left = OUTPUT_BYTES_MAX
+        self._ended_by_us = False
+        self._selector: selectors.BaseSelector | None = None
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(json.dumps(to_json(notice)).encode("ascii") + b"\n")
+            stdin.seek(0)
+            self._process = subprocess.Popen(
+                argv,
+                env={**os.environ, **environment(notice)},
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                bufsize=0,
+            )
+        assert self._process.stdout is not None, "a pipe was asked for"
+        self._output = self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        self._pidfd = os.pidfd_open(self._process.pid)
+
+    def watch(self, selector: selectors.BaseSelector, ended: Callable[[], None]) -> None:
+        """Let the loop read what it prints, and call ``ended`` when it has ended."""
+        self._selector = selector
+        selector.register(self._pidfd, selectors.EVENT_READ, lambda mask: ended())
+        if not self._output.closed:
+            selector.register(self._output, selectors.EVENT_READ, lambda mask: self._read())
+
+    def press(self, now: float) -> None:
+        """When its time is over: TERM, and later KILL, to all of its process group."""
+        if now < self.due_at:
+            return
+        self._signal(signal.SIGKILL if self._ended_by_us else signal.SIGTERM)
+        self.due_at = inf if self._ended_by_us else now + self._grace
+        self._ended_by_us = True
+
+    def wait(self, limit: float, elapsed: Callable[[], float]) -> None:
+        """Wait for its end; it is made to end before ``limit``, and left alone soon after."""
+        self.due_at = min(self.due_at, limit - self._grace)
+        self._forget()
+        with selectors.DefaultSelector() as selector:
+            gone: list[bool] = []
+            self.watch(selector, lambda: gone.append(True))
+            while not gone and elapsed() < limit + self._grace:
+                self.press(elapsed())
+                until = min(self.due_at, limit + self._grace)
+                for key, mask in selector.select(max(0.0, until - elapsed())):
+                    key.data(mask)
+            self._forget()
+
+    def close(self) -> str:
+        """It has ended: bury it and what it left; returns what was wrong with it, if anything."""
+        # It is not reaped yet, so the number of its process group is still its own.
+        self._signal(signal.SIGKILL)
+        self._read()
+        self._forget()
+        try:
+            self._process.wait(self._grace)
+        except subprocess.TimeoutExpired:
+            pass  # Not even KILL ends it: it is stuck in the kernel, and nobody can do more.
+        self._output.close()
+        os.close(self._pidfd)
+        if self._ended_by_us:
+            return "took too long, and was ended"
+        status = self._process.returncode or 0
+        return f"ended with status {status if status >= 0 else 128 - status}" if status else ""
+
+    def _read(self) -> None:
+        if self._output.closed:
+            return
+        try:
+            data = os.read(self._output.fileno(), min(self._left, 1 << 16))
+        except BlockingIOError:
+            return
+        self._write(data)
+        self._left -= len(data)
+        if not data or not self._left:
+            if not self._left:
+                self._write(b"\n(the rest of its output was cut)\n")
+            if self._selector is not None:
+                self._selector.unregister(self._output)
+            self._output.close()
+
+    def _forget(self) -> None:
+        if self._selector is None:
+            return
+        self._selector.unregister(self._pidfd)
+        if not self._output.closed:
+            self._selector.unregister(self._output)
+        self._selector = None
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # It has left its group, or runs under another user: beyond our reach.

@@ -1,0 +1,157 @@
+"""What is kept of runs that are over, what goes, and what is forgotten when a person asks."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from beads_workers.core import limits
+from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked
+from beads_workers.core.model import IssueId, value
+from beads_workers.runtime.journal_file import add_to, read_end
+from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name
+
+# --- retention -----------------------------------------------------------------------------------
+# What is kept of runs that are over, and what goes: by their number, and by their size.
+#
+# Source: docs/PROTOCOL.md, "What is kept". A run's folder goes only when nobody needs it: its
+# tracker
+# is owed nothing, nothing of it lives, it is this machine's, and a later run remembers what it
+# knew.
+# A file that somebody is reading can be read to its end: the kernel keeps it until it is closed.
+
+
+REMOVED = "removed"
+"""Beside ``runs``: what is on its way out."""
+
+
+@value
+class Keep:
+    """So many of the last ``runs`` stay, and older ones only while all are below ``size_bytes``."""
+
+    runs: int = limits.KEEP_RUNS
+    size_bytes: int | None = limits.RUNS_BYTES_MAX
+
+
+def disposable(directory: RunDirectory, keep: Keep) -> list[Path]:
+    """Folders of runs that may go, oldest first; nothing is removed yet."""
+    run_ids = directory.run_ids()
+    needed = set(_remembering(directory, run_ids))
+    sizes = {i: _size(directory.run(i)) for i in run_ids} if keep.size_bytes is not None else {}
+    total, excess = sum(sizes.values()), len(run_ids) - max(1, keep.runs)
+    gone = []
+    for number, run_id in enumerate(run_ids):
+        too_big = keep.size_bytes is not None and total > keep.size_bytes
+        if (number < excess or too_big) and run_id not in needed and _is_over(directory, run_id):
+            gone.append(directory.run(run_id))
+            total -= sizes.get(run_id, 0)
+    return gone
+
+
+def remove(folders: list[Path]) -> None:
+    """Remove these; what cannot be removed now goes the next time.
+
+    Each is moved away in one step first: half a run must never be taken for a whole one.
+    """
+    for folder in folders:
+        away = folder.parent.parent / REMOVED
+        try:
+            away.mkdir(exist_ok=True)
+            folder.rename(away / folder.name)
+        except OSError:
+            continue  # Another one removes it just now, or the disk is read-only.
+    for away in {folder.parent.parent / REMOVED for folder in folders}:
+        # Imported here: it loads what unpacks archives, and most starts remove nothing.
+        import shutil
+
+        shutil.rmtree(away, ignore_errors=True)
+
+
+def rotate(directory: RunDirectory, keep: Keep) -> threading.Thread:
+    """Remove old runs in a thread of its own, so that a large one delays no start."""
+    thread = threading.Thread(
+        target=lambda: remove(disposable(directory, keep)), name="retention", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def trim_attempts(folder: Path) -> None:
+    """Remove the oldest logs and results of a run that may go on for months, below ``folder``.
+
+    A file that a worker is writing to is not an attempt's yet: its name begins with a dot.
+    """
+    for name in ("logs", "results"):
+        with suppress(OSError):  # Not there, or a disk that does not let us: the next time.
+            _trim(folder / name)
+
+
+def _trim(folder: Path) -> None:
+    with os.scandir(folder) as found:
+        files = [entry for entry in found if not entry.name.startswith(".")]
+    if len(files) <= limits.ATTEMPT_FILES_MAX:
+        return
+    by_age = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.path) for entry in files)
+    # A tenth more than must go: so that this is not done again for the next one.
+    for _, path in by_age[: len(files) - limits.ATTEMPT_FILES_MAX * 9 // 10]:
+        with suppress(FileNotFoundError):
+            Path(path).unlink()
+
+
+def _is_over(directory: RunDirectory, run_id: str) -> bool:
+    if not directory.is_settled(run_id) or directory.is_alive(run_id):
+        return False
+    # Where several machines share a disk, each sees to its own runs.
+    return directory.host(run_id) in ("", host_name())
+
+
+def _remembering(directory: RunDirectory, run_ids: list[str]) -> Iterator[str]:
+    """The last run whose checkpoint is whole, and those after it: nobody else knows it all."""
+    for run_id in reversed(run_ids):
+        yield run_id
+        entries = read_end(directory.run(run_id) / "journal.jsonl")
+        if any(isinstance(entry.record, CheckpointEnded) for entry in entries):
+            return
+
+
+def _size(folder: Path) -> int:
+    """Bytes on disk: a file with holes takes only what it takes."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(path) / name).lstat().st_blocks * 512
+            except FileNotFoundError:
+                pass  # Removed while we looked.
+    return total
+
+
+# --- forgetting ----------------------------------------------------------------------------------
+# ``retry`` without a fleet: what earlier runs remember of an issue is told to their journals.
+
+
+def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
+    """Give these a clean history for the next start: no attempts, no cooling down.
+
+    Where a fleet has just been started it does nothing: that has read the journals already.
+    """
+    try:
+        lock = directory.lock() if directory.root.is_dir() else None
+    except AlreadyRunning:
+        return
+    if lock is None:
+        return
+    try:
+        remembered = directory.left_over()[1].pages.keys()
+        asked = [issue_id for issue_id in issue_ids if issue_id in remembered]
+        # Every run that still tells of it: which one the next start reads depends on what is whole.
+        for run_id in directory.run_ids() if asked else ():
+            journal = directory.run(run_id) / "journal.jsonl"
+            # At the run's last moment: a person's wish long after it does not make it longer.
+            add_to(journal, [Entry(RetryAsked(each), time.time(), 0.0) for each in asked])
+    finally:
+        os.close(lock)

@@ -1,0 +1,257 @@
+"""The run directory ``.beads-workers``: locks, run.json, and one folder per run."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.journal import BAD_VALUE, RunStarted, read_flat
+from beads_workers.core.model import value
+from beads_workers.core.recovery import Remains, host_of, left_over, remains
+from beads_workers.runtime.journal_file import read_end, segments
+from beads_workers.runtime.locks import is_locked, try_lock
+
+RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
+"""For control sockets whose own path would be too long."""
+
+SOCKET_PATH_MAX = 107
+"""The kernel's limit for the path of a Unix socket, without the closing zero."""
+
+
+@value
+class RunInfo:
+    """run.json: enough to find and to name the running orchestrator."""
+
+    pid: int
+    start_time: int
+    run_id: str
+    socket: str
+    control_socket: str
+    project: str
+    source: str
+    argv: tuple[str, ...] = ()
+    folder: str = ""
+
+
+LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.01
+"""Whoever only looks whether it is held holds it for some microseconds."""
+
+
+class AlreadyRunning(Exception):
+    """Somebody holds the lock. ``str()`` says who."""
+
+
+def read_info(text: bytes) -> RunInfo | None:
+    """What ``write_info`` wrote; None for anything else."""
+    try:
+        return read_flat(RunInfo, json.loads(text.decode()))
+    except (*BAD_VALUE, RecursionError):
+        return None
+
+
+class RunDirectory:
+    """Paths, and what can be said of the runs from the files alone."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs."""
+        return self.root / "runs"
+
+    @property
+    def control_socket(self) -> Path:
+        """In the run directory, or under the runtime directory where its path is too long."""
+        path = self.root / "control.sock"
+        if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+            return path
+        # Imported here: such paths are rare, and every start would pay for it.
+        import hashlib
+
+        name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return runtime_directory() / f"control-{name}.sock"
+
+    def create(self) -> None:
+        """Make it, for us alone, and out of git."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        self.root.chmod(0o700)
+        ignore = self.root / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+
+    def lock(self) -> int:
+        """Take the lock for the life of this process; raises ``AlreadyRunning``."""
+        fd = try_lock(self.root / "lock")
+        for _ in range(LOCK_TRIES):
+            if fd is None:
+                time.sleep(LOCK_TRY_SECONDS)
+                fd = try_lock(self.root / "lock")
+        if fd is None:
+            info = self.read_info()
+            who = f" (pid {info.pid}, run {info.run_id})" if info else ""
+            raise AlreadyRunning(f"an orchestrator is already running here{who}")
+        return fd
+
+    def is_locked(self) -> bool:
+        """Whether an orchestrator lives here."""
+        return is_locked(self.root / "lock")
+
+    def read_info(self) -> RunInfo | None:
+        """Who runs here, or ran last; None where nobody ever did."""
+        try:
+            return read_info((self.root / "run.json").read_bytes())
+        except OSError:
+            return None
+
+    def write_info(self, info: RunInfo) -> None:
+        """Replace run.json in one step."""
+        fresh = self.root / "run.json.new"
+        fresh.write_text(json.dumps(asdict(info)) + "\n")
+        fresh.replace(self.root / "run.json")
+
+    def run(self, run_id: str) -> Path:
+        """One run's folder."""
+        return self.runs / run_id
+
+    def create_run(self) -> tuple[str, int]:
+        """A new run: its id, and the descriptor of its ``alive`` lock, which children inherit."""
+        run_id = _next_run_id(max(self.run_ids(), default=""))
+        folder = self.run(run_id)
+        for name in ("logs", "issues"):
+            (folder / name).mkdir(parents=True)
+        fd = try_lock(folder / "alive")
+        assert fd is not None, "a new file cannot be locked by anybody else"
+        return run_id, fd
+
+    def run_ids(self) -> list[str]:
+        """All runs, oldest first."""
+        try:
+            return sorted(p.name for p in self.runs.iterdir() if p.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def is_alive(self, run_id: str) -> bool:
+        """Whether any process of that run, workers included, still lives."""
+        return is_locked(self.run(run_id) / "alive")
+
+    def is_settled(self, run_id: str) -> bool:
+        """Whether the tracker is owed nothing from that run."""
+        return (self.run(run_id) / "settled").exists()
+
+    def mark_settled(self, run_id: str) -> None:
+        """The tracker is owed nothing from that run."""
+        try:
+            (self.run(run_id) / "settled").touch()
+        except OSError:
+            pass  # The folder is gone, or the disk full: the next start asks the tracker again.
+
+    def write_last_words(self, run_id: str, words: Mapping[str, Any]) -> None:
+        """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
+        fresh = self.run(run_id) / "ended.json.new"
+        try:
+            fresh.write_text(json.dumps(words) + "\n")
+            fresh.replace(self.run(run_id) / "ended.json")
+        except OSError:
+            pass  # The disk is full or the folder is gone: the journal, if any, says the same.
+
+    def foreign(self) -> list[tuple[str, str]]:
+        """Runs of other machines (run id, host) that they have still to settle: never touched."""
+        runs = []
+        for run_id in self.run_ids():
+            if not self.is_settled(run_id) and (host := self.host(run_id)) not in ("", host_name()):
+                runs.append((run_id, host))
+        return runs
+
+    def host(self, run_id: str) -> str:
+        """The machine of a run; empty where its journal does not say."""
+        # Only calls of the tracker stand before a run's first record.
+        for entry in islice(read_end(self.run(run_id) / "journal.jsonl"), 100):
+            if isinstance(entry.record, RunStarted):
+                return host_of(entry.record.actor)
+        return ""
+
+    def left_over(self) -> tuple[list[Remains], Remains]:
+        """``recovery.left_over`` of the runs of this machine, each of them on disk by then."""
+        return left_over(self.run_ids(), self.is_settled, self._remains)
+
+    def _remains(self, run_id: str) -> Remains | None:
+        journal = self.run(run_id) / "journal.jsonl"
+        left = remains(read_end(journal))
+        if host_of(left.actor) not in ("", host_name()):
+            return None  # Only that machine can tell what of it still lives.
+        if not left.run_id:
+            return None  # It died before it had written anything.
+        for segment in segments(journal):
+            _keep(segment)
+        return left
+
+
+def _keep(segment: Path) -> None:
+    """Whatever was read and is acted on survives a power cut; its own run may have died too soon.
+
+    A disk that cannot promise that must not keep a fleet from starting.
+    """
+    try:
+        fd = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.fdatasync(fd)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
+def _next_run_id(last: str) -> str:
+    """Later than ``last`` in the order of names, even when the clock was set back."""
+    stamp, count = time.strftime("%Y%m%d-%H%M%S", time.gmtime()), 0
+    known = re.fullmatch(r"(\d{8}-\d{6})\.(\d{3})-[0-9a-f]+", last)
+    if known and known[1] >= stamp:
+        stamp, count = known[1], int(known[2]) + 1
+    return f"{stamp}.{count:03d}-{os.urandom(3).hex()}"
+
+
+def lock_tracker(folder: Path, *, shared: bool = False) -> int:
+    """One orchestrator per tracker on this machine, whatever its state directory.
+
+    ``folder`` holds the tracker; it is locked itself, so nobody can miss or delete the lock.
+    ``shared``: any number of those that say so, and none that does not.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        message = f"another orchestrator on this machine works on {folder}"
+        message += ", without --shared" if shared else ""
+        raise AlreadyRunning(message) from None
+    return fd
+
+
+def runtime_directory() -> Path:
+    """A folder for us alone, for sockets whose own path would be too long."""
+    RUNTIME.mkdir(mode=0o700, exist_ok=True)
+    status = RUNTIME.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(f"{RUNTIME} is not ours alone")
+    return RUNTIME
+
+
+def host_name() -> str:
+    """This machine, as it stands in the actor of a claim.
+
+    ``BEADS_WORKERS_HOST`` names it where its own name is another one each time (containers).
+    """
+    name = os.environ.get("BEADS_WORKERS_HOST") or socket.gethostname() or "localhost"
+    return name.replace("/", "-")

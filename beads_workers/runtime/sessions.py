@@ -1,0 +1,352 @@
+"""Ending everything that belongs to a worker, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+import selectors
+import signal
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from beads_workers.core.model import value
+
+# --- orphans -------------------------------------------------------------------------------------
+# Orphans of tasks come to us: the kernel gives them to the nearest subreaper above them.
+#
+# Source: docs/PROTOCOL.md, "Attempts". A task that double-forks, calls ``setsid`` and clears its
+# environment carries no mark of ours, but it cannot choose its parent: when the one it has dies,
+# it
+# becomes a child of its worker, or of the zygote when that is dead. Children that are not reaped
+# keep their pids, so a signal to them can hit nobody else.
+
+
+PR_SET_CHILD_SUBREAPER = 36
+ROUNDS_MAX = 20
+"""Generations of children: each one dead makes the next one ours."""
+DIES_SECONDS = 1.0
+"""After KILL a process is gone at once, unless the kernel itself holds it (a dead disk)."""
+
+
+def adopt() -> bool:
+    """Become the parent of whatever is orphaned below this process; not inherited by a fork.
+
+    False where the kernel refuses: then sessions and the token are all there is to go by.
+    """
+    try:
+        return _prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+@functools.cache
+def _prctl() -> Callable[..., int]:
+    """Costs as much as a fork of a hundred workers: the zygote pays it for all."""
+    import ctypes
+
+    found: Callable[..., int] = ctypes.CDLL(None).prctl
+    return found
+
+
+def reap(keep: Collection[int]) -> None:
+    """Bury orphans that have ended; ``keep``: children that somebody else waits for."""
+    for pid in _children():
+        if pid not in keep:
+            _bury(pid)
+
+
+def end(keep: Collection[int]) -> int:
+    """KILL every child but ``keep``, and their children as they become ours; how many."""
+    ended: set[int] = set()
+    for _ in range(ROUNDS_MAX):
+        found = [pid for pid in _children() if pid not in keep and pid not in ended]
+        if not found:
+            break
+        for pid in found:
+            ended.add(pid)
+            _end(pid)
+    return len(ended)
+
+
+def _end(pid: int) -> None:
+    descriptor = os.pidfd_open(pid)  # A child of ours that is not reaped: it is there.
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.poll(DIES_SECONDS * 1000)
+    except PermissionError:
+        pass  # Another user's by its own doing (sudo): beyond our reach.
+    finally:
+        os.close(descriptor)
+    _bury(pid)
+
+
+def _bury(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass
+
+
+def _children() -> list[int]:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []  # None at all, which is the rule and costs no look at /proc.
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        return list(_children_by_parent(os.getpid()))  # A kernel without that list.
+
+
+def _children_by_parent(parent: int) -> Iterator[int]:
+    for name in [entry.name for entry in os.scandir("/proc")]:
+        if name.isdigit() and _parent_of(name) == parent:
+            yield int(name)
+
+
+def _parent_of(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return 0
+    return int(stat[stat.rfind(b")") + 2 :].split()[1])
+
+
+# --- sessions ------------------------------------------------------------------------------------
+# Ending everything that belongs to a worker, and nothing else.
+#
+# Source: docs/PROTOCOL.md, "Attempts". A worker leads a session; what its tasks
+# start lies in that session, or carries the worker's token in its environment. Processes are
+# identified by pid and start time, which is checked through a pidfd right before a signal, so that
+# a reused pid is never hit. Nothing is ever found by name. Linux: reads /proc.
+
+
+@value
+class Process:
+    """One process for good: ``started`` is in clock ticks since boot, and goes with the pid."""
+
+    pid: int
+    started: int
+    session: int
+    zombie: bool
+
+
+def read_process(pid: int) -> Process | None:
+    """What /proc says about a pid; None when there is no such process (any more)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold any byte: fields count from the last one.
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    return Process(pid, int(fields[19]), int(fields[3]), fields[0] in (b"Z", b"X"))
+
+
+def start_time(pid: int) -> int | None:
+    """When it started, in clock ticks since boot; None for a pid that is gone or a zombie."""
+    process = read_process(pid)
+    return None if process is None or process.zombie else process.started
+
+
+def session_members(session: int) -> list[int]:
+    """The living processes of a session (its leader included)."""
+    return [p.pid for p in _processes() if p.session == session and not p.zombie]
+
+
+def kill_session(session: int) -> int:
+    """KILL every process of a session; returns how many were hit.
+
+    The caller knows that the session is its own: its leader is an unreaped child of the caller.
+    """
+    return kill_sessions({session}, "", ())
+
+
+def sweep(run_id: str, worker_id: str | None) -> int:
+    """KILL what carries the token of a worker (None: of any worker of that run)."""
+    return kill_sessions((), run_id, None if worker_id is None else {worker_id})
+
+
+def kill_holders(file: Path) -> int:
+    """KILL every process, but for this one, that holds ``file`` open; returns how many were hit.
+
+    For a file that only processes of ours ever open, like a run's ``alive``.
+    """
+    return sum(kill(p.pid, p.started, signal.SIGKILL) for p in holders(file))
+
+
+def holders(file: Path) -> list[Process]:
+    """The processes, but for this one, that hold ``file`` (or a folder) open."""
+    wanted = file.stat()
+    return [p for p in _processes() if p.pid != os.getpid() and _holds(p.pid, wanted)]
+
+
+def users_of(folder: Path) -> set[int]:
+    """The processes, but for this one, that have a file below ``folder`` open."""
+    below = f"{folder.resolve()}/"
+    return {p.pid for p in _processes() if p.pid != os.getpid() and _uses(p.pid, below)}
+
+
+def _uses(pid: int, below: str) -> bool:
+    try:
+        names = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]  # noqa: PTH115
+    except OSError:
+        return False  # It is gone, or not ours to look at.
+    return any(name.startswith(below) for name in names)
+
+
+def token_holders(run_id: str) -> list[int]:
+    """The living processes that carry the token of any worker of that run."""
+    return [p.pid for p in _processes() if not p.zombie and has_token(p.pid, run_id, None)]
+
+
+def with_variable(entry: str) -> list[Process]:
+    """The living processes of this user that were started with ``NAME=value`` in their environment.
+
+    This one is left out.
+    """
+    wanted, us = os.fsencode(entry), os.getpid()
+    return [
+        process
+        for process in _processes()
+        if not process.zombie and process.pid != us and wanted in _environment(process.pid)
+    ]
+
+
+def living(run_id: str, alive: Path) -> list[int]:
+    """The processes of a run that are still there: they hold its lock, or carry its token."""
+    try:
+        wanted = alive.stat()
+    except FileNotFoundError:
+        wanted = None  # The run directory is gone; the token is still there.
+    return [
+        process.pid
+        for process in _processes()
+        if not process.zombie
+        and process.pid != os.getpid()
+        and (
+            (wanted is not None and _holds(process.pid, wanted))
+            or has_token(process.pid, run_id, None)
+        )
+    ]
+
+
+def holds(pid: int, file: Path) -> bool:
+    """Whether a process has ``file`` open; False where there is no such file."""
+    try:
+        return _holds(pid, file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _holds(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as descriptors:
+            return any(_same(entry, wanted) for entry in descriptors)
+    except OSError:
+        return False  # It is gone, or not ours to look at.
+
+
+def _same(entry: os.DirEntry[str], wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(entry.stat(), wanted)
+    except OSError:
+        return False
+
+
+def kill_sessions(
+    sessions: Collection[int], run_id: str, worker_ids: Collection[str] | None
+) -> int:
+    """KILL several sessions, and whatever carries a token, in as few looks as possible.
+
+    ``worker_ids``: whose token, within ``run_id``; None is anybody's. Looks again until a look
+    finds nothing new: what was being forked during one look is seen by the next.
+    """
+    hit: set[tuple[int, int]] = set()
+    for _ in range(ROUNDS_MAX):
+        found = False
+        for process in _ours(sessions, run_id, worker_ids):
+            if kill(process.pid, process.started, signal.SIGKILL):
+                found = found or (process.pid, process.started) not in hit
+                hit.add((process.pid, process.started))
+        if not found:
+            break
+    return len(hit)
+
+
+def kill(pid: int, started: int, number: int) -> bool:
+    """Send a signal to exactly this process; False when it is gone, or not ours to signal."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # The pidfd holds on to the process: what it is now, it stays until the signal.
+        process = read_process(pid)
+        if process is None or process.started != started or process.zombie:
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def has_token(pid: int, run_id: str, worker_ids: Collection[str] | None) -> bool:
+    """Whether a process of this user was started with the token of such a worker."""
+    environment = _environment(pid)
+    if b"BW_RUN_ID=" + os.fsencode(run_id) not in environment:
+        return False
+    if worker_ids is None:
+        return True
+    return any(b"BW_WORKER_ID=" + os.fsencode(name) in environment for name in worker_ids)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """With what a process of this user was started; nothing of others."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():  # noqa: PTH116 - thousands of looks
+            return []
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def _ours(
+    sessions: Collection[int], run_id: str, worker_ids: Collection[str] | None
+) -> Iterator[Process]:
+    for process in _processes():
+        if process.zombie or process.pid == os.getpid():
+            continue
+        if process.session in sessions or (run_id and has_token(process.pid, run_id, worker_ids)):
+            yield process
+
+
+def _processes() -> Iterator[Process]:
+    names = [entry.name for entry in os.scandir("/proc")]
+    for name in names:
+        if name.isdigit() and (process := read_process(int(name))) is not None:
+            yield process
+
+
+def watch_exit(selector: selectors.BaseSelector, pid: int, gone: Callable[[], None]) -> None:
+    """Call ``gone`` once, when the process has ended; at once if it has already."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (ProcessLookupError, ValueError):
+        gone()
+        return
+
+    def ended(mask: int) -> None:
+        selector.unregister(fd)
+        os.close(fd)
+        gone()
+
+    selector.register(fd, selectors.EVENT_READ, ended)

@@ -1,0 +1,419 @@
+"""Sockets in the loop: listening ones that are ours alone, and streams that never block."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import selectors
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from beads_workers.core import limits
+from beads_workers.core.events import Eased, Event, Hindered, Warned
+from beads_workers.core.framing import Framed, LineReader
+from beads_workers.runtime.run_directory import RUNTIME, runtime_directory
+
+# --- listener ------------------------------------------------------------------------------------
+# A listening Unix socket that is ours alone, from its birth to its removal.
+#
+# Source: docs/PROTOCOL.md, "The socket".
+
+
+class Listener:
+    """0600 before anybody can connect; peers of other users are turned away."""
+
+    def __init__(self, path: Path) -> None:
+        """Bind and listen. Raises ``OSError`` where something that is not ours is in the way."""
+        clear_dead(path)
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)
+        try:
+            self.socket.bind(os.fspath(path))
+        finally:
+            os.umask(mask)
+        self.socket.listen(limits.LISTEN_BACKLOG)
+        self.socket.setblocking(False)
+        self._inode = path.lstat().st_ino
+        self._uid = os.getuid()
+
+    def fileno(self) -> int:
+        """For the selector."""
+        return self.socket.fileno()
+
+    def is_there(self) -> bool:
+        """Whether its file is still in its place, and still ours."""
+        try:
+            return self.path.lstat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def accept(self) -> tuple[socket.socket, int] | None:
+        """The next peer and its pid; None when nobody waits. Raises ``OSError`` (EMFILE...)."""
+        while True:
+            try:
+                sock, _ = self.socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return None
+            pid, uid = peer_of(sock)
+            if uid == self._uid:
+                return sock, pid
+            sock.close()
+
+    def close(self) -> None:
+        """Close, and remove the file if it is still ours."""
+        self.socket.close()
+        if self.is_there():
+            self.path.unlink(missing_ok=True)
+
+
+class TcpListener:
+    """A port of the loopback interface. Anybody on this machine can connect; nobody else can."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Bind and listen. Raises ``OSError`` where somebody else has the port."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.socket = socket.create_server(
+            (host, port), family=family, backlog=limits.LISTEN_BACKLOG
+        )
+        self.socket.setblocking(False)
+
+    def fileno(self) -> int:
+        """For the selector."""
+        return self.socket.fileno()
+
+    @property
+    def port(self) -> int:
+        """The one that it has: asked for 0, the kernel chose."""
+        return int(self.socket.getsockname()[1])
+
+    def is_there(self) -> bool:
+        """A port has no file that could go."""
+        return True
+
+    def accept(self) -> tuple[socket.socket, int] | None:
+        """The next peer, whose pid nobody knows (0); None when nobody waits. Raises ``OSError``."""
+        try:
+            sock, _ = self.socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock, 0
+
+    def close(self) -> None:
+        """Close it."""
+        self.socket.close()
+
+
+def clear_dead(path: Path) -> None:
+    """Remove a dead socket of ours; raises ``OSError`` for anything else in its place."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(status.st_mode) or status.st_uid != os.getuid():
+        raise FileExistsError(errno.EEXIST, "something that is not ours is in the way", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except FileNotFoundError:
+            return
+    raise FileExistsError(errno.EADDRINUSE, "somebody listens there", str(path))
+
+
+def dead_sockets(folder: Path = Path("/tmp")) -> list[Path]:
+    """Worker sockets of ours whose orchestrator is gone: nobody listens there."""
+    return [path for path in sorted(folder.glob("beads-workers-*.sock")) if _is_dead(path)]
+
+
+def _is_dead(path: Path) -> bool:
+    if not re.fullmatch(r"beads-workers-\d+\.sock", path.name) or not path.is_socket():
+        return False
+    if path.lstat().st_uid != os.getuid():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False  # It went away meanwhile, or is busy: alive.
+    return False
+
+
+# --- door ----------------------------------------------------------------------------------------
+# A listening socket in the loop: open again when it can be, and put back when its file is gone.
+#
+# Source: docs/PROTOCOL.md, "The socket". Without a descriptor left, nobody can be let in: the
+# kernel keeps whoever knocks waiting, and the door is tried again a moment later, not at once. A
+# cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a
+# new
+# file takes its place for those that come.
+
+
+NONE_LEFT = (errno.EMFILE, errno.ENFILE)
+TRY_AGAIN_SECONDS = 1.0
+LOOK_SECONDS = 2.0
+"""How long the file of a socket may be missing: one look costs microseconds."""
+
+Peers = list[tuple[socket.socket, int]]
+
+
+def next_look(now: float) -> float:
+    """When to look again, on one beat for everybody: an idle fleet wakes once for all of them."""
+    return (now // LOOK_SECONDS + 1) * LOOK_SECONDS
+
+
+class Door:
+    """``enter`` gets those who come, with their pids. ``name`` is for people.
+
+    ``spares``: descriptors that are kept for bad times, so that a few can still come in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: Path | tuple[str, int] | TcpListener,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        enter: Callable[[Peers], None],
+        spares: int = 0,
+    ) -> None:
+        """Bind, listen, watch. ``place``: a path, an address and a port, or what listens already.
+
+        Raises ``OSError`` where something is in the way.
+        """
+        self._name = name
+        self._selector = selector
+        self._tell = tell
+        self._enter = enter
+        self._listener: Listener | TcpListener
+        if isinstance(place, TcpListener):
+            self._listener = place
+        else:
+            self._listener = Listener(place) if isinstance(place, Path) else TcpListener(*place)
+        self._spares_wanted = spares
+        self._spares: list[int] = []
+        self._shut = False
+        self._held = False
+        self._hindered = False
+        self._next_look = 0.0
+        self._keep_spares()
+        selector.register(self._listener, selectors.EVENT_READ, self._knocked)
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+        return self._next_look
+
+    def tend(self, now: float) -> None:
+        """Open what is shut, and put the file back; does nothing before ``deadline``."""
+        if now < self._next_look:
+            return
+        self._next_look = next_look(now)
+        if self._shut and not self._held:
+            self._shut = False
+            self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
+            self._knocked(0)
+            self._next_look = now + TRY_AGAIN_SECONDS
+        elif not self._listener.is_there():
+            self._put_back()
+        elif self._keep_spares():
+            self._ease()
+
+    def room(self) -> None:
+        """A descriptor has become free: whoever waits outside can come in at once."""
+        if self._shut or len(self._spares) < self._spares_wanted:
+            self._next_look = 0.0
+
+    def hold(self, held: bool) -> None:
+        """Let nobody in for now, or go on: whoever knocks waits, and loses nothing."""
+        if held == self._held:
+            return
+        self._held = held
+        if self._shut:
+            return
+        if held:
+            self._selector.unregister(self._listener)
+        else:
+            self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
+
+    def close(self) -> None:
+        """Nobody is let in any more, and the file goes."""
+        if not (self._shut or self._held):
+            self._selector.unregister(self._listener)
+        self._listener.close()
+        while self._spares:
+            os.close(self._spares.pop())
+
+    def _knocked(self, mask: int) -> None:
+        peers: Peers = []
+        # The selector reports again whoever is left outside.
+        while len(peers) < limits.KNOCKS_AT_ONCE and (peer := self._next()) is not None:
+            peers.append(peer)
+        self._enter(peers)
+
+    def let_all_in(self) -> None:
+        """Whoever waits outside now, unless there is no descriptor for anybody."""
+        if self._shut:
+            return
+        peers: Peers = []
+        while (peer := self._next()) is not None:
+            peers.append(peer)
+        self._enter(peers)
+
+    def _next(self) -> tuple[socket.socket, int] | None:
+        while True:
+            try:
+                return self._listener.accept()
+            except OSError as error:
+                if error.errno not in NONE_LEFT:
+                    raise
+                why = error
+            if not self._spares:
+                self._shut_for_now(why)
+                return None
+            os.close(self._spares.pop())
+
+    def _shut_for_now(self, why: OSError) -> None:
+        # The selector would report whoever waits outside again and again.
+        self._selector.unregister(self._listener)
+        self._shut = True
+        self._next_look = time.monotonic() + TRY_AGAIN_SECONDS
+        self._hinder(why)
+
+    def _keep_spares(self) -> bool:
+        """False while no more descriptors are to be had."""
+        while len(self._spares) < self._spares_wanted:
+            try:
+                self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            except OSError:
+                return False
+        return True
+
+    def _put_back(self) -> None:
+        assert isinstance(self._listener, Listener), "a port does not go away"
+        try:
+            if self._listener.path.parent == RUNTIME:
+                runtime_directory()  # Swept away with what lay in it.
+            fresh = Listener(self._listener.path)
+        except OSError as error:
+            self._hinder(error)
+            return
+        self.let_all_in()  # Whoever came to the old one before its file went is not forgotten.
+        if not (self._shut or self._held):
+            self._selector.unregister(self._listener)
+        self._listener.close()
+        self._listener, self._shut = fresh, False
+        if not self._held:
+            self._selector.register(fresh, selectors.EVENT_READ, self._knocked)
+        self._tell(Warned(f"{fresh.path} was removed, and is there again"))
+        self._ease()
+
+    def _hinder(self, error: OSError) -> None:
+        if not self._hindered:
+            self._hindered = True
+            text = f"{self._name}: nobody new can connect: {error.strerror or error}"
+            todo = "raise the limit: prlimit --nofile" if error.errno in NONE_LEFT else "status"
+            self._tell(Hindered(self._name, text, todo, stops=False))
+
+    def _ease(self) -> None:
+        if self._hindered:
+            self._hindered = False
+            self._tell(Eased(self._name))
+
+
+# --- streams -------------------------------------------------------------------------------------
+# One stream socket: lines in, bytes out, never blocking, never growing without bound.
+
+
+RECEIVE_BYTES = 1 << 16
+
+_UCRED = struct.Struct("3i")
+
+
+class Stream:
+    """``conn_id`` numbers it. ``closed`` is set once, with the ``reason``."""
+
+    def __init__(self, sock: socket.socket, conn_id: int) -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.conn_id = conn_id
+        self.closed = False
+        self.reason = ""
+        self._reader = LineReader()
+        self._outbox = bytearray()
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes the peer has not taken yet."""
+        return len(self._outbox)
+
+    def fileno(self) -> int:
+        """For the selector."""
+        return self.socket.fileno()
+
+    @property
+    def pending(self) -> bool:
+        """Whether a bounded ``read`` has left lines that the next one may give at once."""
+        return self._reader.pending
+
+    def read(self, lines_max: int | None = None) -> list[Framed]:
+        """What has arrived, at most so many lines; at the end of the stream ``closed`` is set."""
+        if self._reader.pending:
+            return self._reader.feed(b"", lines_max)
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError as error:
+            self._end(error.strerror or "read failed")
+            return []
+        if not data:
+            self._end("the other end closed it")
+            return self._reader.end()
+        return self._reader.feed(data, lines_max)
+
+    def queue(self, data: bytes) -> None:
+        """Send with the next ``flush``; a peer that does not read is closed at a limit."""
+        if self.closed:
+            return
+        self._outbox += data
+        if len(self._outbox) > limits.OUTBOX_BYTES_MAX:
+            self._end("it does not read")
+
+    def flush(self) -> bool:
+        """Send what the socket takes; returns whether something is left for later."""
+        if self.closed or not self._outbox:
+            return False
+        try:
+            sent = self.socket.send(self._outbox)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError as error:
+            self._end(error.strerror or "write failed")
+            return False
+        del self._outbox[:sent]
+        return bool(self._outbox)
+
+    def hang_up(self, reason: str) -> None:
+        """Close it from our side."""
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        if not self.closed:
+            self.closed, self.reason = True, reason
+
+
+def peer_of(sock: socket.socket) -> tuple[int, int]:
+    """The pid and uid at the other end, as the kernel knows them."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    pid, uid, _ = _UCRED.unpack(raw)
+    return pid, uid

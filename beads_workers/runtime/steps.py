@@ -1,0 +1,248 @@
+"""One program of a task as a process: started, ended, and buried with all it has left.
+
+Source: docs/PROTOCOL.md, "Attempts". A step leads a process group of its own. Its
+output goes straight into the attempt's log; it gets no descriptors besides 0, 1 and 2."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+
+from beads_workers.core.plans import Plan, Step
+from beads_workers.core.redaction import NotConfined
+from beads_workers.core.worker_events import StepEnded
+from beads_workers.runtime.output import Output, Spoken, with_result
+from beads_workers.runtime.processes import spawn_found
+
+HINDERED = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EROFS,
+    )
+)
+"""What a machine says that is full: no fault of a task."""
+
+
+class RunningStep:
+    """A started step. Watch ``fd`` for reading; then call ``finish`` once."""
+
+    def __init__(self, pid: int, output: Output, spoken: Spoken | None, result_file: str) -> None:
+        self.pid = pid
+        self.fd = os.pidfd_open(pid)
+        self.ended_by_us = False
+        self.output = output
+        self.spoken = spoken
+        self._result_file = result_file
+
+    def end(self, *, hard: bool) -> None:
+        """TERM, or KILL when ``hard``, to the whole process group."""
+        self.ended_by_us = True
+        # The leader is not reaped yet, so the group's number is still its own.
+        self._signal_group(signal.SIGKILL if hard else signal.SIGTERM)
+
+    def finish(self) -> StepEnded:
+        """Bury it: kill what is left of its group, then reap. Its process has ended."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self._signal_group(signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        result = self.spoken.end(self.output.passing) if self.spoken else ""
+        tail = self.output.end()
+        os.close(self.fd)
+        ended = step_ended(os.waitstatus_to_exitcode(status), tail)
+        return with_result(ended, result, self._result_file) if result else ended
+
+    def _signal_group(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Not there yet, or under another user by its own doing (sudo): beyond our reach.
+            pass
+
+
+class CannotStart(Exception):
+    """A step's program could not be started; ``str()`` is one line.
+
+    ``missing``: there is no such program, or it may not be executed. ``hindered``: the machine
+    has no room, no descriptor or no process left.
+    """
+
+    def __init__(self, error: str, *, missing: bool = False, hindered: bool = False) -> None:
+        super().__init__(error)
+        self.missing = missing
+        self.hindered = hindered
+
+
+def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
+    """Start a step in the current folder, or where its preparation says; raises ``CannotStart``.
+
+    ``inherited``: the environment that the step's own is laid over (a plain dict: reading
+    ``os.environb`` costs as much as a fork).
+    """
+    return launch(step, prepare(plan, step), inherited, plan.result_file)
+
+
+def launch(
+    step: Step, output: Output, inherited: Mapping[bytes, bytes], result_file: str = ""
+) -> RunningStep:
+    """``start_step`` with what it prints to; ends that where there is nothing to run."""
+    spoken = None
+    try:
+        spoken = Spoken(output.fd) if step.speaks else None
+        said = spoken.writing if spoken else output.fd
+        pid = _spawn_in_place(step, (said, output.fd), inherited)
+        return _watched(pid, output, spoken, result_file)
+    except _NoPlace as error:
+        _unused(output, spoken)
+        raise CannotStart(str(error)) from None
+    except OSError as error:
+        _unused(output, spoken)
+        missing = error.errno in (errno.ENOENT, errno.EACCES)
+        hindered = error.errno in HINDERED
+        error_text = _explain(error, step.argv[0])
+        raise CannotStart(error_text, missing=missing, hindered=hindered) from None
+
+
+def prepare(plan: Plan, step: Step) -> Output:
+    """Write what a step may read, and open what it prints to; raises ``CannotStart``."""
+    try:
+        if step is plan.steps[0] and plan.issue_file:
+            _write_private(plan.issue_file, plan.issue_text)
+        return Output(plan)
+    except NotConfined as error:
+        raise CannotStart(f"log_path: {error}") from None
+    except OSError as error:
+        error_text = f"cannot write {error.filename}: {error.strerror}"
+        raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
+
+
+def step_ended(status: int, tail: str) -> StepEnded:
+    """``status``: an exit status, or minus the number of a signal."""
+    return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
+
+
+def _unused(output: Output, spoken: Spoken | None) -> None:
+    output.end()
+    if spoken:
+        spoken.end()
+
+
+def _watched(pid: int, output: Output, spoken: Spoken | None, result_file: str) -> RunningStep:
+    if spoken:
+        spoken.started()
+    try:
+        return RunningStep(pid, output, spoken, result_file)
+    except OSError:
+        # Without a descriptor to watch it by, it must not run on as nobody's.
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+class _NoPlace(Exception):
+    """The folder that was prepared for a step is not there."""
+
+
+@contextlib.contextmanager
+def _in_its_place(place_file: str) -> Iterator[Mapping[bytes, bytes]]:
+    """Be in the step's folder meanwhile; gives what its preparation adds to the environment.
+
+    ``posix_spawn`` knows no folder of its own, and this process has one thread.
+    """
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            with open(place_file, "rb") as file:
+                place = json.loads(file.read())
+            os.chdir(place["folder"])
+            added = encoded(place["environment"])
+        except OSError as error:
+            raise _NoPlace(f"cannot use {error.filename}: {error.strerror}") from None
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise _NoPlace(f"{place_file} is damaged") from None
+        yield added
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def _spawn_in_place(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes]) -> int:
+    if step.place_file is None:
+        return _spawn(step, outputs, inherited)
+    with _in_its_place(step.place_file) as added:
+        return _spawn(step, outputs, {**inherited, **added})
+
+
+def _spawn(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes]) -> int:
+    environment = {**inherited, **encoded(step.environment)}
+    argv = [_encode(argument) for argument in step.argv]
+    prompt = None if step.stdin is None else _prompt_file(step.stdin)
+    stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
+    if prompt is not None:
+        stdin = (os.POSIX_SPAWN_DUP2, prompt, 0)
+    said, log = outputs
+    actions = [stdin, (os.POSIX_SPAWN_DUP2, said, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+    try:
+        return spawn_found(argv, environment, actions)
+    finally:
+        if prompt is not None:
+            os.close(prompt)
+
+
+def _prompt_file(prompt: str) -> int:
+    # A file in memory, of any size: the program reads it to its end, and nobody has to feed it.
+    descriptor = os.memfd_create("prompt")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(_encode(prompt))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _write_private(path: str, text: str) -> None:
+    # Overwritten and cut rather than emptied first: some file systems write an emptied file out.
+    data = _encode(text)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        written = 0
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        os.ftruncate(descriptor, written)
+    finally:
+        os.close(descriptor)
+
+
+def encoded(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment as ``execve`` takes it."""
+    return {_encode(name): _encode(value) for name, value in environment.items()}
+
+
+def _encode(text: str) -> bytes:
+    # What a person typed may hold bytes that are not UTF-8: they come back as they were.
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _explain(error: OSError, program: str) -> str:
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return f"command not found: {program}"
+        case errno.EACCES:
+            return f"not executable: {program}"
+        case errno.E2BIG:
+            return f"arguments and environment are too long for {program}"
+        case _:
+            return f"cannot start {program}: {error.strerror}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)

@@ -1,0 +1,344 @@
+"""The thread that talks to the source: round trips, and before them what dead runs left."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from beads_workers.core import limits
+from beads_workers.core.commands import Turn
+from beads_workers.core.events import RecoveryEnded, RecoveryFailed, TurnEnded
+from beads_workers.core.journal import Carried, Entry
+from beads_workers.core.recovery import Remains
+from beads_workers.core.source import Renewed, Result, Settled, Source, SourceError, Taken
+from beads_workers.runtime import sessions
+from beads_workers.runtime.journal import Journal
+from beads_workers.runtime.journal_file import add_to
+from beads_workers.runtime.result_spool import hear
+from beads_workers.runtime.retention import Keep, rotate
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.sockets import clear_dead
+
+# --- lane ----------------------------------------------------------------------------------------
+# The lane's thread: the only one that talks to the source, one turn at a time.
+#
+# It recovers first (what earlier runs left), then carries out each ``Turn`` that the core begins.
+# Before it writes anything to the tracker it syncs the journal: nothing outside is told before it
+# is on disk.
+
+
+TIDY_SECONDS = 60.0
+SYNC_SECONDS = 1.0
+"""Where nothing that is told waits for the disk: a power cut costs so much of the account."""
+
+Answer = RecoveryEnded | TurnEnded
+
+
+class _Settling(NamedTuple):
+    """What came of a turn's settlements: see ``TurnEnded``."""
+
+    settled: tuple[Settled, ...] = ()
+    error: str = ""
+    hint: str = ""
+
+
+class _Taking(NamedTuple):
+    """What came of its other half."""
+
+    renewed: Renewed | None = None
+    taken: Taken | None = None
+    error: str = ""
+    hint: str = ""
+
+
+class LaneThread:
+    """``post`` is called in the lane's thread with each answer, and must be quick and safe."""
+
+    is_prompt = False
+    """Whether a turn is over as soon as it has begun."""
+
+    def __init__(
+        self,
+        source: Source,
+        journal: Journal,
+        recover: Callable[[], RecoveryEnded],
+        post: Callable[[Answer | BaseException], None],
+        tidy: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``tidy``: called in this thread once a minute, while there is anything to do."""
+        self._source = source
+        self._journal = journal
+        self._recover = recover
+        self._post = post
+        self._tidy = tidy
+        self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
+
+    def start(self) -> None:
+        """Begin with the recovery."""
+        self._thread.start()
+
+    def begin(self, turn: Turn) -> None:
+        """Hand it a turn; the core sees to it that there is only one at a time."""
+        self._turns.put(turn)
+
+    def stop(self, seconds: float) -> None:
+        """Let it finish what it does, for so long, and close the source."""
+        self._turns.put(None)
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._post(self._recover())
+            self._work()
+            self._source.close()
+        except BaseException as error:  # A bug must end the process, not only this thread.
+            self._post(error)
+
+    def _work(self) -> None:
+        tidy_at = time.monotonic() + TIDY_SECONDS
+        while (turn := self._turns.get()) is not None:
+            # Whatever this turn writes to the tracker follows from records before it.
+            self._journal.sync_patiently()
+            self._post(self.carry_out(turn))
+            if time.monotonic() >= tidy_at:
+                self._tidy()
+                tidy_at = time.monotonic() + TIDY_SECONDS
+
+    def carry_out(self, turn: Turn) -> TurnEnded:
+        """One turn, whole."""
+        began = time.monotonic()
+        settled, settle_error, hint = self._settle(turn)
+        renewed, taken, take_error = None, None, ""
+        if not settle_error:  # A tracker that failed just now is not asked again at once.
+            renewed, taken, take_error, hint = self._take(turn)
+        calls = self._source.calls
+        return TurnEnded(
+            time.monotonic() - began,
+            settled,
+            settle_error,
+            taken,
+            take_error,
+            hint,
+            renewed,
+            calls.count,
+            calls.seconds,
+        )
+
+    def _settle(self, turn: Turn) -> _Settling:
+        if not turn.settlements:
+            return _Settling()
+        try:
+            settled = tuple(self._source.settle(turn.settlements))
+        except SourceError as error:
+            return _Settling(error=_reason(error), hint=error.hint)
+        except OSError as error:
+            return _Settling(error=_of_machine(error))
+        assert len(settled) == len(turn.settlements), "one answer for each settlement"
+        return _Settling(settled)
+
+    def _take(self, turn: Turn) -> _Taking:
+        renewed, taken = None, None
+        try:
+            if turn.renew:
+                renewed = self._source.renew(turn.renew)
+            if turn.take is not None:
+                taken = self._source.take(turn.take, turn.skip)
+        except SourceError as error:
+            return _Taking(renewed, taken, _reason(error), error.hint)
+        except OSError as error:
+            return _Taking(renewed, taken, _of_machine(error))
+        return _Taking(renewed, taken)
+
+
+class PromptLane(LaneThread):
+    """The lane of a source that never blocks: its turns are carried out where they are begun.
+
+    Somebody waits for each answer, and a journey to a thread and back takes longer than the turn.
+    Nothing that such a source tells outlives a power cut that the journal does not, so it does not
+    wait for the disk: the thread, having recovered, syncs the journal soon afterwards.
+    """
+
+    is_prompt = True
+
+    def __init__(
+        self,
+        source: Source,
+        journal: Journal,
+        recover: Callable[[], RecoveryEnded],
+        post: Callable[[Answer | BaseException], None],
+        tell: Callable[[TurnEnded], None],
+        tidy: Callable[[], None] = lambda: None,
+        sync: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``tell``: takes the answers of turns, in the thread that begins them; ``sync``: called
+        whenever the journal was brought to disk."""
+        super().__init__(source, journal, recover, post, tidy)
+        self._tell = tell
+        self._sync = sync
+        self._told = threading.Event()
+        self._over = threading.Event()
+
+    def begin(self, turn: Turn) -> None:
+        """Carry it out."""
+        self._tell(self.carry_out(turn))
+        self._told.set()
+
+    def stop(self, seconds: float) -> None:
+        """Let it finish what it does, for so long, and close the source."""
+        self._over.set()
+        self._told.set()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        # However much is told, the disk is bothered once a second; where nothing is, never.
+        tidy_at = time.monotonic() + TIDY_SECONDS
+        while not self._over.wait(SYNC_SECONDS):
+            self._told.wait()
+            self._told.clear()
+            self._journal.sync_patiently()
+            self._sync()
+            if time.monotonic() >= tidy_at:
+                self._tidy()
+                tidy_at = time.monotonic() + TIDY_SECONDS
+
+
+def _of_machine(error: OSError) -> str:
+    # No descriptor, no memory, no room: the world's failure, whatever the source was about to do.
+    return f"the tracker could not be asked: {error.strerror or error}"
+
+
+def _reason(error: SourceError) -> str:
+    return str(error) or "no reason given"
+
+
+# --- recovering ----------------------------------------------------------------------------------
+# Settling what dead runs left, before anything is taken: runs in the lane's thread.
+#
+# Source: docs/PROTOCOL.md, "What the next start does". First everything of the dead run must be
+# gone: its workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is
+# asked what it still holds, run by run.
+
+
+GONE_SECONDS = limits.TERM_GRACE_SECONDS + 5.0
+"""Workers leave within their grace; what is there after this is stuck, and carries our token."""
+
+LOOK_SECONDS = 0.05
+
+DEFAULT = Keep()
+
+
+class Recovery:
+    """``run`` is what the lane does first; ``abandon`` lets a stop overtake it."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        source: Source,
+        unsettled: Sequence[Remains],
+        post: Callable[[RecoveryFailed], None],
+        keep: Keep = DEFAULT,
+    ) -> None:
+        """``keep``: what stays of older runs once nothing is owed for them."""
+        self._keep = keep
+        self._directory = directory
+        self._source = source
+        self._unsettled = unsettled
+        self._post = post
+        self._abandoned = threading.Event()
+
+    def abandon(self) -> None:
+        """The run ends: what is not settled stays for the next start."""
+        self._abandoned.set()
+
+    def run(self) -> RecoveryEnded:
+        """Settle run after run; a tracker in trouble is asked again until it answers."""
+        settled: list[Settled] = []
+        heard: list[Carried] = []
+        for left in self._unsettled:
+            self._wait_until_gone(left)
+            ends = self._hear(left)
+            heard += [page for page in left.checkpoint() if page.issue_id in ends]
+            settled += self._settle(left, list(ends.values()))
+        # Only now: until it was settled, a run's journal was all that knew of its debts.
+        rotate(self._directory, self._keep)
+        return RecoveryEnded(tuple(settled), tuple(heard))
+
+    def _hear(self, left: Remains) -> dict[str, Entry]:
+        """What its workers had done at the end, by issue; ``left`` knows it from now on."""
+        if self._abandoned.is_set():
+            return {}  # They may not have left yet.
+        return hear(left, self._directory.run(left.run_id))
+
+    def _settle(self, left: Remains, ends: Sequence[Entry]) -> list[Settled]:
+        failures = 0
+        while not self._abandoned.is_set():
+            try:
+                settled = [s for debt in left.debts() for s in self._source.recover(debt)]
+            except SourceError as error:
+                delay = min(
+                    limits.SOURCE_RETRY_SECONDS * 2.0**failures, limits.SOURCE_RETRY_MAX_SECONDS
+                )
+                failures = min(failures + 1, 10)
+                self._post(RecoveryFailed(str(error), error.hint, delay))
+                self._abandoned.wait(delay)
+                continue
+            if all(s.result is not Result.FAILED for s in settled):
+                self._tell_its_journal(left.run_id, ends)
+                self._directory.mark_settled(left.run_id)
+            return settled
+        return []
+
+    def _tell_its_journal(self, run_id: str, ends: Sequence[Entry]) -> None:
+        # For people who read it. Until nothing is owed, their words are read at each start.
+        try:
+            add_to(self._directory.run(run_id) / "journal.jsonl", ends)
+        except OSError:
+            pass  # A full disk: this run's journal has that they are closed.
+
+    def _wait_until_gone(self, left: Remains) -> None:
+        lock = self._directory.run(left.run_id) / "alive"
+        deadline = time.monotonic() + GONE_SECONDS
+        while self._directory.is_alive(left.run_id) and not self._abandoned.is_set():
+            if time.monotonic() > deadline:
+                # Stuck or stopped. Only that run's zygote and workers ever hold this file open.
+                sessions.kill_holders(lock)
+                deadline = time.monotonic() + GONE_SECONDS
+            self._abandoned.wait(LOOK_SECONDS)
+        # Where workers were killed with their orchestrator, nobody has ended their tasks.
+        sessions.sweep(left.run_id, None)
+        if left.socket:
+            try:
+                clear_dead(Path(left.socket))
+            except OSError:
+                pass  # Its pid is somebody else's by now, who listens there.
+        for issue_id, (pid, start_time) in left.holders.items():
+            self._wait_for_holder(issue_id, pid, start_time)
+        if left.last_call is None:
+            return
+        pid, start_time = left.last_call
+        # A tracker process finishes its work although its caller died; it has its own limit.
+        while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+            self._abandoned.wait(LOOK_SECONDS)
+
+    def _wait_for_holder(self, issue_id: str, pid: int, start_time: int) -> None:
+        # It is not ours to kill, and its issue goes to nobody while it may be at work on it.
+        told_at = time.monotonic() + limits.TERM_GRACE_SECONDS
+        while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+            if time.monotonic() > told_at:
+                told_at = time.monotonic() + limits.SOURCE_RETRY_MAX_SECONDS
+                self._post(still_held(issue_id, pid))
+            self._abandoned.wait(LOOK_SECONDS)
+
+
+def still_held(issue_id: str, pid: int) -> RecoveryFailed:
+    """What people are told while a worker of somebody else keeps a start waiting."""
+    return RecoveryFailed(
+        f"{issue_id} is still with a worker of an earlier run, pid {pid}: it is not ours to end",
+        f"nothing is taken until it has exited; if it is stuck, end it: kill {pid}",
+        limits.SOURCE_RETRY_MAX_SECONDS,
+    )

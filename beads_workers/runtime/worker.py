@@ -1,0 +1,484 @@
+"""The worker process: carries out what ``core.worker`` asks for, and decides nothing."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import assert_never
+
+from beads_workers.core import limits
+from beads_workers.core.framing import (
+    Framed,
+    Line,
+    LineReader,
+    ProtocolError,
+    TooLong,
+    Torn,
+    parse_object,
+)
+from beads_workers.core.plans import Plan, Step
+from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.wire import (
+    Cancel,
+    ControlAsked,
+    ControlReply,
+    FromWorker,
+    Shutdown,
+    Task,
+    ToWorker,
+    Wait,
+    encode,
+    parse,
+)
+from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.worker_events import (
+    Command,
+    Connect,
+    Connected,
+    ConnectFailed,
+    ConnectionLost,
+    EndStep,
+    Event,
+    Exit,
+    Interrupted,
+    LeaveWord,
+    Log,
+    Received,
+    RunStep,
+    Send,
+    StepAsked,
+    StepNotStarted,
+    TellStep,
+)
+from beads_workers.executors.command import plan
+from beads_workers.runtime import sessions
+from beads_workers.runtime.functions import CallStep, Functions
+from beads_workers.runtime.processes import (
+    ASK_TO_END,
+    GIT_PLACES,
+    Spares,
+    heard,
+    keep_from_tasks,
+    say,
+    wake_on,
+)
+from beads_workers.runtime.result_spool import leave_word
+from beads_workers.runtime.sessions import sweep
+from beads_workers.runtime.steps import CannotStart, RunningStep, start_step
+
+# --- payloads ------------------------------------------------------------------------------------
+# Payloads that are too large for a line: read from the file that the TASK names.
+
+
+def with_payload(task: Task) -> Task:
+    """Read a large payload from its file, which then goes: it may hold secrets, and each attempt
+    gets one of its own. One that cannot be read stays named in the task."""
+    if task.payload_file is None:
+        return task
+    try:
+        with open(task.payload_file, "rb") as file:
+            payload = parse_object(file.read())
+    except (OSError, ValueError, ProtocolError):
+        return task
+    try:
+        os.unlink(task.payload_file)  # noqa: PTH108 - no Path here
+    except OSError:
+        pass  # A folder that cannot be written: it goes with the run.
+    return replace(task, payload=payload, payload_file=None)
+
+
+# --- worker connection ---------------------------------------------------------------------------
+# A worker's connection to its orchestrator: lines in and out, never waiting for the other side.
+
+
+CONNECT_SECONDS = 5.0
+"""A full queue of the listener blocks a connection; longer than this is a failed try."""
+
+FLUSH_SECONDS = 2.0
+"""How long a last message may take to leave; a reader that is this slow is not there."""
+
+
+Dial = Callable[[], socket.socket]
+"""Connects to the orchestrator; raises ``OSError``, whose text names what could not be reached."""
+
+
+def dial_path(path: str) -> socket.socket:
+    """Connect to the socket at ``path``; takes ``CONNECT_SECONDS`` at most."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(CONNECT_SECONDS)
+    try:
+        connection.connect(path)
+    except OSError as error:
+        connection.close()
+        raise OSError(f"{path}: {error.strerror or error}") from None
+    return connection
+
+
+class WorkerConnection:
+    """Watches itself in ``selector``; there is none until ``connect`` has given ``Connected``.
+
+    ``ready``: what the selector has as its data.
+    """
+
+    def __init__(
+        self,
+        dial: Dial,
+        worker_id: str,
+        selector: selectors.BaseSelector,
+        ready: Callable[[int], None] | None = None,
+    ) -> None:
+        self._dial = dial
+        self._worker_id = worker_id
+        self._selector, self._ready = selector, ready
+        self._socket: socket.socket | None = None
+        self._reader = LineReader()
+        self._outbox = bytearray()
+        self._waits_to_write = False
+        self._bad_lines = 0
+
+    def fileno(self) -> int:
+        """-1 while there is none."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def connect(self) -> Event:
+        """``Connected`` or ``ConnectFailed``."""
+        try:
+            connection = self._dial()
+        except OSError as error:
+            return ConnectFailed(str(error))
+        connection.setblocking(False)
+        self._selector.register(connection, selectors.EVENT_READ, self._ready)
+        self._socket = connection
+        return Connected()
+
+    def receive(self) -> Iterator[Event]:
+        """Call when it can be read: each message as ``Received``, then maybe its loss."""
+        if self._socket is None:
+            return
+        try:
+            received = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        framed = self._reader.feed(received) if received else self._reader.end()
+        for item in framed:
+            if (message := self._read(item)) is not None and self._socket is not None:
+                yield Received(message)
+        if not received:
+            yield from self._hang_up()
+
+    def send(self, message: FromWorker | ControlAsked) -> None:
+        """Goes out with the next ``flush``; is lost where there is no connection."""
+        if self._socket is not None:
+            self._outbox += encode(message, self._worker_id, time.time(), v1=False)
+
+    def flush(self) -> Iterator[Event]:
+        """Write what is due, as far as the other side takes it; one that never does is left."""
+        if self._socket is None or not self._outbox:
+            return
+        try:
+            del self._outbox[: self._socket.send(self._outbox)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # Whether it is over is for reading to find out: a SHUTDOWN may be waiting there.
+            self._outbox.clear()
+        if len(self._outbox) > limits.OUTBOX_BYTES_MAX:
+            yield from self._hang_up()
+            return
+        if bool(self._outbox) is not self._waits_to_write:
+            self._waits_to_write = bool(self._outbox)
+            writing = selectors.EVENT_WRITE if self._outbox else 0
+            self._selector.modify(self._socket, selectors.EVENT_READ | writing, self._ready)
+
+    def say_goodbye(self) -> None:
+        """Write what is due, waiting for it a little, and close."""
+        if self._socket is None:
+            return
+        self._socket.settimeout(FLUSH_SECONDS)
+        try:
+            self._socket.sendall(self._outbox)
+        except OSError:
+            pass
+        self._socket.close()
+
+    def _hang_up(self) -> Iterator[Event]:
+        if self._socket is None:
+            return
+        self._selector.unregister(self._socket)
+        self._socket.close()
+        self._socket = None
+        yield ConnectionLost()
+
+    def _read(self, framed: Framed) -> ToWorker | ControlReply | None:
+        match framed:
+            case TooLong(head) | Torn(head):
+                trouble, raw = "a line that is too long or torn", head
+            case Line(raw):
+                try:
+                    message = parse(raw)
+                except ProtocolError as error:
+                    trouble = str(error)
+                else:
+                    if isinstance(message, Task):
+                        return with_payload(message)
+                    if isinstance(message, Wait | Shutdown | Cancel | ControlReply):
+                        return message
+                    trouble = "a message that only workers send"
+            case _:
+                assert_never(framed)
+        self._bad_lines += 1
+        if self._bad_lines <= limits.BAD_LINES_MAX:
+            shown = raw[: limits.LOGGED_BYTES_MAX]
+            say(self._worker_id, f"ignored {trouble}: {shown!r}")
+        return None
+
+
+# --- worker --------------------------------------------------------------------------------------
+# The worker process: carries out what ``core.worker`` asks for, and decides nothing.
+#
+# One loop over the socket, the running step's pidfd, and signals. It stays small: the zygote forks
+# it by the hundred, so nothing heavy is imported here.
+
+
+SPARES = 3
+"""A process is looked at and ended with so many descriptors at once, at most."""
+
+
+def run_worker(
+    settings: WorkerSettings,
+    connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS,
+    dial: Dial | None = None,
+) -> int:
+    """Be a worker until told to leave; returns the exit status.
+
+    ``dial`` connects to the orchestrator in some other way than by its socket's path.
+
+    0 after SHUTDOWN or a signal, 1 when the orchestrator could not be reached or was lost. The
+    process must be able to call this its own: it changes folder and signal handlers, and becomes
+    a subreaper. It leaves nothing running of what it started.
+    """
+    try:
+        for name in ("logs", "issues"):
+            os.makedirs(f"{settings.run_directory}/{name}", 0o700, exist_ok=True)  # noqa: PTH103
+        os.chdir(settings.project)
+    except OSError as error:
+        say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
+        return 1
+    keep_from_tasks()
+    sessions.adopt()
+    if settings.work.worktrees is not None:
+        # Of whoever started the fleet from a hook of git: they would name another checkout.
+        for name in GIT_PLACES:
+            os.environ.pop(name, None)
+    half = WorkerHalf(
+        settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
+    )
+    # Of its three descriptors one comes and goes with each step: ``poll`` needs no call for that.
+    selector = selectors.PollSelector()
+    dial = dial or partial(dial_path, settings.socket_path)
+    connection = WorkerConnection(dial, settings.worker_id, selector)
+    events: deque[Event] = deque()
+    functions = Functions(
+        settings.work.allow_modules, lambda name, data: events.append(StepAsked(name, data))
+    )
+    process = _Process(settings, half, selector, connection, functions, events)
+    for name in settings.work.hidden_variables:
+        process.inherited.pop(name.encode(), None)
+    return process.run()
+
+
+@dataclass(slots=True)
+class _Process:
+    settings: WorkerSettings
+    half: WorkerHalf
+    selector: selectors.BaseSelector
+    connection: WorkerConnection
+    functions: Functions
+    events: deque[Event]
+    step: RunningStep | CallStep | None = None
+    status: int | None = None
+    inherited: dict[bytes, bytes] = field(default_factory=lambda: dict(os.environb))
+    spares: Spares = field(default_factory=lambda: Spares(SPARES))
+    watched: int = -1
+    """The descriptor of the process for functions, while it is there."""
+    spoken: int = -1
+    """The pipe of a step whose words are its result, while somebody may still speak."""
+    look_at: float = 0.0
+    """When to look at what the running step has printed (monotonic)."""
+
+    def run(self) -> int:
+        wake = wake_on((*ASK_TO_END, signal.SIGCHLD))
+        self.selector.register(wake, selectors.EVENT_READ)
+        self._carry_out(self.half.start())
+        self._drain()
+        self._tell_all(self.connection.flush())
+        while self.status is None:
+            # The step goes first: work that is done before SHUTDOWN is read is still DONE.
+            ready = {key.fd for key, _ in self.selector.select(self._patience())}
+            called = isinstance(self.step, CallStep)
+            if self.watched in ready and not called:
+                # A process for functions that says something, or ends, while it has no call.
+                self.functions.close()
+                self._watch_functions()
+            self._listen(ready)
+            if over := self.step is not None and self.step.fd in ready:
+                self._bury()
+            if (over and not called) or wake.fileno() in ready:
+                # The end of a step comes with a SIGCHLD: that is worth no turn of its own.
+                self._signalled(heard(wake))
+            if self.connection.fileno() in ready:
+                self._tell_all(self.connection.receive())
+            self._look_at_output(time.monotonic())
+            if self.status is None:
+                self._carry_out(self.half.on_deadline(time.monotonic()))
+                self._drain()
+                self._tell_all(self.connection.flush())
+        self.connection.say_goodbye()
+        self.functions.retire()
+        self.spares.do(lambda: sessions.end(()))
+        return self.status
+
+    def _patience(self) -> float | None:
+        deadline = self.half.deadline()
+        if self.step is not None:
+            deadline = self.look_at if deadline is None else min(deadline, self.look_at)
+        if deadline is None:
+            return None
+        return min(max(0.0, deadline - time.monotonic()), limits.WAIT_AT_ONCE_SECONDS_MAX)
+
+    def _look_at_output(self, now: float) -> None:
+        if self.step is not None and now >= self.look_at:
+            self.step.output.look()
+            self.look_at = time.monotonic() + self.step.output.look_seconds
+
+    # --- events and commands ------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        self._drain()
+
+    def _tell_all(self, events: Iterator[Event]) -> None:
+        for event in events:
+            self._tell(event)
+
+    def _drain(self) -> None:
+        while self.events and self.status is None:
+            self._carry_out(self.half.handle(self.events.popleft(), time.monotonic()))
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Connect():
+                    self.events.append(self.connection.connect())
+                case Send(message):
+                    self.connection.send(message)
+                case LeaveWord(message):
+                    leave_word(self.settings.run_directory, message)
+                case TellStep(reply):
+                    if isinstance(self.step, CallStep):
+                        self.step.tell(reply)
+                case RunStep(of_plan, step):
+                    # What is to be read first leaves first: what was said of the task before this.
+                    self.events.extend(self.connection.flush())
+                    self._start(of_plan, step)
+                case EndStep(hard, ask):
+                    if isinstance(self.step, CallStep):
+                        self.step.end(hard=hard, ask=ask)
+                    elif self.step is not None:
+                        self.step.end(hard=hard)
+                case Exit(status):
+                    self.status = status
+                case Log(text):
+                    say(self.settings.worker_id, text)
+                case _:
+                    assert_never(command)
+
+    def _start(self, of_plan: Plan, step: Step) -> None:
+        try:
+            if step.call is None or self.functions.fd < 0:
+                # Each time anew: it may have been put in the place of one that was deleted.
+                os.chdir(self.settings.project)
+        except OSError as error:
+            text = f"cannot use {error.filename}: {error.strerror}"
+            self.events.append(StepNotStarted(text, hindered=True))
+            return
+        try:
+            if step.call is not None:
+                self.step = self.functions.start(of_plan, step, self.inherited)
+            else:
+                self.functions.let_go()
+                self.step = start_step(of_plan, step, self.inherited)
+        except CannotStart as error:
+            self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
+        else:
+            self.look_at = time.monotonic() + self.step.output.look_seconds
+            if isinstance(self.step, RunningStep):
+                self.selector.register(self.step.fd, selectors.EVENT_READ)
+                self._watch_spoken(self.step)
+        # It stays watched from call to call.
+        self._watch_functions()
+
+    def _watch_spoken(self, step: RunningStep) -> None:
+        if step.spoken is not None:
+            self.spoken = step.spoken.fd
+            self.selector.register(self.spoken, selectors.EVENT_READ)
+
+    def _listen(self, ready: Collection[int]) -> None:
+        """Take what the running step has said, where that is its result."""
+        if self.spoken not in ready:
+            return
+        assert isinstance(self.step, RunningStep) and self.step.spoken is not None
+        if not self.step.spoken.pump():
+            self._deafen()
+
+    def _deafen(self) -> None:
+        if self.spoken >= 0:
+            self.selector.unregister(self.spoken)
+            self.spoken = -1
+
+    def _watch_functions(self) -> None:
+        fd = self.functions.fd
+        if fd == self.watched:
+            return
+        if self.watched >= 0:
+            self.selector.unregister(self.watched)
+        if fd >= 0:
+            self.selector.register(fd, selectors.EVENT_READ)
+        self.watched = fd
+
+    def _signalled(self, numbers: bytes) -> None:
+        if signal.SIGCHLD in numbers:
+            running = (self.step.pid,) if isinstance(self.step, RunningStep) else ()
+            keep = (*running, *self.functions.pids())
+            self.spares.do(lambda: sessions.reap(keep))
+            if isinstance(self.step, CallStep):
+                self._bury()  # A child that it has left may keep its connection open.
+        if any(number in numbers for number in ASK_TO_END):
+            self._tell(Interrupted())
+
+    def _bury(self) -> None:
+        step = self.step
+        assert step is not None
+        self._deafen()
+        if (ended := step.finish()) is None:
+            self._drain()  # What it asks.
+            return
+        self.step = None
+        if isinstance(step, RunningStep):
+            self.selector.unregister(step.fd)
+        if step.ended_by_us:
+            # The next holder of the issue must not meet a tool that the agent had detached.
+            self.functions.close()
+            self.spares.do(lambda: sessions.end(()))
+            self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
+        self._watch_functions()
+        self._tell(ended)

@@ -1,0 +1,248 @@
+"""The worker socket: connections become events, messages become bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core import events as ev
+from beads_workers.core import limits, wire
+from beads_workers.core.commands import Send
+from beads_workers.core.events import ConnId, Event
+from beads_workers.core.framing import Framed, Line, ProtocolError, TooLong
+from beads_workers.core.text import printable
+from beads_workers.core.wire import ControlAsked, ControlReply, Done, Failed, Ready, Task
+from beads_workers.runtime.sessions import start_time
+from beads_workers.runtime.sockets import Door, Peers, Stream
+
+
+class WorkerServer:
+    """``tell`` takes every event. ``before_serving`` brings word of new workers of our own.
+
+    ``door``: to be tended by the loop.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        selector: selectors.BaseSelector,
+        tell: Callable[[Event], None],
+        before_serving: Callable[[], None],
+        payload_directory: Path,
+    ) -> None:
+        self._selector = selector
+        self._tell = tell
+        self._before_serving = before_serving
+        self._payloads = payload_directory
+        self._streams: dict[ConnId, Stream] = {}
+        self._unsent: set[ConnId] = set()
+        self._known: set[ConnId] = set()
+        """Whose last line was a valid message: they are heard at once."""
+        self._waiting: dict[ConnId, None] = {}
+        """Who has more to say, in order: the others, and whoever says much at once. Until they are
+        heard the selector does not look for what they send."""
+        self._hear_at = 0.0
+        self._masks: dict[ConnId, int] = {}
+        """What the selector watches of each."""
+        self._last = 0
+        self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
+        """What a task asks goes there; the answer comes with ``reply``."""
+        self.door = Door("the worker socket", path, selector, tell, self._enter)
+
+    def deadline(self) -> float | None:
+        """When ``hear`` is due (monotonic seconds); None while nobody waits to be heard."""
+        return self._hear_at if self._waiting else None
+
+    def hear(self, now: float) -> None:
+        """Read a little of what a few of those have to say who wait; once in each turn."""
+        if now < self._hear_at:
+            return
+        for conn_id in list(islice(self._waiting, limits.STRANGERS_AT_ONCE)):
+            del self._waiting[conn_id]
+            if self._read(conn_id, self._streams[conn_id]):
+                self._hear_at = now + limits.NONSENSE_PAUSE_SECONDS
+
+    def send(self, command: Send) -> None:
+        """Queue a message; ``flush`` sends it."""
+        stream = self._streams.get(command.conn_id)
+        if stream is None:
+            return
+        stream.queue(self._encode(command))
+        self._unsent.add(command.conn_id)
+
+    def reply(self, conn_id: ConnId, answer: Mapping[str, Any]) -> None:
+        """Queue the answer to what a task has asked; ``flush`` sends it."""
+        stream = self._streams.get(conn_id)
+        if stream is None:
+            return
+        line = wire.encode(ControlReply(answer), "W0", time.time(), v1=False)
+        if len(line) > limits.LINE_BYTES_MAX:
+            short = {"error": f"the answer is {len(line)} bytes long: ask for less"}
+            line = wire.encode(ControlReply(short), "W0", time.time(), v1=False)
+        stream.queue(line)
+        self._unsent.add(conn_id)
+
+    def hang_up(self, conn_id: ConnId, reason: str) -> None:
+        """Close a connection from our side."""
+        stream = self._streams.get(conn_id)
+        if stream is not None:
+            stream.flush()  # The last word, as far as the socket takes it.
+            stream.hang_up(reason)
+            self._drop(stream)
+
+    def flush(self) -> None:
+        """One write per connection and turn; what does not fit waits for the selector."""
+        for conn_id in list(self._unsent):
+            stream = self._streams.get(conn_id)
+            if stream is None:
+                self._unsent.discard(conn_id)
+                continue
+            left = stream.flush()
+            if stream.closed:
+                self._drop(stream)
+            elif left:
+                self._watch(conn_id, stream, writes=True)
+            else:
+                self._unsent.discard(conn_id)
+
+    def close(self) -> None:
+        """No more workers: the socket file goes too."""
+        for conn_id, stream in self._streams.items():
+            if self._masks.pop(conn_id):
+                self._selector.unregister(stream)
+            stream.socket.close()
+        self._streams.clear()
+        self.door.close()
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _enter(self, peers: Peers) -> None:
+        # A worker of ours was reported before it could connect: now its pid is known.
+        self._before_serving()
+        for sock, pid in peers:
+            self._add(sock, pid)
+
+    def _add(self, sock: socket.socket, pid: int) -> None:
+        self._last += 1
+        stream = Stream(sock, self._last)
+        conn_id = ConnId(self._last)
+        self._streams[conn_id] = stream
+        self._watch(conn_id, stream)
+        self._tell(ev.Connected(conn_id, pid, start_time(pid) or 0))
+
+    def _watch(self, conn_id: ConnId, stream: Stream, *, writes: bool = False) -> None:
+        before = self._masks.get(conn_id, 0)
+        mask = 0 if conn_id in self._waiting else selectors.EVENT_READ
+        mask |= selectors.EVENT_WRITE if writes else 0
+        self._masks[conn_id] = mask
+        if not mask and before:
+            self._selector.unregister(stream)
+        elif mask and not before:
+            self._selector.register(stream, mask, partial(self._ready, conn_id, stream))
+        elif mask != before:
+            self._selector.modify(stream, mask, partial(self._ready, conn_id, stream))
+
+    def _ready(self, conn_id: ConnId, stream: Stream, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE and not stream.flush():
+            self._unsent.discard(conn_id)
+            self._watch(conn_id, stream)
+        if stream.closed:
+            self._drop(stream)
+        elif mask & selectors.EVENT_READ and conn_id in self._known:
+            self._read(conn_id, stream)
+        elif mask & selectors.EVENT_READ:
+            self._let_wait(conn_id, stream)
+
+    def _let_wait(self, conn_id: ConnId, stream: Stream) -> None:
+        self._waiting[conn_id] = None
+        self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))
+
+    def _read(self, conn_id: ConnId, stream: Stream) -> bool:
+        """Tell a few lines; returns whether there was nonsense among them."""
+        nonsense = False
+        known = conn_id in self._known
+        for framed in stream.read(limits.LINES_OF_A_WORKER if known else limits.LINES_AT_ONCE):
+            event = _event(conn_id, framed)
+            if isinstance(event, ControlAsked):
+                self.asked(conn_id, event)
+                continue
+            if isinstance(event, ev.Received):
+                self._known.add(conn_id)
+            else:
+                self._known.discard(conn_id)
+                nonsense = True
+            self._tell(event)
+        if stream.closed:
+            self._drop(stream)
+        elif stream.pending:
+            self._let_wait(conn_id, stream)
+        else:
+            self._watch(conn_id, stream, writes=bool(self._masks[conn_id] & selectors.EVENT_WRITE))
+        return nonsense
+
+    def _not_asked(self, conn_id: ConnId, asked: ControlAsked) -> None:
+        self.reply(conn_id, {"error": "nobody answers here"})
+
+    def _drop(self, stream: Stream) -> None:
+        conn_id = ConnId(stream.conn_id)
+        if self._streams.pop(conn_id, None) is None:
+            return
+        self._unsent.discard(conn_id)
+        self._known.discard(conn_id)
+        self._waiting.pop(conn_id, None)
+        if self._masks.pop(conn_id):
+            self._selector.unregister(stream)
+        stream.socket.close()
+        self.door.room()
+        self._tell(ev.Disconnected(conn_id, stream.reason))
+
+    def _encode(self, command: Send) -> bytes:
+        message, now = command.message, time.time()
+        line = wire.encode(message, command.worker_id, now, v1=command.v1)
+        if len(line) <= limits.INLINE_BYTES_MAX or not isinstance(message, Task) or command.v1:
+            return line
+        file = self._payloads / f"{command.conn_id}-{self._last}.payload.json"
+        payload = {**message.payload, "description": message.description}
+        try:
+            _write_private(file, json.dumps(payload))
+        except OSError:
+            # No room, or no descriptor: inline as long as it fits; else the worker cannot read it,
+            # says so, and is asked again later.
+            if len(line) <= limits.LINE_BYTES_MAX:
+                return line
+        short = replace(message, description="", payload={}, payload_file=str(file))
+        return wire.encode(short, command.worker_id, now, v1=False)
+
+
+def _write_private(file: Path, text: str) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as out:
+        out.write(text)
+
+
+def _event(conn_id: ConnId, framed: Framed) -> Event | ControlAsked:
+    if not isinstance(framed, Line):
+        reason = "line too long" if isinstance(framed, TooLong) else "line without an end"
+        return ev.Misread(conn_id, reason, _shown(framed.head))
+    try:
+        message = wire.parse(framed.text)
+    except ProtocolError as error:
+        return ev.Misread(conn_id, str(error), _shown(framed.text))
+    if isinstance(message, ControlAsked):
+        return message
+    if isinstance(message, Ready | Done | Failed):
+        return ev.Received(conn_id, message)
+    return ev.Misread(conn_id, "not a worker's message", _shown(framed.text))
+
+
+def _shown(raw: bytes) -> str:
+    return printable(raw[: limits.LOGGED_BYTES_MAX].decode("utf-8", "backslashreplace"))

@@ -1,0 +1,178 @@
+"""A small process, forked before anything else is loaded, that forks the workers and buries them.
+
+The orchestrator asks over a socket pair, in JSON lines. The zygote reports every worker's pid and
+exit status, ends whatever a dead worker left behind before it reports, and outlives the
+orchestrator just long enough to see its workers go. Signals are sent by the zygote, because only
+a parent knows that a pid still means its child."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.model import value
+from beads_workers.core.settings import WorkerSettings, to_json
+from beads_workers.runtime.zygote_loop import IGNORED, run_zygote
+
+SEND_SECONDS = 5.0
+"""The zygote always reads; if it has not for this long it is gone or stuck."""
+
+
+@value
+class WorkerSpawned:
+    """A worker process exists; it will connect by itself."""
+
+    worker_id: str
+    pid: int
+    started: int
+    """Clock ticks since boot: with the pid, this process and no other."""
+
+
+@value
+class WorkerRefused:
+    """There was no process, or no descriptor, to be had for it."""
+
+    worker_id: str
+    error: str
+
+
+@value
+class WorkerExited:
+    """A worker is gone, and with it everything that it had started.
+
+    ``status``: its exit status, or minus the number of the signal that ended it.
+    """
+
+    worker_id: str
+    pid: int
+    status: int
+
+
+ZygoteEvent = WorkerSpawned | WorkerRefused | WorkerExited
+
+
+class Zygote:
+    """The orchestrator's end. When ``closed``, the zygote has died: start another one.
+
+    ``socket`` is to be watched for reading; then call ``read_events``. ``pid`` is to be reaped
+    by the caller (``reap``).
+    """
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.socket = connection
+        self.pid = pid
+        self.closed = False
+        self._reader = LineReader()
+        connection.setblocking(False)
+
+    def begin(self, keep_fds: Collection[int] = (), nofile_soft: int | None = None) -> None:
+        """Call first. Its input and output are our own from now on.
+
+        ``keep_fds``: descriptors that are to stay open in it and its workers, never in a task.
+        ``nofile_soft``: the soft limit of open files that workers and tasks are to have, where we
+        have raised ours.
+        """
+        self._send({"begin": {"nofile_soft": nofile_soft}}, (0, 1, 2, *keep_fds))
+
+    def spawn(self, settings: WorkerSettings) -> None:
+        """Ask for a worker; ``WorkerSpawned`` answers."""
+        self._send({"spawn": to_json(settings)})
+
+    def kill(self, pid: int, number: int) -> None:
+        """Send a signal to a worker, unless it has exited already (its pid is not reused)."""
+        self._send({"kill": pid, "signal": int(number)})
+
+    def read_events(self) -> list[ZygoteEvent]:
+        """What has happened; sets ``closed`` at the end. Never waits."""
+        try:
+            received = self.socket.recv(1 << 16)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            received = b""
+        if not received:
+            self.closed = True
+            return []
+        framed = self._reader.feed(received)
+        return [_event(json.loads(line.text)) for line in framed if isinstance(line, Line)]
+
+    def close(self) -> None:
+        """Let go: the zygote waits for its workers, ends those that stay, and exits."""
+        self.closed = True
+        self.socket.close()
+
+    def put_down(self) -> None:
+        """KILL a zygote that does not answer; ``closed`` follows."""
+        os.kill(self.pid, signal.SIGKILL)  # A child that is not reaped: the pid is its own.
+
+    def reap(self) -> bool:
+        """Collect the zygote's exit status, if it has exited; never waits."""
+        try:
+            pid, _ = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        return pid != 0
+
+    def _send(self, request: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        # Only sends wait, and never for long: the zygote always reads.
+        self.socket.settimeout(SEND_SECONDS)
+        line = json.dumps(request).encode("ascii") + b"\n"
+        try:
+            sent = socket.send_fds(self.socket, [line], fds) if fds else 0
+            self.socket.sendall(line[sent:])
+        except OSError:
+            self.closed = True
+        finally:
+            self.socket.setblocking(False)
+
+
+def start_zygote() -> Zygote:
+    """Fork the zygote; call it early: what is loaded by then is copied to every worker.
+
+    What is open here is closed there, but for 0, 1 and 2.
+    """
+    ours, theirs = socket.socketpair()
+    gc.collect()
+    # What exists now is shared with every worker as long as nobody writes to it.
+    gc.freeze()
+    # Held back until the zygote ignores them: it must not die of one that comes this early.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            # A socket object that is never closed by the collector: the fork ends in _exit.
+            ours.close()
+            _close_all_but({0, 1, 2, theirs.fileno()})
+            status = run_zygote(theirs, before)
+        finally:
+            os._exit(status)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    gc.unfreeze()
+    theirs.close()
+    return Zygote(ours, pid)
+
+
+def _close_all_but(keep: Collection[int]) -> None:
+    # The wake-up descriptor of the orchestrator must not be written to from here.
+    signal.set_wakeup_fd(-1)
+    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the listing's own descriptor
+
+
+def _event(fields: dict[str, Any]) -> ZygoteEvent:
+    if "exited" in fields:
+        return WorkerExited(fields["exited"], fields["pid"], fields["status"])
+    if "refused" in fields:
+        return WorkerRefused(fields["refused"], fields["error"])
+    return WorkerSpawned(fields["spawned"], fields["pid"], fields["started"])

@@ -1,0 +1,398 @@
+"""The zygote's own side: fork on request, bury the dead, leave when the orchestrator is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.settings import WorkerSettings, worker_from_json
+from beads_workers.core.wire import Shutdown, Wait, encode
+from beads_workers.runtime import sessions
+from beads_workers.runtime.sessions import kill_sessions, start_time
+from beads_workers.runtime.worker import run_worker
+
+# --- zygote reports ------------------------------------------------------------------------------
+# What the zygote tells the orchestrator, and the workers that wait until it has been told.
+
+
+class Reports:
+    """Never waits: a zygote that waits for a busy orchestrator would stop reading from it."""
+
+    def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+        self._connection = connection
+        self._selector = selector
+        self._outbox = bytearray()
+        self._waiting: list[tuple[int, int]] = []
+        self._is_over = False
+
+    def say(self, fields: dict[str, Any]) -> None:
+        """Gather a report; ``flush`` sends it."""
+        if not self._is_over:
+            self._outbox += json.dumps(fields).encode("ascii") + b"\n"
+
+    def hold(self, report_end: int, workers: int) -> None:
+        """So many workers read from the pipe with this end: a byte each once all has been sent that
+        was said so far, and its end when that never happens."""
+        self._waiting.append((report_end, workers))
+
+    def forget(self) -> None:
+        """In a worker: it has no part in this."""
+        for report_end, _ in self._waiting:
+            os.close(report_end)
+
+    def end(self) -> None:
+        """Nobody listens any more."""
+        self._is_over = True
+        self._outbox.clear()
+        self._let_go(reported=False)
+
+    def flush(self) -> None:
+        """Send what can be sent."""
+        if self._is_over:
+            self._let_go(reported=False)
+            return
+        if self._outbox:
+            try:
+                sent = self._connection.send(self._outbox)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._outbox.clear()
+                self._let_go(reported=False)
+                return
+            del self._outbox[:sent]
+        if not self._outbox:
+            self._let_go(reported=True)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+        self._selector.modify(self._connection, wanted)
+
+    def _let_go(self, *, reported: bool) -> None:
+        for report_end, workers in self._waiting:
+            if reported:
+                _say_reported(report_end, workers)
+            os.close(report_end)
+        self._waiting.clear()
+
+
+def _say_reported(report_end: int, workers: int) -> None:
+    try:
+        os.write(report_end, b"1" * workers)
+    except BrokenPipeError:
+        pass  # They were killed while they waited; their end is seen like any other.
+
+
+# --- rehearsal -----------------------------------------------------------------------------------
+# What every worker does first, done in the zygote before it forks one.
+#
+# A page of memory is shared by the zygote and its workers until somebody writes to it, and running
+# Python writes: to code that is being specialised, to caches of attributes, to free lists. What
+# was
+# written before the fork need not be written again by each of a hundred workers.
+
+
+TIMES = 4
+
+
+def rehearse(settings: WorkerSettings) -> None:
+    """Be a worker that is told to wait, and then to leave; what goes wrong is said on stderr.
+
+    There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
+    """
+    said = (Wait(1), Shutdown("user_requested"))
+    lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in said)
+    for _ in range(TIMES):
+        ours, theirs = socket.socketpair()
+        theirs.sendall(lines)
+        try:
+            if run_worker(settings, dial=partial(_given, ours)):
+                return
+        except Exception:  # Whatever it met: the workers do without, and find out by themselves.
+            traceback.print_exc()
+            return
+        finally:
+            ours.close()
+            theirs.close()
+            if (wake := signal.set_wakeup_fd(-1)) >= 0:
+                os.close(wake)
+
+
+def _given(connection: socket.socket) -> socket.socket:
+    return connection
+
+
+# --- zygote loop ---------------------------------------------------------------------------------
+# The zygote's own side: fork on request, bury the dead, leave when the orchestrator is gone.
+
+
+ORPHAN_SECONDS = limits.STOP_SECONDS
+"""How long workers may take to leave on their own after the orchestrator has died: they end
+their tasks (one grace) and may owe the tracker a write."""
+
+BATCH = 16
+"""So many workers are forked one right after the other: what the zygote writes to in between is in
+memory once more for each."""
+
+FDS_MAX = 8
+"""Descriptors that come with one request, at most."""
+
+LINE_BYTES_MAX = 4 << 20
+"""A request holds a whole prompt template; it comes from our own process."""
+
+
+@dataclass(slots=True)
+class _Child:
+    settings: WorkerSettings
+    pid: int
+    pidfd: int
+
+
+@dataclass(slots=True)
+class _Zygote:
+    connection: socket.socket
+    nofile_soft: int | None = None
+    selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    children: dict[int, _Child] = field(default_factory=dict)
+    reader: LineReader = field(default_factory=lambda: LineReader(LINE_BYTES_MAX))
+    orphaned_at: float | None = None
+    rehearsed: bool = False
+    reports: Reports = field(init=False)
+    kept: list[int] = field(default_factory=list)
+    """Open for as long as this process or a worker lives."""
+
+    def __post_init__(self) -> None:
+        self.reports = Reports(self.connection, self.selector)
+
+    def run(self) -> None:
+        self.connection.setblocking(False)
+        self.selector.register(self.connection, selectors.EVENT_READ)
+        while self.orphaned_at is None or self.children:
+            ready = self.selector.select(self._patience())
+            dead = [key.data for key, _ in ready if key.data is not None]
+            if dead:
+                self._bury(dead)
+            if any(key.data is None for key, _ in ready):
+                self._talk()
+            if self.orphaned_at is not None and time.monotonic() >= self.orphaned_at:
+                self._kill_all()
+            self.reports.flush()
+
+    def _patience(self) -> float | None:
+        if self.orphaned_at is None:
+            return None
+        return max(0.0, self.orphaned_at - time.monotonic()) or 0.2
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _talk(self) -> None:
+        fds: list[int] = []
+        try:
+            received, fds, _, _ = socket.recv_fds(self.connection, 1 << 18, FDS_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self.selector.unregister(self.connection)
+            self.reports.end()
+            self.orphaned_at = time.monotonic() + ORPHAN_SECONDS
+            return
+        spawn: list[WorkerSettings] = []
+        for line in self.reader.feed(received):
+            # The peer is our own code: a line that is too long or wrong is a bug, and ends us.
+            assert isinstance(line, Line), line
+            request = json.loads(line.text)
+            if "spawn" in request:
+                spawn.append(worker_from_json(request["spawn"]))
+            elif "begin" in request:
+                self._begin(request["begin"], fds)
+            else:
+                self._kill(request["kill"], request["signal"])
+        for batch in range(0, len(spawn), BATCH):
+            self._spawn(spawn[batch : batch + BATCH])
+
+    def _begin(self, said: dict[str, Any], fds: list[int]) -> None:
+        self.nofile_soft = said["nofile_soft"]
+        for number, fd in enumerate(fds[:3]):
+            os.dup2(fd, number)
+            os.close(fd)
+        self.kept = fds[3:]
+
+    def _kill(self, pid: int, number: int) -> None:
+        if child := self.children.get(pid):
+            # Not reaped yet, so the pidfd still means this worker.
+            try:
+                signal.pidfd_send_signal(child.pidfd, number)
+            except ProcessLookupError:
+                pass
+
+    def _spawn(self, batch: list[WorkerSettings]) -> None:
+        if not self.rehearsed:
+            self.rehearsed = True
+            if not batch[0].work.executors:
+                rehearse(batch[0])
+            _ignore_signals()
+        # Workers start only when they were reported, and never when that did not happen: the
+        # orchestrator knows every worker of its own by its pid before that can connect.
+        try:
+            wait_end, report_end = os.pipe()
+        except OSError as error:
+            for settings in batch:
+                self._refuse(settings, error)
+            return
+        forked = self._fork(batch, wait_end, report_end)
+        os.close(wait_end)
+        started = sum(self._watch(settings, pid) for settings, pid in forked)
+        self.reports.hold(report_end, started)
+        self.reports.flush()
+
+    def _fork(
+        self, batch: list[WorkerSettings], wait_end: int, report_end: int
+    ) -> list[tuple[WorkerSettings, int]]:
+        """Nothing but forks (``BATCH``)."""
+        pids: list[int] = []
+        for settings in batch:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                for left in batch[len(pids) :]:
+                    self._refuse(left, error)
+                break
+            if pid == 0:
+                os.close(report_end)
+                self._become_worker(settings, wait_end)
+            pids.append(pid)
+        return list(zip(batch, pids, strict=False))
+
+    def _watch(self, settings: WorkerSettings, pid: int) -> bool:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            os.kill(pid, signal.SIGKILL)  # It waits to be reported, and has done nothing yet.
+            os.waitpid(pid, 0)
+            self._refuse(settings, error)
+            return False
+        child = self.children[pid] = _Child(settings, pid, pidfd)
+        self.selector.register(pidfd, selectors.EVENT_READ, child)
+        self.reports.say(
+            {"spawned": settings.worker_id, "pid": pid, "started": start_time(pid) or 0}
+        )
+        return True
+
+    def _refuse(self, settings: WorkerSettings, error: OSError) -> None:
+        # No process or no descriptor left: the orchestrator asks again, later.
+        self.reports.say({"refused": settings.worker_id, "error": error.strerror or str(error)})
+
+    def _become_worker(self, settings: WorkerSettings, reported: int) -> None:
+        status = 1
+        try:
+            self.reports.forget()
+            if not os.read(reported, 1):
+                # The zygote died first: nobody knows of this worker, and its id is another's soon.
+                os._exit(0)
+            os.close(reported)
+            os.setsid()
+            for number in IGNORED:
+                signal.signal(number, signal.SIG_DFL)
+            self.selector.close()
+            self.connection.close()
+            for child in self.children.values():
+                os.close(child.pidfd)
+            _name_process(f"bw-{settings.worker_id}")
+            if self.nofile_soft is not None:
+                _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile_soft, hard))
+            status = _run(settings)
+        except BaseException:
+            # A worker that fails must never run on as a second zygote.
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    # --- ends ---------------------------------------------------------------------------------
+
+    def _bury(self, dead: list[_Child]) -> None:
+        """Kill what the dead have left while their pids are still theirs, then reap them."""
+        by_run: dict[str, list[_Child]] = {}
+        for child in dead:
+            by_run.setdefault(child.settings.run_id, []).append(child)
+        for run_id, children in by_run.items():
+            workers = {child.settings.worker_id for child in children}
+            # A worker that was started anew under its old id is alive, and so is its task.
+            workers -= self._alive_ids(dead)
+            kill_sessions({child.pid for child in children}, run_id, workers)
+        # What the dead had adopted is ours now; the living keep theirs.
+        sessions.end(self.children)
+        for child in dead:
+            self.selector.unregister(child.pidfd)
+            os.close(child.pidfd)
+            del self.children[child.pid]
+            _, status = os.waitpid(child.pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+            report = {"exited": child.settings.worker_id, "pid": child.pid, "status": code}
+            self.reports.say(report)
+
+    def _alive_ids(self, dead: list[_Child]) -> set[str]:
+        gone = {child.pid for child in dead}
+        return {c.settings.worker_id for pid, c in self.children.items() if pid not in gone}
+
+    def _kill_all(self) -> None:
+        for child in self.children.values():
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+
+
+def _run(settings: WorkerSettings) -> int:
+    if not settings.work.executors:
+        return run_worker(settings)
+    # Here, and not above: it would lie in the memory of every other worker, too.
+    from beads_workers.integrations.rrq.driver import run_driver
+
+    return run_driver(settings)
+
+
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
+    """Serve until the other end is closed and every worker is gone; returns an exit status.
+
+    INT, TERM and HUP are ignored: a signal to the whole group (a person's ``kill -- -PGID``, the
+    machine going down) is the orchestrator's to answer, and without the zygote nobody would see
+    the workers out. It leaves when the orchestrator does. ``signal_mask`` is set once they are.
+    """
+    _ignore_signals()
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+    _name_process("bw-zygote")
+    sessions.adopt()
+    try:
+        _Zygote(connection).run()
+    except BaseException:  # The copy of the orchestrator must end here, whatever it met.
+        # This process may only end in the caller's _exit, never as a copy of the orchestrator.
+        traceback.print_exc(file=sys.stderr)
+        return 1
+    return 0
+
+
+def _ignore_signals() -> None:
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _name_process(name: str) -> None:
+    # For people who look at ``ps`` or ``top``; the kernel keeps 15 characters.
+    comm = os.open("/proc/self/comm", os.O_WRONLY)
+    os.write(comm, os.fsencode(name)[:15])
+    os.close(comm)

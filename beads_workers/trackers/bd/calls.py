@@ -1,0 +1,222 @@
+"""Running ``bd``: one process at a time, bounded in time and output, never killed by us."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from beads_workers.core.model import value
+from beads_workers.core.source import Calls, SourceError
+from beads_workers.kinds import CallLog
+from beads_workers.trackers.bd.gate import Held, could_not_begin
+
+CALL_SECONDS = 60.0
+"""Far above any measured call: what takes longer is stuck on a lock or on the network."""
+CALL_SECONDS_PER_ID = 2.0
+"""Ten times the dearest write of one issue that was measured (0.2 s)."""
+OUTPUT_BYTES_MAX = 64 << 20
+"""A listing of 10,000 long issues is under 20 MB; more must not fill our memory."""
+STDERR_BYTES_MAX = 1 << 20
+MESSAGE_CHARS_MAX = 300
+
+
+class NoAnswer(SourceError):
+    """The call may or may not have done its work: ask what holds before anything is written."""
+
+
+@value
+class Answer:
+    """What one call left: exit status, and both outputs (bytes, cut at their limits)."""
+
+    command: str
+    status: int
+    stdout: bytes
+    stderr: bytes
+    cut: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class BdCalls:
+    """Runs ``bd`` in ``folder`` as ``actor``; counts what it costs in ``calls``.
+
+    ``fixed`` holds the global options of every call; it grows when this ``bd`` turns out to
+    need more. ``call_seconds`` and ``call_seconds_per_id`` bound one call.
+    """
+
+    program: str
+    folder: Path
+    actor: str
+    calls: Calls
+    log: CallLog | None = None
+    environment: Mapping[str, str] | None = None
+    call_seconds: float = CALL_SECONDS
+    call_seconds_per_id: float = CALL_SECONDS_PER_ID
+    fixed: list[str] = field(default_factory=list)
+    _had_tracker: bool = False
+    _late: subprocess.Popen[bytes] | None = None
+
+    def run(
+        self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
+    ) -> Answer:
+        """One call; raises ``SourceError`` when it cannot start, ``NoAnswer`` when it is late.
+
+        ``ids``: how many issues it names. ``text`` is what it reads on stdin (else nothing).
+        ``actor``: on whose behalf, where that is not this run. The exit status is the caller's
+        to judge.
+        """
+        self._await_late()
+        self._find_tracker()
+        argv = [self.program, *self.fixed, *arguments]
+        with _file_for_output() as stdout, _file_for_output() as stderr:
+            began = time.monotonic()
+            process = self._start(argv, text, stdout, stderr, actor or self.actor)
+            limit = self.call_seconds + self.call_seconds_per_id * ids
+            ended = _wait(process, limit)
+            seconds = time.monotonic() - began
+            self.calls.count += 1
+            self.calls.seconds += seconds
+            if not ended:
+                self._late = process
+                raise NoAnswer(
+                    f"bd {arguments[0]} (pid {process.pid}) did not answer in {limit:g} s",
+                    "it is left to finish; see what holds it: a lock, the disk, the network",
+                )
+            self._told_end(process)
+            answer = _answer(arguments[0], process.returncode, stdout, stderr, seconds)
+        if could_not_begin(answer.status, answer.stderr):
+            said = answer.stderr.decode("utf-8", "replace")
+            raise SourceError(f"{plain(self.program)} {plain(said)}", "check bd --version")
+        return answer
+
+    def _find_tracker(self) -> None:
+        # Where it was and is not any more, bd would go on upwards and find somebody else's.
+        beads = self.folder / ".beads"
+        if beads.exists():
+            self._had_tracker = True
+        elif self._had_tracker:
+            raise SourceError(
+                f"{beads} is gone", f"put {beads} back; 'bd init' would make a new one"
+            )
+
+    def _await_late(self) -> None:
+        if self._late is None:
+            return
+        if self._late.poll() is None:
+            raise NoAnswer(
+                f"bd (pid {self._late.pid}) is still running",
+                "nothing else is asked until it has ended",
+            )
+        self._told_end(self._late)
+        self._late = None
+
+    def _told_end(self, process: subprocess.Popen[bytes]) -> None:
+        if self.log is not None:
+            self.log.ended(process.pid)
+
+    def _start(
+        self, argv: list[str], text: str, stdout: IO[bytes], stderr: IO[bytes], actor: str
+    ) -> subprocess.Popen[bytes]:
+        # Files instead of pipes: nobody has to read them for bd to end, not even after our death.
+        with tempfile.TemporaryFile() if text else nullcontext() as stdin:
+            if stdin is not None:
+                stdin.write(text.encode("utf-8", "replace"))
+                stdin.flush()
+            try:
+                held = Held(argv, self.folder, self._environment(actor), stdin, stdout, stderr)
+            except (OSError, ValueError) as error:
+                raise _not_started(self.program, error) from error
+            with held:
+                # On file before it acts: a claim that no later start knows of would strand issues.
+                if self.log is not None:
+                    self.log.started(held.process.pid, start_time(held.process.pid), argv)
+                held.let_go()
+        return held.process
+
+    def _environment(self, actor: str) -> dict[str, str]:
+        own = dict(os.environ if self.environment is None else self.environment)
+        own |= {
+            "BEADS_ACTOR": actor,
+            "BD_ACTOR": actor,
+            # Use the daemon where it runs; where it does not, a call must neither wait for one
+            # nor leave one behind.
+            "BEADS_AUTO_START_DAEMON": "false",
+            "BD_LAST_TOUCHED_FALLBACK": "0",
+            "NO_COLOR": "1",
+        }
+        return own
+
+
+def _file_for_output() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise SourceError(
+            f"no file for what bd says: {error.strerror}", "see 'beads-workers doctor'"
+        ) from error
+
+
+def start_time(pid: int) -> int:
+    """Clock ticks between boot and the start of ``pid``; 0 where it cannot be known."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The name in parentheses may hold anything; field 3 follows the last one.
+    fields = stat.rpartition(b")")[2].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def plain(text: str) -> str:
+    """One line fit for a log or a screen: no control characters, bounded."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(line.split())[:MESSAGE_CHARS_MAX].rstrip()
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait without polling where the kernel can say so; False when it still runs."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (OSError, AttributeError):
+        return _wait_polling(process, seconds)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        ended = bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+    if ended:
+        process.wait()
+    return ended
+
+
+def _wait_polling(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _answer(
+    command: str, status: int, stdout: IO[bytes], stderr: IO[bytes], seconds: float
+) -> Answer:
+    stdout.seek(0)
+    stderr.seek(0)
+    output = stdout.read(OUTPUT_BYTES_MAX + 1)
+    cut = len(output) > OUTPUT_BYTES_MAX
+    return Answer(command, status, output, stderr.read(STDERR_BYTES_MAX), cut, seconds)
+
+
+def _not_started(program: str, error: OSError | ValueError) -> SourceError:
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"{plain(program)} not found", "install beads, or put bd on PATH")
+    return SourceError(f"{plain(program)} cannot be run: {plain(str(error))}", "check bd --version")

@@ -1,0 +1,88 @@
+"""A process that acts only once its caller has said so, and never when the caller is dead by then.
+
+Between the birth of a process and the journal's line about it a caller can be killed; a ``bd``
+that nobody knows of could then claim an issue after the next start has looked at everything. So
+a shell stands in its place until the line is written: it waits for a word on its stdin, becomes
+the program when the word comes, and exits at the end of the stream (docs/PROTOCOL.md, "The
+tracker in trouble"). Its pid and start time stay the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+SHELL = "/bin/sh"
+NAME = "cannot begin"
+"""What the shell calls itself, should the program vanish in the very moment."""
+SCRIPT = 'input=$1; shift; read -r go && exec "$@" <"$input"'
+WORD = b"go\n"
+NOT_BEGUN = (126, 127)
+"""Exit statuses of a shell that found no program, or could not run it."""
+
+
+class Held:
+    """A process at its gate: ``let_go`` opens it; leaving the ``with`` block without that ends it.
+
+    Raises ``OSError`` where it cannot be started.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: IO[bytes] | None,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+    ) -> None:
+        """``stdin``: a file to be read from its start; None is empty."""
+        _check_program(argv[0], folder, environment)
+        word, self._gate = os.pipe()
+        source = os.devnull if stdin is None else f"/dev/fd/{stdin.fileno()}"
+        try:
+            self.process = subprocess.Popen(
+                [SHELL, "-c", SCRIPT, NAME, source, *argv],
+                cwd=folder,
+                env=environment,
+                stdin=word,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=() if stdin is None else (stdin.fileno(),),
+                process_group=0,
+            )
+        except (OSError, ValueError):
+            os.close(self._gate)
+            raise
+        finally:
+            os.close(word)
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._gate)
+
+    def let_go(self) -> None:
+        """Whoever has to know of it knows."""
+        try:
+            os.write(self._gate, WORD)
+        except BrokenPipeError:
+            pass  # Somebody killed it at its gate: its exit status says so.
+
+
+def _check_program(program: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Raise what ``exec`` would: the shell could only tell us in words."""
+    path = str(folder / program) if "/" in program else program
+    if shutil.which(path, path=environment.get("PATH")) is None:
+        if "/" in program and Path(path).exists():
+            raise PermissionError(f"{program} is not executable")
+        raise FileNotFoundError(program)
+
+
+def could_not_begin(status: int, stderr: bytes) -> bool:
+    """Whether an exit status is the shell's own, because the program could not be run."""
+    return status in NOT_BEGUN and stderr.startswith(NAME.encode())

@@ -1,0 +1,382 @@
+"""A group of settlements: look where needed, write in as few calls as this ``bd`` allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from beads_workers.core.limits import ERROR_CHARS_MAX
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement, SourceError
+from beads_workers.trackers.bd.tracker import (
+    BLOCKED,
+    CLOSED,
+    IDS_PER_CALL_MAX,
+    IN_PROGRESS,
+    OPEN,
+    Row,
+    Tracker,
+    failed,
+    is_safe_id,
+    object_of,
+    refusals,
+    rows,
+    rows_of_group,
+)
+
+# --- verdicts ------------------------------------------------------------------------------------
+# What a settlement means for an issue as it was just seen. Pure.
+#
+# Whatever it decides to write names the status and the assignee that it saw, so that ``bd`` can
+# refuse the write if they have changed since (compare-and-swap).
+
+
+@value
+class Write:
+    """Write only while the issue is in ``status``, in the name of ``assignee``.
+
+    ``notes``: what stands there already, for a ``bd`` that cannot append. ``sure``: nobody can
+    have changed it, so that it may be written without naming what is expected.
+    """
+
+    settlement: Settlement
+    status: str
+    assignee: str
+    notes: str = ""
+    sure: bool = False
+
+    @property
+    def status_after(self) -> str:
+        """What the issue's status is to be."""
+        match self.settlement.action:
+            case Action.CLOSE:
+                return CLOSED
+            case Action.RELEASE | Action.REOPEN:
+                return OPEN
+            case Action.SET_ASIDE:
+                return BLOCKED
+            case Action.HAND_OVER:
+                return IN_PROGRESS
+            case _:
+                assert_never(self.settlement.action)
+
+
+def held_by(assignee: str, actor: str) -> bool:
+    """Whether ``actor`` or one of its workers (``actor/W3``) holds it."""
+    return assignee == actor or assignee.startswith(actor + "/")
+
+
+def unseen(settlement: Settlement, actor: str, *, sure: bool) -> Write:
+    """For what we hold as far as we know: in progress, in our own name."""
+    return Write(settlement, IN_PROGRESS, actor, sure=sure)
+
+
+def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Settled:
+    """Decide for one issue; ``seen`` is None when the tracker no longer has it."""
+    if seen is None:
+        return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
+    if seen.status == CLOSED:
+        return Settled(settlement, Result.FOUND_CLOSED)
+    write = Write(settlement, seen.status, seen.assignee, seen.notes)
+    if _is_as_asked(settlement.action, seen):
+        return Settled(settlement, Result.APPLIED)
+    if settlement.action is Action.REOPEN:
+        may = _may_reopen(settlement, seen, actor)
+    else:
+        may = _may_write(settlement, seen, actor)
+    if may:
+        return write
+    return Settled(settlement, Result.NOT_OURS, whose(seen))
+
+
+def _may_reopen(settlement: Settlement, seen: Row, actor: str) -> bool:
+    if seen.status == BLOCKED and not seen.assignee:
+        return True
+    # What a dead run held; a living one may have it in hand again by now.
+    return settlement.read_first and _may_write(settlement, seen, actor)
+
+
+def _is_as_asked(action: Action, seen: Row) -> bool:
+    if seen.assignee:
+        return False
+    match action:
+        case Action.RELEASE | Action.REOPEN:
+            return seen.status == OPEN
+        case Action.SET_ASIDE:
+            return seen.status == BLOCKED
+        case Action.HAND_OVER:
+            return seen.status == IN_PROGRESS
+        case Action.CLOSE:
+            return False
+        case _:
+            assert_never(action)
+
+
+def _may_write(settlement: Settlement, seen: Row, actor: str) -> bool:
+    if seen.status not in (OPEN, IN_PROGRESS):
+        return False
+    if settlement.action is Action.HAND_OVER and seen.status == OPEN:
+        return False
+    if held_by(seen.assignee, actor):
+        return True
+    if seen.assignee:
+        return False
+    # In nobody's name: done work is closed wherever it stands, an open issue may be set aside,
+    # and one in progress is ours only where we handed it over ourselves.
+    if settlement.action is Action.CLOSE or seen.status == OPEN:
+        return True
+    return settlement.handed_over
+
+
+def whose(seen: Row) -> str:
+    """Status and holder, for people."""
+    holder = f"assigned to {seen.assignee}" if seen.assignee else "assigned to nobody"
+    return f"it is {seen.status}, {holder}"
+
+
+# --- writing -------------------------------------------------------------------------------------
+# Carrying out writes in as few calls as this ``bd`` allows.
+#
+# With compare-and-swap every write names what it expects. Closes that are sure (our lease on the
+# issue goes on for long enough) go through ``bd batch`` instead: three times faster. Without
+# compare-and-swap the issue was looked at just before.
+
+
+REASON_CHARS_MAX = 500
+
+Errors = dict[IssueId, str]
+"""One line for each issue that was not written; all others were."""
+
+
+def apply(tracker: Tracker, actor: str, writes: Sequence[Write], *, alone: bool = False) -> Errors:
+    """Write all of them; ``alone``: one call for each, so that none can spoil another's."""
+    errors: Errors = {}
+    for call, group in _groups(tracker, writes):
+        size = 1 if alone else IDS_PER_CALL_MAX
+        for start in range(0, len(group), size):
+            part = group[start : start + size]
+            try:
+                errors |= call(tracker, actor, part)
+            except SourceError as error:
+                errors |= {write.settlement.issue_id: str(error) for write in part}
+    return errors
+
+
+Call = Callable[[Tracker, str, Sequence[Write]], Errors]
+
+
+def _groups(tracker: Tracker, writes: Iterable[Write]) -> list[tuple[Call, list[Write]]]:
+    """What can share a call, in the order in which each group was first asked for."""
+    groups: dict[tuple[Call, object], list[Write]] = {}
+    for write in writes:
+        call = _call_for(tracker, write)
+        if call is None:
+            continue
+        groups.setdefault((call, _shared(call, write)), []).append(write)
+    return [(call, group) for (call, _), group in groups.items()]
+
+
+def _call_for(tracker: Tracker, write: Write) -> Call | None:
+    abilities = tracker.abilities
+    action = write.settlement.action
+    if action is Action.HAND_OVER and not abilities.compare_and_swap:
+        # Nothing to write: this bd lets any actor update and close what is in another's name.
+        return None
+    if action is Action.CLOSE:
+        if abilities.batch and write.sure:
+            return _close_in_batch
+        if not abilities.compare_and_swap:
+            return _close
+    return _update
+
+
+def _shared(call: Call, write: Write) -> object:
+    """What the writes of one call must have in common."""
+    if call is not _update:
+        return None
+    if write.settlement.action in (Action.SET_ASIDE, Action.CLOSE) and write.settlement.note:
+        return write
+    return (write.settlement.action, write.status, write.assignee)
+
+
+def _close_in_batch(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
+    lines = "".join(f"{_close_line(write)}\n" for write in group)
+    answer = tracker.ask(["batch", "--json"], ids=len(group), text=lines, actor=actor)
+    if object_of(answer).get("operations") != len(group):
+        raise failed(answer)
+    return {}
+
+
+def _close_line(write: Write) -> str:
+    reason = _reason(write.settlement.note).replace("\\", "\\\\").replace('"', '\\"')
+    line = f"close {write.settlement.issue_id}"
+    return f'{line} "{reason}"' if reason else line
+
+
+def _close(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
+    ids = _ids(group)
+    # One call knows one reason: where they differ, say only who it was.
+    reasons = {_reason(write.settlement.note) for write in group}
+    reason = reasons.pop() if len(reasons) == 1 else ""
+    arguments = ["close", "--json", f"--reason={reason or f'Closed by {actor}'}", "--", *ids]
+    closed = rows(tracker.ask(arguments, ids=len(ids), actor=actor))
+    done = {row.issue_id for row in closed if row.status == CLOSED}
+    return {i: "bd close did not close it" for i in ids if i not in done}
+
+
+def _update(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
+    ids = _ids(group)
+    arguments = ["update", "--json", *_fields(tracker, group[0]), "--", *ids]
+    answer = tracker.ask(arguments, ids=len(ids), actor=actor)
+    after = group[0].status_after
+    done = {row.issue_id for row in rows_of_group(answer) if row.status == after}
+    said = {refusal.issue_id: refusal.error for refusal in refusals(answer)}
+    return {i: said.get(i, "bd update did not change it") for i in ids if i not in done}
+
+
+def _fields(tracker: Tracker, write: Write) -> list[str]:
+    abilities = tracker.abilities
+    fields = []
+    if abilities.compare_and_swap:
+        fields += [f"--if-assignee={write.assignee}", f"--if-status={write.status}"]
+    action = write.settlement.action
+    if action is not Action.HAND_OVER:
+        fields.append(f"--status={write.status_after}")
+    if action is not Action.CLOSE:
+        fields.append("--assignee=")
+    if action in (Action.SET_ASIDE, Action.CLOSE) and write.settlement.note:
+        note = _note(write.settlement.note)
+        if abilities.append_notes:
+            fields.append(f"--append-notes={note}")
+        else:
+            fields.append(f"--notes={write.notes}\n{note}" if write.notes else f"--notes={note}")
+    return fields
+
+
+def _ids(group: Sequence[Write]) -> list[IssueId]:
+    return [write.settlement.issue_id for write in group]
+
+
+def _reason(note: str) -> str:
+    """One line: the batch reads lines."""
+    line = "".join(c if c.isprintable() else " " for c in note)
+    return " ".join(line.split())[:REASON_CHARS_MAX]
+
+
+def _note(note: str) -> str:
+    """Lines stay, other control characters (a NUL above all) do not."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in note)[:ERROR_CHARS_MAX]
+
+
+# --- settling ------------------------------------------------------------------------------------
+# A group of settlements: look where needed, write, and see what became of what was refused.
+
+
+@dataclass(slots=True)
+class Group:
+    """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end.
+
+    ``shared``: somebody else may write at any moment, also right after a look.
+    """
+
+    tracker: Tracker
+    actor: str
+    settlements: Sequence[Settlement]
+    shared: bool = False
+    answers: dict[IssueId, Settled] = field(default_factory=dict)
+    _trouble: SourceError | None = None
+
+    def settle(
+        self, known: Mapping[IssueId, bool], seen: Mapping[IssueId, Row] | None = None
+    ) -> list[Settled]:
+        """One answer each, in order; raises ``SourceError`` when nothing at all is known.
+
+        ``known`` need no look: they are in progress in our name, for sure or as far as we know.
+        ``seen``: a look that was just taken, at all of them.
+        """
+        writes = [
+            unseen(s, self.actor, sure=known[s.issue_id])
+            for s in self.settlements
+            if s.issue_id in known
+        ]
+        writes += self._decide([s for s in self.settlements if s.issue_id not in known], seen)
+        errors = apply(self.tracker, self.actor, writes)
+        self._applied(writes, errors)
+        if errors:
+            self._again([w.settlement for w in writes if w.settlement.issue_id in errors], errors)
+        answers = [self.answers[s.issue_id] for s in self.settlements]
+        if self._trouble and all(a.result is Result.FAILED for a in answers):
+            raise self._trouble
+        return answers
+
+    def _again(self, settlements: Sequence[Settlement], errors: Errors) -> None:
+        """A group is refused for the sake of one, or one was lost: see what holds, then singly."""
+        # What was only refused for what is open below it is ours still: its work is done.
+        writes = [
+            replace(write, sure=not self.shared and held_by(write.assignee, self.actor))
+            for write in self._decide(settlements, None, errors)
+        ]
+        errors = apply(self.tracker, self.actor, writes, alone=True)
+        self._applied(writes, errors)
+        for write in writes:
+            error = errors.get(write.settlement.issue_id)
+            if error is not None:
+                self._answer(Settled(write.settlement, Result.FAILED, error))
+
+    def _decide(
+        self,
+        settlements: Sequence[Settlement],
+        seen: Mapping[IssueId, Row] | None,
+        errors: Mapping[IssueId, str] | None = None,
+    ) -> list[Write]:
+        if settlements and seen is None:
+            try:
+                seen = self.tracker.look([s.issue_id for s in settlements])
+            except SourceError as trouble:
+                self._trouble = trouble
+                for one in settlements:
+                    error = (errors or {}).get(one.issue_id, str(trouble))
+                    self._answer(Settled(one, Result.FAILED, error))
+                return []
+        writes = []
+        for one in settlements:
+            verdict = decide(one, (seen or {}).get(one.issue_id), self.actor)
+            if isinstance(verdict, Write):
+                writes.append(verdict)
+            else:
+                self._answer(verdict)
+        return writes
+
+    def _applied(self, writes: Iterable[Write], errors: Errors) -> None:
+        for write in writes:
+            if write.settlement.issue_id not in errors:
+                self._answer(Settled(write.settlement, Result.APPLIED))
+
+    def _answer(self, settled: Settled) -> None:
+        self.answers[settled.settlement.issue_id] = settled
+
+
+def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
+    """Split so that each round names an issue once; later words about an issue come later."""
+    found: list[list[Settlement]] = []
+    for settlement in settlements:
+        for group in found:
+            if all(other.issue_id != settlement.issue_id for other in group):
+                group.append(settlement)
+                break
+        else:
+            found.append([settlement])
+    return found
+
+
+def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What the tracker is owed for a dead run, each issue once."""
+    closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
+    back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
+    reopened = [i for i in dead.reopened if is_safe_id(i)]
+    return [
+        *dead.closes(closes),
+        *(dead.back(i) for i in back if i not in closes),
+        *(Settlement(Action.REOPEN, i) for i in reopened if i not in closes and i not in back),
+    ]

@@ -1,0 +1,607 @@
+"""The ``Source`` over ``bd``: what is claimed, what is sure about it, and what must be asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
+from beads_workers.core.model import Filters, IssueId, Job, Listed, call_of, path_of
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Lease,
+    Lost,
+    Renewed,
+    Result,
+    Seen,
+    Settled,
+    Settlement,
+    SourceError,
+    Taken,
+)
+from beads_workers.core.traces import KEY
+from beads_workers.kinds import CallLog
+from beads_workers.trackers.bd.calls import CALL_SECONDS, Answer, BdCalls
+from beads_workers.trackers.bd.settling import Group, held_by, owed, rounds, whose
+from beads_workers.trackers.bd.tracker import (
+    IDS_PER_CALL_MAX,
+    IN_PROGRESS,
+    OPEN,
+    Abilities,
+    Row,
+    Tracker,
+    candidates,
+    is_safe_id,
+    object_of,
+    refusals,
+    rows,
+    rows_of_group,
+)
+from beads_workers.trackers.issue import enqueued_at
+from beads_workers.trackers.settling import boot_seconds
+
+# --- listings ------------------------------------------------------------------------------------
+# What is ready: listed bounded, but wide enough to find what is wanted; used twice where safe.
+
+
+REUSE_SECONDS = 2.0
+"""A listing this young may serve several claims, where a claim refuses what is gone by then."""
+WIDER_MAX = 4
+"""A listing full of rows that are not wanted is asked for wider so often, then for all rows."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """Candidates still untaken of a listing made at ``made`` (monotonic seconds)."""
+
+    rows: list[Row]
+    more: bool
+    made: float
+
+
+class Listings:
+    """Makes listings for one source; ``rows_max`` bounds what is asked for at first."""
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        filters: Filters,
+        actor: str,
+        rows_max: int,
+        reuse_seconds: float = REUSE_SECONDS,
+    ) -> None:
+        self._tracker = tracker
+        self._filters = filters
+        self._actor = actor
+        self._rows_max = rows_max
+        self._reuse_seconds = reuse_seconds
+        self._last: Listing | None = None
+        self._slack = 0
+
+    def forget(self) -> None:
+        """Something was settled: what is ready may have changed."""
+        self._last = None
+
+    def ready(self, limit: int, skip: Collection[IssueId]) -> Listing:
+        """A new listing, or the last one where it is young and holds ``limit`` rows still."""
+        if self._last is None or not self._may_reuse(self._last, limit, skip):
+            # A failure must not leave the old one behind.
+            self._last = None
+            self._last = self._new(limit, skip)
+        return self._last
+
+    def _new(self, limit: int, skip: Collection[IssueId]) -> Listing:
+        made = time.monotonic()
+        needed = self._rows_max + limit
+        for _ in range(WIDER_MAX):
+            rows_max = needed + len(skip) + 1 + self._slack
+            shown = self._tracker.ready(self._filters, rows_max)
+            rows = candidates(shown, self._filters, self._actor, skip)
+            full = len(shown) >= rows_max
+            if not full or len(rows) > needed:
+                return Listing(rows, full, made)
+            # Unwanted rows may hide wanted ones; next time, ask for as many more at once.
+            self._slack = 2 * (self._slack + len(shown) - len(rows))
+        shown = self._tracker.ready(self._filters, 0)
+        return Listing(candidates(shown, self._filters, self._actor, skip), False, made)
+
+    def _may_reuse(self, listing: Listing, limit: int, skip: Collection[IssueId]) -> bool:
+        # Without compare-and-swap a claim would reopen what somebody has closed meanwhile.
+        if not self._tracker.abilities.compare_and_swap or limit == 0:
+            return False
+        if time.monotonic() - listing.made > self._reuse_seconds:
+            return False
+        return sum(row.issue_id not in skip for row in listing.rows) >= limit
+
+
+# --- leases --------------------------------------------------------------------------------------
+# What this source holds in ``bd``, and until when nobody else can have it.
+#
+# ``bd`` lets a claim lapse after some minutes; whoever asks for ``bd reclaim`` then gives the
+# issue
+# back to the backlog. A lease is counted on our own boot clock from before the claim was asked
+# for,
+# by the life that ``bd`` names, so no clock has to agree with any other.
+
+
+LIFE_SECONDS = 300.0
+"""Of a lease of ``bd`` 1.x that does not name it."""
+
+LIFE_SECONDS_MAX = 366 * 86_400.0
+"""Times that are further apart, or the wrong way round, name none: a date of nought, for one."""
+
+FLEETS = "beads-workers/"
+"""What the actor of every run begins with."""
+
+
+class Leases:
+    """Every issue that was claimed here and not written since."""
+
+    def __init__(self) -> None:
+        self._claims: dict[IssueId, Lease] = {}
+
+    def claimed(self, rows: Mapping[IssueId, Row], began: float) -> tuple[Lease, ...]:
+        """These have just been won; returns those that must be renewed."""
+        for issue_id, row in rows.items():
+            self._claims[issue_id] = Lease(issue_id, began, began + _life(row))
+        return tuple(
+            self._claims[i] for i, row in rows.items() if "lease_expires_at" in row.original
+        )
+
+    def renewed(self, issue_id: IssueId, began: float) -> Lease:
+        """Its life has begun anew."""
+        last = self._claims.get(issue_id)
+        life = last.ends - last.began if last else LIFE_SECONDS
+        self._claims[issue_id] = lease = Lease(issue_id, began, began + life)
+        return lease
+
+    def forget(self, issue_ids: Iterable[IssueId]) -> None:
+        """Whatever was written about these: only a look or a new claim says what holds now."""
+        for issue_id in issue_ids:
+            self._claims.pop(issue_id, None)
+
+    def is_known(self, issue_id: IssueId) -> bool:
+        """Whether it is in progress in our name, unless somebody has taken it since."""
+        return issue_id in self._claims
+
+    def is_sure(self, issue_id: IssueId) -> bool:
+        """Whether nobody can have taken it, nor can before a call that begins now has ended."""
+        lease = self._claims.get(issue_id)
+        return lease is not None and lease.ends - boot_seconds() > limits.LEASE_SURE_SECONDS
+
+
+def renew(tracker: Tracker, actor: str, leases: Leases, issue_ids: Sequence[IssueId]) -> Renewed:
+    """One call for each, and one look at all that were refused."""
+    kept, refused = [], []
+    for issue_id in filter(is_safe_id, issue_ids):
+        began = boot_seconds()
+        if tracker.ask(["heartbeat", "--json", "--", issue_id], ids=1).status == 0:
+            kept.append(leases.renewed(issue_id, began))
+        else:
+            refused.append(IssueId(issue_id))
+    seen = tracker.look(refused) if refused else {}
+    lost = [i for i in refused if not _still_ours(seen.get(i), actor)]
+    leases.forget(lost)
+    return Renewed(tuple(kept), tuple(Lost(i, _why(seen.get(i))) for i in lost))
+
+
+def reclaim(tracker: Tracker, actor: str, now: float) -> tuple[Lost, ...]:
+    """Give back what other fleets have left; ``now``: seconds since the epoch.
+
+    Only claims of other runs of ours whose lease is over, never a person's; ``bd`` itself looks
+    again whether that is so.
+    """
+    rows = [row for row in tracker.in_progress() if _is_abandoned(row, actor, now)]
+    freed: list[Lost] = []
+    for start in range(0, len(rows), IDS_PER_CALL_MAX):
+        part = rows[start : start + IDS_PER_CALL_MAX]
+        holders = dict.fromkeys(row.assignee for row in part)
+        arguments = ["reclaim", "--json", f"--older-than={limits.TAKEOVER_SECONDS:g}s"]
+        arguments += [f"--id={row.issue_id}" for row in part]
+        arguments += [f"--assignee={holder}" for holder in holders]
+        entries = object_of(tracker.ask(arguments, ids=len(part))).get("reclaimed")
+        freed += [Lost(i, f"the lease of {by} was over") for i, by in _freed(entries)]
+    return tuple(freed)
+
+
+def _freed(entries: object) -> list[tuple[IssueId, str]]:
+    named = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    pairs = [(str(e.get("id")), str(e.get("previous_owner"))) for e in named]
+    return [(IssueId(issue_id), owner) for issue_id, owner in pairs if is_safe_id(issue_id)]
+
+
+def _is_abandoned(row: Row, actor: str, now: float) -> bool:
+    if not row.assignee.startswith(FLEETS) or "," in row.assignee or held_by(row.assignee, actor):
+        return False
+    ends = _moment(row.original.get("lease_expires_at"))
+    return ends is not None and now - ends > limits.TAKEOVER_SECONDS
+
+
+def _life(row: Row) -> float:
+    began = _moment(row.original.get("heartbeat_at"))
+    ends = _moment(row.original.get("lease_expires_at"))
+    if began is None or ends is None or not 0 < ends - began <= LIFE_SECONDS_MAX:
+        return LIFE_SECONDS
+    return ends - began
+
+
+def _moment(text: object) -> float | None:
+    """Seconds since the epoch."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _still_ours(row: Row | None, actor: str) -> bool:
+    return row is not None and row.status == IN_PROGRESS and held_by(row.assignee, actor)
+
+
+def _why(row: Row | None) -> str:
+    return whose(row) if row is not None else "the tracker has no such issue"
+
+
+# --- looking -------------------------------------------------------------------------------------
+# Looking at issues for people who ask: what ``bd`` knows of them, without ever writing.
+#
+# ``bd`` 1.3 lists issues with their dependencies; older ones only tell them with ``bd show``.
+
+
+WAITING = ("blocks", "conditional-blocks", "waits-for")
+"""Kinds of dependencies that hold an issue back; the others only inform."""
+
+
+def look(tracker: Tracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+    """See ``Source.look``; one or two calls for every hundred issues."""
+    seen: dict[IssueId, Seen] = {}
+    safe = [issue_id for issue_id in dict.fromkeys(issue_ids) if is_safe_id(issue_id)]
+    for start in range(0, len(safe), IDS_PER_CALL_MAX):
+        part = safe[start : start + IDS_PER_CALL_MAX]
+        # "show" fails for a mere missing one, and takes a part of an id for the whole.
+        found = _list(tracker, "--all", "--limit=0", f"--id={','.join(part)}", ids=len(part))
+        seen |= {row.issue_id: _seen(row) for row in _whole(tracker, found)}
+    return seen
+
+
+def unfinished(tracker: Tracker, rows_max: int) -> list[Seen]:
+    """See ``Source.unfinished``."""
+    found = _list(tracker, "--sort=priority", f"--limit={rows_max}")
+    return [_seen(row) for row in _whole(tracker, found)]
+
+
+def ready(tracker: Tracker) -> frozenset[IssueId]:
+    """See ``Source.ready``."""
+    brief = ["--brief"] if tracker.abilities.brief else []
+    shown = rows(_ask(tracker, "ready", "--json", "--limit=0", *brief))
+    return frozenset(row.issue_id for row in shown if row.status == OPEN)
+
+
+def _whole(tracker: Tracker, found: Sequence[Row]) -> list[Row]:
+    """The rows of a listing with what this ``bd`` may leave out there: dependencies, deferral."""
+    if tracker.abilities.brief_list:
+        return list(found)
+    ids = [row.issue_id for row in found]
+    shown: list[Row] = []
+    for start in range(0, len(ids), IDS_PER_CALL_MAX):
+        part = ids[start : start + IDS_PER_CALL_MAX]
+        shown += rows(_ask(tracker, "show", "--json", *part, ids=len(part)))
+    return [row for row in shown if row.issue_id in ids]
+
+
+def _list(tracker: Tracker, *arguments: str, ids: int = 0) -> list[Row]:
+    brief = ["--brief"] if tracker.abilities.brief_list else []
+    hidden = tracker.abilities.hidden
+    return rows(_ask(tracker, "list", "--json", *hidden, *brief, *arguments, ids=ids))
+
+
+def _ask(tracker: Tracker, *arguments: str, ids: int = 0) -> Answer:
+    readonly = ["--readonly"] if tracker.abilities.readonly else []
+    return tracker.ask([*arguments, *readonly], ids=ids)
+
+
+def _seen(row: Row) -> Seen:
+    fields = row.original
+    named = _dependencies(fields)
+    parent = fields.get("parent")
+    parents = [name for name, kind in named if kind == "parent-child"]
+    if isinstance(parent, str) and parent not in parents:
+        parents.append(parent)
+    return Seen(
+        issue_id=row.issue_id,
+        title=row.title,
+        status=row.status,
+        assignee=row.assignee,
+        priority=row.priority,
+        issue_type=row.issue_type,
+        labels=row.labels,
+        waits_for=_ids(name for name, kind in named if kind in WAITING),
+        parents=_ids(parents),
+        deferred_until=_text(fields, "defer_until"),
+        closed_at=_text(fields, "closed_at"),
+        close_reason=_text(fields, "close_reason"),
+        calls=path_of(fields, row.labels),
+    )
+
+
+def _dependencies(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Id and kind of each, as a listing names them or as ``bd show`` does."""
+    named = fields.get("dependencies")
+    found = [each for each in named if isinstance(each, dict)] if isinstance(named, list) else []
+    return [
+        (
+            _text(each, "depends_on_id") or _text(each, "id"),
+            _text(each, "type") or _text(each, "dependency_type") or "blocks",
+        )
+        for each in found
+    ]
+
+
+def _ids(names: Iterable[str]) -> tuple[IssueId, ...]:
+    return tuple(IssueId(name) for name in dict.fromkeys(names) if is_safe_id(name))
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""
+
+
+# --- source --------------------------------------------------------------------------------------
+# The ``Source`` over ``bd``: what is claimed, what is sure about it, and what must be asked.
+
+
+def open_bd(
+    folder: Path,
+    *,
+    actor: str,
+    filters: Filters,
+    listed_max: int,
+    program: str = "bd",
+    call_log: CallLog | None = None,
+) -> BdSource:
+    """A ``BdSource`` that has answered once; raises ``SourceError`` when ``bd`` cannot be used."""
+    source = BdSource(
+        folder,
+        actor=actor,
+        filters=filters,
+        listed_max=listed_max,
+        program=program,
+        call_log=call_log,
+    )
+    source.describe()
+    return source
+
+
+class BdSource:
+    """Takes issues from the ``.beads`` in ``folder`` and gives them back, through ``bd``.
+
+    ``actor`` must be unique to the run. ``listed_max`` bounds listings, in rows. ``environment``
+    replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
+    ``shared``: other orchestrators work on this tracker, so every write is a compare-and-swap,
+    and what they leave is taken back when its lease is over. ``known``: the ``abilities`` of
+    another source on the same ``bd``, which is then not asked for them again: five calls.
+    """
+
+    name = "bd"
+    literal = True
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        actor: str,
+        filters: Filters,
+        listed_max: int,
+        program: str = "bd",
+        call_log: CallLog | None = None,
+        environment: Mapping[str, str] | None = None,
+        call_seconds: float = CALL_SECONDS,
+        shared: bool = False,
+        reuse_seconds: float = REUSE_SECONDS,
+        known: Abilities | None = None,
+    ) -> None:
+        self.actor = actor
+        self.calls = Calls()
+        runner = BdCalls(program, folder, actor, self.calls, call_log, environment, call_seconds)
+        self._tracker = Tracker(runner, known)
+        self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
+        self._listed_max = listed_max
+        self._shared = shared
+        self._looked_for_others = -TAKEOVER_LOOK_SECONDS
+        self._leases = Leases()
+        self._claims_unanswered: tuple[IssueId, ...] = ()
+        self._wrote = False
+
+    @property
+    def abilities(self) -> Abilities:
+        """What this ``bd`` can do, asked once; raises ``SourceError`` as ``describe`` does."""
+        return self._tracker.abilities
+
+    @property
+    def literal_argv(self) -> tuple[str, ...]:
+        """How a worker that claims and closes by itself must call ``bd``: for ``Work.bd_argv``."""
+        return self._tracker.literal_argv()
+
+    def describe(self) -> str:
+        """``bd 1.3.0, embedded, /path/.beads (prefix x)``."""
+        abilities = self._tracker.abilities
+        if self._shared and not (abilities.leases and abilities.compare_and_swap):
+            raise SourceError(
+                f"--shared needs bd 1.2 or later, with leases; this is bd {abilities.version}",
+                "install a later beads, or leave --shared out",
+            )
+        return f"bd {abilities.version}, {self._tracker.place()}"
+
+    # --- taking -------------------------------------------------------------------------------
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """One listing at most, and one claim for the group."""
+        self._settle_unanswered_claims()
+        reclaimed = self._reclaim() if self._shared else ()
+        listing = self._listings.ready(limit, skip)
+        found = [row for row in listing.rows if row.issue_id not in skip]
+        picked, rest = found[:limit], found[limit:]
+        jobs, leases = self._claim(picked) if picked else ((), ())
+        listing.rows = rest
+        return Taken(
+            jobs=jobs,
+            listed=tuple(Listed(r.issue_id, r.title, r.priority) for r in rest[: self._listed_max]),
+            more=listing.more or len(rest) > self._listed_max,
+            leases=leases,
+            reclaimed=reclaimed,
+        )
+
+    def _reclaim(self) -> tuple[Lost, ...]:
+        """Now and then: what another orchestrator has left, and never came back for."""
+        now = boot_seconds()
+        if now - self._looked_for_others < TAKEOVER_LOOK_SECONDS:
+            return ()
+        self._looked_for_others = now
+        freed = reclaim(self._tracker, self.actor, time.time())
+        if freed:
+            self._listings.forget()
+        return freed
+
+    def _claim(self, picked: Sequence[Row]) -> tuple[tuple[Job, ...], tuple[Lease, ...]]:
+        began = boot_seconds()
+        ids = [row.issue_id for row in picked]
+        # Until bd has said what became of it, any of these may be ours.
+        self._claims_unanswered = tuple(ids)
+        self._wrote = True
+        won = self._claimed(picked)
+        if not self._tracker.abilities.compare_and_swap:
+            # This bd reads, then writes: of two that claim at once, the last writer has it.
+            seen = self._tracker.look([i for i in ids if i in won])
+            won = {i: row for i, row in seen.items() if self._is_claimed(row)}
+        self._claims_unanswered = ()
+        leases = self._leases.claimed(won, began)
+        return tuple(_job(won[i]) for i in ids if i in won), leases
+
+    def _claimed(self, picked: Sequence[Row]) -> dict[IssueId, Row]:
+        ids = [row.issue_id for row in picked]
+        if not self._tracker.abilities.compare_and_swap:
+            self._unassign([row.issue_id for row in picked if row.assignee])
+        answer = self._tracker.ask(["update", "--json", "--claim", "--", *ids], ids=len(ids))
+        rows = rows_of_group(answer)
+        refused = refusals(answer)
+        if not rows and refused and not any(refusal.lost for refusal in refused):
+            raise SourceError(f"bd update --claim: {refused[0].error}", "see what bd doctor says")
+        return {r.issue_id: r for r in rows if r.issue_id in ids and self._is_claimed(r)}
+
+    def _unassign(self, issue_ids: Sequence[IssueId]) -> None:
+        """``bd`` 0.x refuses to claim what is assigned, even to us."""
+        if issue_ids:
+            arguments = ["update", "--json", "--assignee=", "--", *issue_ids]
+            rows_of_group(self._tracker.ask(arguments, ids=len(issue_ids)))
+
+    def _is_claimed(self, row: Row) -> bool:
+        return row.status == IN_PROGRESS and row.assignee == self.actor
+
+    def _settle_unanswered_claims(self) -> None:
+        """A claim that was never answered may have been done: what it won is given back."""
+        if not self._claims_unanswered:
+            return
+        seen = self._tracker.look(self._claims_unanswered)
+        ours = [i for i, row in seen.items() if held_by(row.assignee, self.actor)]
+        answers = self.settle([Settlement(Action.RELEASE, i, read_first=True) for i in ours])
+        left = [a.settlement.issue_id for a in answers if a.result is Result.FAILED]
+        self._claims_unanswered = tuple(left)
+
+    # --- settling -----------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """See ``Source``; a look for what is not sure, one call for each kind of write."""
+        answers: dict[int, Settled] = {}
+        self._listings.forget()
+        for group in rounds(settlements):
+            for settled in self._settle_group(group):
+                answers[id(settled.settlement)] = settled
+        return [answers[id(settlement)] for settlement in settlements]
+
+    def _settle_group(self, group: Sequence[Settlement]) -> list[Settled]:
+        unsafe = [s for s in group if not is_safe_id(s.issue_id)]
+        safe = [s for s in group if is_safe_id(s.issue_id)]
+        answers = [Settled(s, Result.NOT_OURS, "not an id that bd would give") for s in unsafe]
+        if not safe:
+            return answers
+        self._wrote = True
+        known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
+        # Whatever happens now, these are looked at before they are written again.
+        self._leases.forget(s.issue_id for s in safe)
+        return answers + Group(self._tracker, self.actor, safe, self._shared).settle(known)
+
+    def _is_known(self, settlement: Settlement) -> bool:
+        unseen = settlement.read_first or settlement.handed_over
+        guarded = self._tracker.abilities.compare_and_swap
+        return guarded and not unseen and self._leases.is_known(settlement.issue_id)
+
+    def _is_sure(self, settlement: Settlement) -> bool:
+        return not self._shared and self._leases.is_sure(settlement.issue_id)
+
+    # --- leases and dead runs -----------------------------------------------------------------
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """See ``Source``; one call for each."""
+        if not self._tracker.abilities.leases:
+            return Renewed()
+        return renew(self._tracker, self.actor, self._leases, issue_ids)
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """See ``Source``; acts as the dead run's actor, whose claims they are."""
+        self._listings.forget()
+        rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
+        named = {*dead.done_not_closed, *dead.handed_over, *dead.reopened}
+        missing = [i for i in named if i not in rows and is_safe_id(i)]
+        rows |= self._tracker.look(missing) if missing else {}
+        held = [i for i, row in rows.items() if held_by(row.assignee, dead.actor)]
+        found = owed(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
+        if not found:
+            return []
+        self._wrote = True
+        return Group(self._tracker, dead.actor, found, self._shared).settle({}, rows)
+
+    # --- for people who ask -------------------------------------------------------------------
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """See ``Source``."""
+        return look(self._tracker, issue_ids)
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """See ``Source``."""
+        return unfinished(self._tracker, rows_max)
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``Source``."""
+        return ready(self._tracker)
+
+    def close(self) -> None:
+        """Give back what an unanswered claim may have won; leave the JSON Lines complete."""
+        try:
+            self._settle_unanswered_claims()
+            if self._wrote:
+                self._tracker.flush()
+        except SourceError:
+            # The next start asks the tracker what this actor holds.
+            return
+
+
+def _job(row: Row) -> Job:
+    return Job(
+        source=BdSource.name,
+        issue_id=row.issue_id,
+        title=row.title,
+        priority=row.priority,
+        issue_type=row.issue_type,
+        labels=row.labels,
+        description=row.description,
+        call=call_of(row.original, row.labels),
+        original=row.original,
+        enqueued_at=enqueued_at(row.original.get("created_at")),
+        trace_context=row.original.get(KEY),
+    )

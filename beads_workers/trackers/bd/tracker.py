@@ -1,0 +1,534 @@
+"""One project's ``bd``: what is asked of it, what it answers, and the quirks of its generations."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.framing import is_deep, strict_loads
+from beads_workers.core.model import (
+    FUNCTION,
+    PRIORITY_DEFAULT,
+    PRIORITY_LEAST_URGENT,
+    PRIORITY_MOST_URGENT,
+    Filters,
+    IssueId,
+    path_of,
+    value,
+)
+from beads_workers.core.source import SourceError
+from beads_workers.trackers.bd.calls import Answer, BdCalls, plain
+
+# --- answers -------------------------------------------------------------------------------------
+# What ``bd`` prints, as values. The exit status and the JSON are judged together.
+#
+# ``stderr`` holds warnings, hints and, in ``bd`` 1.x, error objects; text there is no failure by
+# itself. Junk, an error object where an array belongs, or nothing at all is never "no issues".
+
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+
+OPEN, IN_PROGRESS, BLOCKED, CLOSED = "open", "in_progress", "blocked", "closed"
+
+
+@value
+class Row:
+    """One issue as ``bd`` showed it; ``original`` is its object, but for what is nested deeply."""
+
+    issue_id: IssueId
+    title: str
+    status: str
+    assignee: str
+    priority: int
+    issue_type: str
+    labels: tuple[str, ...]
+    description: str
+    notes: str
+    original: Mapping[str, Any]
+
+
+@value
+class Refusal:
+    """Why one issue of a group was not written. ``lost``: somebody else was faster."""
+
+    issue_id: str
+    error: str
+    lost: bool
+
+
+def is_safe_id(issue_id: str) -> bool:
+    """Whether an id may stand as an argument: it cannot be taken for an option or a path."""
+    return _ID.match(issue_id) is not None
+
+
+def rows(answer: Answer) -> list[Row]:
+    """The issues of a call that must succeed with an array; raises ``SourceError`` otherwise."""
+    if answer.status != 0:
+        raise failed(answer)
+    return _rows_of(answer, _json(answer))
+
+
+def rows_of_group(answer: Answer) -> list[Row]:
+    """The issues that a group write names as written, whatever became of the others.
+
+    Raises ``SourceError`` when the call says neither what it did nor what it refused: such a
+    call may have done anything.
+    """
+    if not answer.stdout.strip() and (refusals(answer) or _losses(answer)):
+        return []
+    if answer.status != 0 and not refusals(answer):
+        raise failed(answer)
+    return _rows_of(answer, _json(answer))
+
+
+def object_of(answer: Answer) -> dict[str, Any]:
+    """The object of a call that must succeed with one; raises ``SourceError`` otherwise."""
+    if answer.status != 0:
+        raise failed(answer)
+    value = _json(answer)
+    if not isinstance(value, dict) or "error" in value:
+        raise failed(answer)
+    return value
+
+
+def refusals(answer: Answer) -> list[Refusal]:
+    """What ``bd`` 1.x says per id about a group that did not wholly succeed."""
+    entries = _error_object(answer).get("failed")
+    found = []
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict):
+            error = _text(entry, "error")
+            lost = entry.get("guard_mismatch") is True or "claim" in error
+            found.append(Refusal(_text(entry, "id"), plain(error), lost))
+    return found
+
+
+def failed(answer: Answer) -> SourceError:
+    """Why a call did not do what it was asked, in one line with a hint."""
+    message = plain(_text(_error_object(answer), "error")) or _complaint(answer)
+    if answer.cut:
+        message = "its answer is larger than any that is sensible"
+    elif not message:
+        message = plain(answer.stdout[:200].decode("utf-8", "replace"))
+        message = f"no JSON in its answer: {message}" if message else "it printed nothing"
+    status = f" (exit {answer.status})" if answer.status else ""
+    return SourceError(f"bd {answer.command}{status}: {message}", _hint(message))
+
+
+def is_out_of_sync(answer: Answer) -> bool:
+    """``bd`` 0.x without its daemon, when another process has just written the JSON Lines."""
+    return answer.status != 0 and b"out of sync with JSONL" in answer.stdout + answer.stderr
+
+
+def _losses(answer: Answer) -> bool:
+    # bd 0.x exits 0 with nothing on stdout when every claim of the group was lost.
+    return answer.status == 0 and b"already claimed" in answer.stderr
+
+
+def _json(answer: Answer) -> Any:
+    if answer.cut:
+        raise failed(answer)
+    try:
+        return strict_loads(answer.stdout)
+    except (ValueError, RecursionError):
+        raise failed(answer) from None
+
+
+def _rows_of(answer: Answer, value: Any) -> list[Row]:
+    if not isinstance(value, list) or not all(isinstance(x, dict) for x in value):
+        raise failed(answer)
+    return [_row(x) for x in value if is_safe_id(_text(x, "id"))]
+
+
+def _row(issue: dict[str, Any]) -> Row:
+    labels = issue.get("labels")
+    return Row(
+        issue_id=IssueId(_text(issue, "id")),
+        title=_text(issue, "title"),
+        status=_text(issue, "status"),
+        assignee=_text(issue, "assignee"),
+        priority=_priority(issue.get("priority")),
+        issue_type=_text(issue, "issue_type") or "task",
+        labels=tuple(x for x in labels if isinstance(x, str)) if isinstance(labels, list) else (),
+        description=_text(issue, "description"),
+        notes=_text(issue, "notes"),
+        # A field that cannot be passed on must not hold up its issue, or all others.
+        original={name: value for name, value in issue.items() if not _is_deep(value)},
+    )
+
+
+def _is_deep(value: Any) -> bool:
+    return isinstance(value, dict | list) and is_deep(value)
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return PRIORITY_DEFAULT
+    return min(max(value, PRIORITY_MOST_URGENT), PRIORITY_LEAST_URGENT)
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _error_object(answer: Answer) -> dict[str, Any]:
+    """The ``{"error": ...}`` of either output: 0.x prints it on stdout, 1.x mostly on stderr."""
+    lines = answer.stderr.splitlines()
+    for text in (answer.stdout, answer.stderr, *reversed(lines), _braced(answer.stderr)):
+        if not text.lstrip().startswith(b"{"):
+            continue
+        try:
+            value = strict_loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and "error" in value:
+            return value
+    return {}
+
+
+def _braced(text: bytes) -> bytes:
+    return text[text.find(b"{") : text.rfind(b"}") + 1]
+
+
+def _complaint(answer: Answer) -> str:
+    lines = answer.stderr.decode("utf-8", "replace").splitlines()
+    said = [line.removeprefix("Error: ") for line in lines if line.startswith("Error")]
+    return plain((said or [x for x in lines if x.strip()] or [""])[0])
+
+
+def _hint(message: str) -> str:
+    if "no beads database" in message:
+        return "run bd init in the project, or start in a folder below the one that holds .beads"
+    if "locked" in message or "lock " in message:
+        return "another process holds the tracker; it is asked again later"
+    if "JSON" in message or "printed nothing" in message:
+        return "is this bd really beads? see what bd ready --json prints"
+    return "see what bd doctor says"
+
+
+# --- abilities -----------------------------------------------------------------------------------
+# What the running ``bd`` can do, asked of itself: its version and its help texts.
+
+
+VERSION_BYTES_MAX = 1000
+"""A program that says more to ``--version`` is none that we know."""
+
+WHOLE = ("help", "--all")
+"""Prints every help text at once, where this ``bd`` has it: four calls less in every start."""
+
+_HEADING = re.compile(r"(?m)^#{2,3} (?:bd )?(.+)$")
+_COMMAND = re.compile(r"(?m)^  ([a-z][a-z-]*)\s")
+_VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.ASCII)
+
+
+@value
+class Abilities:
+    """``compare_and_swap``: ``update --if-assignee --if-status``, and atomic claims with it.
+
+    ``batch``: one transaction for many closes. ``leases``: a claim expires unless it is renewed.
+    ``daemon``: a background process may hold the database. The rest are single options.
+    """
+
+    version: str
+    compare_and_swap: bool
+    batch: bool
+    leases: bool
+    daemon: bool
+    append_notes: bool
+    brief: bool
+    brief_list: bool
+    exclude_type: bool
+    exclude_label: bool
+    readonly: bool
+    hidden: tuple[str, ...]
+    """Options of ``list`` without which some kinds of issues are left out."""
+
+
+@value
+class _Helps:
+    """Options of all commands and of three of them, and the names of all."""
+
+    everywhere: str
+    update: str
+    ready: str
+    listing: str
+    commands: frozenset[str]
+
+
+def detect(calls: BdCalls) -> Abilities:
+    """Ask; raises ``SourceError`` when there is no ``bd``, or one that cannot claim."""
+    version = version_in(calls.run(["--version"]))
+    helps = _whole(calls) or _one_by_one(calls)
+    if not _has(helps.update, "--claim") or not _has(helps.update, "--json"):
+        raise SourceError(
+            f"bd {version} is too old: it cannot claim an issue",
+            "install beads 0.44.0 or later",
+        )
+    hidden = ("--include-gates", "--include-templates", "--include-infra")
+    return Abilities(
+        version=version,
+        compare_and_swap=_has(helps.update, "--if-assignee") and _has(helps.update, "--if-status"),
+        batch="batch" in helps.commands,
+        leases="heartbeat" in helps.commands,
+        daemon=_has(helps.everywhere, "--no-daemon"),
+        append_notes=_has(helps.update, "--append-notes"),
+        brief=_has(helps.ready, "--brief"),
+        brief_list=_has(helps.listing, "--brief"),
+        exclude_type=_has(helps.ready, "--exclude-type"),
+        exclude_label=_has(helps.ready, "--exclude-label"),
+        readonly=_has(helps.everywhere, "--readonly"),
+        hidden=tuple(option for option in hidden if _has(helps.listing, option)),
+    )
+
+
+def _whole(calls: BdCalls) -> _Helps | None:
+    """From one call; None where this ``bd`` has no such reference, or one of another form."""
+    answer = calls.run(WHOLE)
+    if answer.status != 0:
+        return None
+    sections = _sections(answer.stdout.decode("utf-8", "replace"))
+    found = [sections.get(name) for name in ("Global Flags", "update", "ready", "list")]
+    if not all(found):
+        return None
+    everywhere, update, ready, listing = (text or "" for text in found)
+    return _Helps(everywhere, update + everywhere, ready, listing, frozenset(sections))
+
+
+def _sections(text: str) -> dict[str, str]:
+    _, *parts = _HEADING.split(text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _one_by_one(calls: BdCalls) -> _Helps:
+    overview = _help(calls)
+    return _Helps(
+        everywhere=overview,
+        update=_help(calls, "update"),
+        ready=_help(calls, "ready"),
+        listing=_help(calls, "list"),
+        commands=frozenset(_COMMAND.findall(overview)),
+    )
+
+
+def version_in(answer: Answer) -> str:
+    """What ``bd --version`` says; raises ``SourceError`` where it says none."""
+    text = answer.stdout[:VERSION_BYTES_MAX].decode("utf-8", "replace")
+    found = _VERSION.search(text)
+    if answer.status != 0:
+        raise failed(answer)
+    if found is None:
+        raise SourceError(
+            f"bd --version says no version: {plain(text)[:80]}", "is this bd really beads?"
+        )
+    return found[1]
+
+
+def _help(calls: BdCalls, *command: str) -> str:
+    answer = calls.run([*command, "--help"])
+    if answer.status != 0:
+        raise failed(answer)
+    return answer.stdout.decode("utf-8", "replace")
+
+
+def _has(text: str, option: str) -> bool:
+    return re.search(rf"(?m)^ .*{re.escape(option)}(?![\w-])", text) is not None
+
+
+# --- listing -------------------------------------------------------------------------------------
+# Which ready issues are wanted: what ``bd ready`` can filter, and what we filter ourselves.
+
+
+CONTAINERS = ("epic", "gate", "molecule")
+"""Hold work of others rather than being work; taken only where their type is asked for."""
+
+
+def ready_arguments(filters: Filters, abilities: Abilities, rows_max: int) -> list[str]:
+    """``bd ready`` for these filters, at most ``rows_max`` rows (0: all), most urgent first.
+
+    What this ``bd`` cannot filter is left to ``wanted``, which checks everything again except
+    ``parent``: only ``bd`` knows who descends from whom.
+    """
+    arguments = ["ready", "--json", f"--limit={rows_max}", "--sort=priority"]
+    arguments += [f"--label={_quoted(label)}" for label in filters.labels]
+    arguments += [f"--label-any={_quoted(label)}" for label in filters.labels_any]
+    if abilities.brief:
+        arguments.append("--brief")
+    if abilities.exclude_label:
+        arguments += [f"--exclude-label={_quoted(label)}" for label in filters.exclude_labels]
+    if len(filters.types) == 1:
+        arguments.append(f"--type={filters.types[0]}")
+    elif not filters.types and abilities.exclude_type:
+        arguments.append(f"--exclude-type={','.join(CONTAINERS)}")
+    if len(filters.priorities) == 1:
+        arguments.append(f"--priority={filters.priorities[0]}")
+    if filters.parent is not None:
+        arguments.append(f"--parent={filters.parent}")
+    return arguments
+
+
+def wanted(row: Row, filters: Filters, actor: str) -> bool:
+    """Whether a row of ``bd ready`` may be taken (0.x lists issues in progress as well)."""
+    return (
+        row.status == OPEN
+        and row.assignee in ("", actor)
+        and (row.issue_type in filters.types if filters.types else not _is_container(row))
+        and (not filters.priorities or row.priority in filters.priorities)
+        and set(filters.labels) <= set(row.labels)
+        and (not filters.labels_any or not set(filters.labels_any).isdisjoint(row.labels))
+        and set(filters.exclude_labels).isdisjoint(row.labels)
+        and (not filters.only or row.issue_id in filters.only)
+        and (not filters.bring or _brings(row, filters))
+    )
+
+
+def candidates(
+    rows: Iterable[Row], filters: Filters, actor: str, skip: Collection[IssueId]
+) -> list[Row]:
+    """The wanted rows, most urgent first, otherwise in the order of the listing."""
+    found = [r for r in rows if r.issue_id not in skip and wanted(r, filters, actor)]
+    return sorted(found, key=lambda row: row.priority)
+
+
+def _is_container(row: Row) -> bool:
+    return row.issue_type in CONTAINERS
+
+
+def _brings(row: Row, filters: Filters) -> bool:
+    return FUNCTION in filters.bring and bool(path_of(row.original, row.labels))
+
+
+def _quoted(label: str) -> str:
+    """One field of the comma-separated list that ``bd`` reads each label option as."""
+    if any(c in label for c in ',"\n\r'):
+        return '"' + label.replace('"', '""') + '"'
+    return label
+
+
+# --- tracker -------------------------------------------------------------------------------------
+# One project's ``bd``: what is asked of it, with the quirks of its generations held here.
+
+
+DAEMON_WAIT_SECONDS = 5.0
+"""How long ``bd`` 0.x waits, on every call, for a daemon that does not come up."""
+IDS_PER_CALL_MAX = 100
+"""Keeps the command line and the time of one call small."""
+
+
+class Tracker:
+    """Reads issues through ``calls``; learns the abilities of the running ``bd`` when first used.
+
+    ``known``: another one has learned them already, of the same ``bd``. Every method may raise
+    ``SourceError``; then nothing is known.
+    """
+
+    def __init__(self, calls: BdCalls, known: Abilities | None = None) -> None:
+        self.calls = calls
+        self._abilities = known
+
+    @property
+    def abilities(self) -> Abilities:
+        """What this ``bd`` can do; asked once."""
+        if self._abilities is None:
+            self._abilities = detect(self.calls)
+        return self._abilities
+
+    def ask(
+        self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
+    ) -> Answer:
+        """One call, or two when this ``bd`` turns out to need an option that it was not given."""
+        has_daemon = self.abilities.daemon
+        answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
+        if not has_daemon:
+            return answer
+        if b"Daemon failed to start" in answer.stderr or answer.seconds >= DAEMON_WAIT_SECONDS:
+            self._always("--no-daemon")
+        if is_out_of_sync(answer) and self._always("--allow-stale"):
+            # It looks before it does anything, so nothing has been written yet.
+            return self.calls.run(arguments, ids=ids, text=text, actor=actor)
+        return answer
+
+    def ready(self, filters: Filters, rows_max: int) -> list[Row]:
+        """What ``bd ready`` shows, unfiltered where this ``bd`` cannot filter."""
+        return rows(self.ask(ready_arguments(filters, self.abilities, rows_max)))
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Row]:
+        """These issues as they are now, closed ones too; what is missing does not exist."""
+        seen: dict[IssueId, Row] = {}
+        for start in range(0, len(issue_ids), IDS_PER_CALL_MAX):
+            part = issue_ids[start : start + IDS_PER_CALL_MAX]
+            answer = self.ask([*self._list(), "--all", f"--id={','.join(part)}"], ids=len(part))
+            seen |= {row.issue_id: row for row in rows(answer)}
+        return seen
+
+    def in_progress(self) -> list[Row]:
+        """Everything in progress, whoever holds it; leases included."""
+        return rows(self.ask([*self._list(), f"--status={IN_PROGRESS}"]))
+
+    def under_way(self, actor: str) -> list[Row]:
+        """Everything in progress, and what is open but still assigned to ``actor``."""
+        started = self.in_progress()
+        left = rows(self.ask([*self._list(), f"--status={OPEN}", f"--assignee={actor}"]))
+        return started + left
+
+    def place(self) -> str:
+        """Mode, path and prefix, for people; checks that the database answers."""
+        info = object_of(self.ask(["info", "--json"]))
+        config = info.get("config")
+        prefix = config.get("issue_prefix") if isinstance(config, dict) else None
+        if self.abilities.daemon:
+            mode = "with its daemon" if info.get("daemon_connected") is True else "without daemon"
+        else:
+            mode = self._dolt_mode()
+        path = Path(str(info.get("database_path") or self.calls.folder / ".beads")).parent
+        return plain(f"{mode}, {path}" + (f" (prefix {prefix})" if prefix else ""))
+
+    def literal_argv(self) -> tuple[str, ...]:
+        """Program and fixed options for a worker that calls ``bd`` by itself, beside others."""
+        environment = self.calls.environment
+        path = environment.get("PATH") if environment is not None else None
+        program = shutil.which(self.calls.program, path=path) or self.calls.program
+        if self.abilities.daemon and not self.daemon_runs():
+            # Several writers without a daemon: each would find the others' JSON Lines newer.
+            return (program, "--no-daemon", "--allow-stale")
+        return (program, *self.calls.fixed)
+
+    def daemon_runs(self) -> bool:
+        """Whether the process named in ``.beads/daemon.pid`` lives and is a ``bd``."""
+        try:
+            pid = int((self.calls.folder / ".beads" / "daemon.pid").read_text())
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+        except (OSError, ValueError):
+            return False
+        return name.startswith("bd")
+
+    def flush(self) -> None:
+        """``bd`` 0.x: write the JSON Lines once more, from the database alone.
+
+        Each call writes them by itself, but of two at the same moment one may write last with
+        less. Where a daemon runs, it does this every few seconds.
+        """
+        if self.abilities.daemon and not self.daemon_runs():
+            self.ask(["sync", "--flush-only"])
+
+    def _list(self) -> list[str]:
+        brief = self.abilities.brief_list and self.abilities.append_notes
+        return ["list", "--json", "--limit=0", *self.abilities.hidden, *["--brief"][: int(brief)]]
+
+    def _dolt_mode(self) -> str:
+        try:
+            mode = object_of(self.ask(["context", "--json"])).get("dolt_mode")
+        except SourceError:
+            # Only for show, and not every version has the command.
+            return "dolt"
+        return mode if isinstance(mode, str) else "dolt"
+
+    def _always(self, option: str) -> bool:
+        """From now on, with this option; False when that is so already."""
+        if option in self.calls.fixed:
+            return False
+        self.calls.fixed.append(option)
+        return True

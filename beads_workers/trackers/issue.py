@@ -1,0 +1,354 @@
+"""An issue as our own trackers keep it: its JSON, the job that it is, and what settles it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from beads_workers.core.model import (
+    PRIORITY_DEFAULT,
+    PRIORITY_LEAST_URGENT,
+    PRIORITY_MOST_URGENT,
+    Filters,
+    IssueId,
+    Job,
+    call_of,
+    path_of,
+    value,
+)
+from beads_workers.core.source import Seen, brought
+from beads_workers.core.traces import KEY
+from beads_workers.trackers.settling import CONTAINERS, OPEN
+
+# --- issue ---------------------------------------------------------------------------------------
+# An issue as our own trackers keep it, and its JSON object in the shape of beads' export.
+#
+# Beads leaves out what is empty, and so do we; what we do not know is kept and given back.
+
+
+BLOCKS = "blocks"
+PARENT_CHILD = "parent-child"
+
+_ID = re.compile(r"\w[\w.:-]{0,199}")
+_TIMEOUT_SECONDS_MAX = 1e9
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_Value = TypeVar("_Value")
+
+
+class BadIssue(ValueError):
+    """The object is no issue; ``str()`` is one line that says why."""
+
+
+@value
+class Dependency:
+    """``depends_on_id`` must be closed first where ``type`` is ``blocks``.
+
+    With ``parent-child`` it is the parent, and what holds that back holds the child back too. Every
+    other type (``related``, ``discovered-from``) only informs.
+    """
+
+    depends_on_id: str
+    type: str = BLOCKS
+    created_at: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@value
+class Issue:
+    """Texts are empty where beads would leave the key out; times are RFC 3339 texts.
+
+    ``extra``: the keys that mean nothing to us, verbatim. ``comments``: beads' objects, verbatim.
+    """
+
+    id: str
+    title: str
+    description: str = ""
+    status: str = OPEN
+    priority: int = PRIORITY_DEFAULT
+    issue_type: str = "task"
+    assignee: str = ""
+    labels: tuple[str, ...] = ()
+    created_at: str = ""
+    updated_at: str = ""
+    closed_at: str = ""
+    close_reason: str = ""
+    notes: str = ""
+    comments: tuple[Mapping[str, Any], ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    timeout_seconds: float | None = None
+    command: tuple[str, ...] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TEXTS = (
+    "description",
+    "issue_type",
+    "assignee",
+    "created_at",
+    "updated_at",
+    "closed_at",
+    "close_reason",
+    "notes",
+)
+_KNOWN = frozenset(
+    {"id", "title", "status", "priority", "labels", "comments", "dependencies"}
+    | {"timeout_seconds", "command", *_TEXTS}
+)
+
+
+def to_object(issue: Issue) -> dict[str, Any]:
+    """The JSON object that beads would export, with what is ours and what is unknown added."""
+    listed: dict[str, Any] = {
+        "id": issue.id,
+        "title": issue.title,
+        "description": issue.description,
+        "notes": issue.notes,
+        "status": issue.status,
+        "priority": issue.priority,
+        "issue_type": issue.issue_type,
+        "assignee": issue.assignee,
+        "created_at": issue.created_at,
+        "updated_at": issue.updated_at,
+        "closed_at": issue.closed_at,
+        "close_reason": issue.close_reason,
+        **issue.extra,
+        "labels": list(issue.labels),
+        "dependencies": [_dependency_object(issue.id, each) for each in issue.dependencies],
+        "comments": [dict(each) for each in issue.comments],
+        "timeout_seconds": issue.timeout_seconds,
+        "command": None if issue.command is None else list(issue.command),
+    }
+    return {k: v for k, v in listed.items() if k in issue.extra or v not in ("", [], None)}
+
+
+def from_object(fields: Mapping[str, Any]) -> Issue:
+    """Read one object; raises ``BadIssue``. Missing keys take the defaults of ``Issue``."""
+    key = checked_id(fields.get("id"), "id")
+    title = _typed(fields, "title", str, "")
+    if not title.strip():
+        raise BadIssue("it has no title")
+    texts = {name: _typed(fields, name, str, "") for name in _TEXTS}
+    for name in ("created_at", "updated_at", "closed_at"):
+        _checked_time(texts[name], name)
+    return Issue(
+        id=key,
+        title=title,
+        status=_typed(fields, "status", str, "") or OPEN,
+        priority=_priority(fields),
+        labels=_texts(fields, "labels"),
+        comments=tuple(_objects(fields, "comments")),
+        dependencies=_dependencies(key, _objects(fields, "dependencies")),
+        timeout_seconds=_seconds(fields),
+        command=_texts(fields, "command") or None,
+        extra={name: value for name, value in fields.items() if name not in _KNOWN},
+        **{**texts, "issue_type": texts["issue_type"] or "task"},
+    )
+
+
+def to_seen(issue: Issue) -> Seen:
+    """What a person who asks is told of it."""
+    deferred = issue.extra.get("defer_until")
+    return Seen(
+        issue_id=IssueId(issue.id),
+        title=issue.title,
+        status=issue.status,
+        assignee=issue.assignee,
+        priority=issue.priority,
+        issue_type=issue.issue_type,
+        labels=issue.labels,
+        waits_for=_depends_on(issue, BLOCKS),
+        parents=_depends_on(issue, PARENT_CHILD),
+        deferred_until=deferred if isinstance(deferred, str) else "",
+        closed_at=issue.closed_at,
+        close_reason=issue.close_reason,
+        calls=path_of(issue.extra, issue.labels),
+        has_command=issue.command is not None,
+    )
+
+
+def microseconds(time_text: str) -> int:
+    """An RFC 3339 time as microseconds since 1970; without an offset it is UTC.
+
+    Raises ``ValueError``. Only to compare the tracker's own times with each other.
+    """
+    try:
+        parsed = datetime.fromisoformat(time_text)
+        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // timedelta(microseconds=1)
+    except OverflowError:
+        raise ValueError(f"{time_text[:40]!r} is out of range") from None
+
+
+def enqueued_at(created_at: object) -> float:
+    """When an issue was made, in epoch seconds; 0 where its tracker says nothing that is a time."""
+    try:
+        return max(0.0, microseconds(str(created_at)) / 1_000_000)
+    except ValueError:
+        return 0.0
+
+
+def time_text(seconds: float) -> str:
+    """Seconds since 1970 as beads writes times: UTC, RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def checked_id(value: object, what: str) -> str:
+    """An id that is safe as an argument and as a file name; raises ``BadIssue``."""
+    if not isinstance(value, str) or not value:
+        raise BadIssue(f"it has no {what}")
+    if not _ID.fullmatch(value):
+        raise BadIssue(f"{what} {value[:40]!r} holds more than letters, digits and . _ : -")
+    return value
+
+
+def _depends_on(issue: Issue, kind: str) -> tuple[IssueId, ...]:
+    return tuple(IssueId(d.depends_on_id) for d in issue.dependencies if d.type == kind)
+
+
+def _dependency_object(issue_id: str, dependency: Dependency) -> dict[str, Any]:
+    listed = {
+        "issue_id": issue_id,
+        "depends_on_id": dependency.depends_on_id,
+        "type": dependency.type,
+        "created_at": dependency.created_at,
+    }
+    return {key: value for key, value in listed.items() if value} | dict(dependency.extra)
+
+
+def _dependencies(issue_id: str, objects: list[dict[str, Any]]) -> tuple[Dependency, ...]:
+    found: dict[tuple[str, str], Dependency] = {}
+    for fields in objects:
+        if _typed(fields, "issue_id", str, issue_id) != issue_id:
+            raise BadIssue("a dependency names another issue as its own")
+        depends_on_id = checked_id(fields.get("depends_on_id"), "depends_on_id")
+        kind = _typed(fields, "type", str, "") or BLOCKS
+        if depends_on_id == issue_id:
+            raise BadIssue("it depends on itself")
+        created_at = _typed(fields, "created_at", str, "")
+        known = ("issue_id", "depends_on_id", "type", "created_at")
+        extra = {name: value for name, value in fields.items() if name not in known}
+        found[depends_on_id, kind] = Dependency(depends_on_id, kind, created_at, extra)
+    return tuple(found.values())
+
+
+def _typed(fields: Mapping[str, Any], name: str, kind: type[_Value], default: _Value) -> _Value:
+    value = fields.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        raise BadIssue(f"{name} is not of type {kind.__name__}")
+    return value
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = _typed(fields, name, list, [])
+    if not all(isinstance(value, str) for value in values):
+        raise BadIssue(f"{name} is not a list of texts")
+    return tuple(values)
+
+
+def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    values = _typed(fields, name, list, [])
+    if not all(isinstance(value, dict) for value in values):
+        raise BadIssue(f"{name} is not a list of objects")
+    return values
+
+
+def _priority(fields: Mapping[str, Any]) -> int:
+    value = fields.get("priority", PRIORITY_DEFAULT)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadIssue("priority is not a whole number")
+    if not PRIORITY_MOST_URGENT <= value <= PRIORITY_LEAST_URGENT:
+        raise BadIssue(f"priority {str(value)[:20]} is not in 0 to 4")
+    return value
+
+
+def _seconds(fields: Mapping[str, Any]) -> float | None:
+    value = fields.get("timeout_seconds")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadIssue("timeout_seconds is not a number")
+    if not 0 < value <= _TIMEOUT_SECONDS_MAX:
+        raise BadIssue("timeout_seconds is not above 0, or longer than thirty years")
+    return value
+
+
+def _checked_time(value: str, name: str) -> None:
+    if not value:
+        return
+    try:
+        microseconds(value)
+    except ValueError:
+        raise BadIssue(f"{name} {value[:40]!r} is not a time") from None
+
+
+def is_wanted(
+    issue: Issue, filters: Filters, is_under: Callable[[str, str], bool] = lambda each, above: False
+) -> bool:
+    """Whether it is open and passes the filters; ``is_under``: the first is below the second."""
+    f, labels = filters, set(issue.labels)
+    return (
+        issue.status == OPEN
+        and (issue.issue_type in f.types if f.types else issue.issue_type not in CONTAINERS)
+        and labels.issuperset(f.labels)
+        and (not f.labels_any or not labels.isdisjoint(f.labels_any))
+        and labels.isdisjoint(f.exclude_labels)
+        and (not f.priorities or issue.priority in f.priorities)
+        and (f.parent is None or is_under(issue.id, f.parent))
+        and (not f.only or issue.id in f.only)
+        and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
+    )
+
+
+# --- issue job -----------------------------------------------------------------------------------
+# What a worker is given to do: a job, from an issue of our own trackers.
+
+
+def to_job(issue: Issue, source: str) -> Job:
+    """What a worker is given to do."""
+    call = call_of(issue.extra, ())
+    if call is None and issue.labels:
+        call = call_of(to_object(issue), issue.labels)
+    return Job(
+        source=source,
+        issue_id=IssueId(issue.id),
+        title=issue.title,
+        priority=issue.priority,
+        issue_type=issue.issue_type,
+        labels=issue.labels,
+        description=issue.description,
+        command=issue.command,
+        call=call,
+        timeout_seconds=issue.timeout_seconds,
+        original=_Original(issue),
+        enqueued_at=enqueued_at(issue.created_at),
+        trace_context=issue.extra.get(KEY),
+    )
+
+
+class _Original(Mapping[str, Any]):
+    """``to_object`` of an issue, made when somebody looks: a function needs only its arguments."""
+
+    __slots__ = ("_issue", "_object")
+
+    def __init__(self, issue: Issue) -> None:
+        self._issue = issue
+        self._object: dict[str, Any] | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made())
+
+    def __len__(self) -> int:
+        return len(self._made())
+
+    def _made(self) -> dict[str, Any]:
+        if self._object is None:
+            self._object = to_object(self._issue)
+        return self._object

@@ -1,0 +1,139 @@
+"""What a settlement may do to an issue, given how the tracker shows it: one pure rule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import assert_never
+
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.source import Action, DeadRun, Result, Settlement
+
+# --- settling ------------------------------------------------------------------------------------
+# What a settlement may do to an issue, given how the tracker shows it: one pure rule.
+#
+# It is the rule for trackers that are read and written in one transaction. Source:
+# docs/PROTOCOL.md, "Claim, close, failure".
+
+
+OPEN = "open"
+IN_PROGRESS = "in_progress"
+BLOCKED = "blocked"
+CLOSED = "closed"
+TOMBSTONE = "tombstone"
+"""How beads keeps a deleted issue: it holds nothing back, and nobody works on it."""
+
+FINISHED = (CLOSED, TOMBSTONE)
+CONTAINERS = ("epic", "gate", "molecule")
+"""Types that group or gate issues: nothing to run, so left out unless asked for by type."""
+
+
+@value
+class Holding:
+    """How the tracker shows an issue; ``assignee`` is empty where nobody holds it."""
+
+    status: str
+    assignee: str
+
+
+@value
+class Ruling:
+    """The answer, and what to write first; None writes nothing."""
+
+    result: Result
+    write: Holding | None = None
+    error: str = ""
+
+
+def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
+    """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
+    if found is None:
+        return Ruling(Result.NOT_OURS, error="no such issue")
+    if found.status in FINISHED:
+        # Also without read_first: an issue that is closed is closed, whoever did it.
+        return Ruling(Result.FOUND_CLOSED)
+    ours = _is_ours(found, actor) or (settlement.handed_over and _is_reserved(found))
+    match settlement.action:
+        case Action.CLOSE:
+            return _written(Holding(CLOSED, actor)) if ours else _left_alone(found)
+        case Action.RELEASE:
+            return _release(found, ours)
+        case Action.SET_ASIDE:
+            if found == Holding(BLOCKED, ""):
+                return Ruling(Result.APPLIED)
+            return _written(Holding(BLOCKED, "")) if ours else _left_alone(found)
+        case Action.HAND_OVER:
+            if found == Holding(IN_PROGRESS, ""):
+                return Ruling(Result.APPLIED)  # Asked again: its first answer was lost.
+            return _written(Holding(found.status, "")) if ours else _left_alone(found)
+        case Action.REOPEN:
+            # What a dead run held; a living one may have it in hand again by now.
+            return _reopen(found, ours and settlement.read_first)
+        case _:
+            assert_never(settlement.action)
+
+
+def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What a dead run owes: its closes, what else it held or handed over, and what it took back.
+
+    ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
+    """
+    done = dict.fromkeys(dead.done_not_closed)
+    back = dict.fromkeys([*held, *dead.handed_over])
+    reopened = [key for key in dead.reopened if key not in done and key not in back]
+    return [
+        *dead.closes(done),
+        *(dead.back(key) for key in back if key not in done),
+        *(Settlement(Action.REOPEN, key) for key in reopened),
+    ]
+
+
+def is_held_by(assignee: str, actor: str) -> bool:
+    """The actor's own claims, and those of its workers (``<actor>/W3``) where they claim."""
+    return assignee == actor or assignee.startswith(f"{actor}/")
+
+
+def _is_ours(found: Holding, actor: str) -> bool:
+    return is_held_by(found.assignee, actor)
+
+
+def _is_reserved(found: Holding) -> bool:
+    """Handed over, and nobody claimed it since."""
+    return not found.assignee and found.status in (OPEN, IN_PROGRESS)
+
+
+def _written(holding: Holding) -> Ruling:
+    return Ruling(Result.APPLIED, holding)
+
+
+def _release(found: Holding, ours: bool) -> Ruling:
+    if found == Holding(OPEN, ""):
+        return Ruling(Result.APPLIED)
+    # A worker or an agent that marked its issue blocked or deferred meant it.
+    if ours and found.status in (OPEN, IN_PROGRESS):
+        return _written(Holding(OPEN, ""))
+    return _left_alone(found)
+
+
+def _reopen(found: Holding, ours: bool) -> Ruling:
+    if found == Holding(BLOCKED, ""):
+        return _written(Holding(OPEN, ""))
+    return _release(found, ours)
+
+
+def _left_alone(found: Holding) -> Ruling:
+    holder = f"held by {found.assignee}" if found.assignee else "held by nobody"
+    return Ruling(Result.NOT_OURS, error=f"its status is {found.status}, {holder}")
+
+
+# --- clock ---------------------------------------------------------------------------------------
+# The clock that leases are measured on.
+
+
+def boot_seconds() -> float:
+    """Seconds since boot, with the time that the machine slept.
+
+    The tracker's lease goes on meanwhile; the monotonic clock of Linux stands still.
+    """
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -1,0 +1,27 @@
+"""What the embedded tracker is as a kind of source."""
+
+from __future__ import annotations
+
+from beads_workers.core.source import Source
+from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
+
+
+def _open(opening: Opening) -> Source:
+    from beads_workers.trackers.sqlite.source import SqliteSource
+
+    return SqliteSource(
+        opening.place,
+        actor=opening.actor,
+        filters=opening.settings.filters,
+        listed_max=opening.listed_max,
+    )
+
+
+KIND = SourceKind(
+    name="sqlite",
+    called="the embedded tracker",
+    open=_open,
+    capabilities=Capabilities(dependencies=True, parents=True),
+    forms=("sqlite",),
+    checks=Late("beads_workers.doctor.tracker:embedded"),
+)

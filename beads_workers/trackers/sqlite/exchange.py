@@ -1,0 +1,187 @@
+"""Issues in and out of the embedded tracker: single ones, and beads' JSON Lines.
+
+An import is one transaction: every line is good, or nothing is imported. A command that comes
+with an issue is only kept where the user says so: docs/PROTOCOL.md, "Text from issues"."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+
+from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.model import value
+from beads_workers.core.text import json_line
+from beads_workers.trackers.issue import BadIssue, Issue, from_object, microseconds, to_object
+from beads_workers.trackers.settling import IN_PROGRESS
+from beads_workers.trackers.sqlite.store import Store, transaction
+
+PROBLEMS_MAX = 20
+"""Bad lines that are named; a file that is no export at all must not fill the screen."""
+
+
+class ImportRefused(Exception):
+    """Nothing was imported. ``problems``: one line each, at most ``PROBLEMS_MAX``."""
+
+    def __init__(self, problems: Sequence[str], count: int) -> None:
+        super().__init__(f"{count} bad line{'' if count == 1 else 's'}")
+        self.problems = tuple(problems)
+
+
+class DependencyCycle(Exception):
+    """Issues would wait for each other for ever. ``walk`` begins and ends with the same id."""
+
+    def __init__(self, walk: Sequence[str]) -> None:
+        super().__init__(" -> ".join(walk))
+        self.walk = tuple(walk)
+
+
+@value
+class Imported:
+    """What an import did, as counts of issues.
+
+    ``older``: left as they were, because the tracker's are newer. ``held``: updated, except that
+    who works on them stayed. ``skipped``: records of another kind than issues (beads' memories).
+    ``dangling``: dependencies on issues that are not here, which hold nothing back.
+    """
+
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    older: int = 0
+    held: int = 0
+    commands_dropped: int = 0
+    skipped: int = 0
+    dangling: int = 0
+
+
+@value
+class _Line:
+    issue: Issue
+    has_status: bool
+
+
+def import_lines(
+    connection: sqlite3.Connection, lines: Iterable[bytes], *, now: str, allow_commands: bool
+) -> Imported:
+    """Insert or update every issue; raises ``ImportRefused`` or ``DependencyCycle``.
+
+    ``now`` stands in for times that a line does not give.
+    """
+    read, skipped = _read(lines)
+    dropped = 0
+    if not allow_commands:
+        dropped = sum(line.issue.command is not None for line in read)
+        read = [replace(line, issue=replace(line.issue, command=None)) for line in read]
+    store = Store(connection)
+    with transaction(connection):
+        found = _merge(store, read, now)
+        _refuse_cycles(store, [line.issue for line in read])
+        named = {d.depends_on_id for line in read for d in line.issue.dependencies}
+        dangling = len(named - store.known(named))
+    return replace(found, commands_dropped=dropped, skipped=skipped, dangling=dangling)
+
+
+def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
+    """Every issue, closed ones too, as one line of JSON; one consistent picture.
+
+    Close it before the connection where it may not be read to its end: it holds a transaction.
+    """
+    store = Store(connection)
+    connection.execute("BEGIN")
+    try:
+        for issue in store.in_batches(sorted(store.ids(finished=True))):
+            yield json_line(to_object(issue))
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def write_issues(store: Store, issues: Sequence[Issue]) -> None:
+    """Insert or replace, inside the caller's transaction; raises ``DependencyCycle``."""
+    for issue in issues:
+        store.write(issue)
+    _refuse_cycles(store, issues)
+    ids = {issue.id for issue in issues}
+    store.refresh(ids | store.dependants(ids))
+
+
+def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
+    """Parse every line; returns the issues and how many records were of another kind."""
+    read: list[_Line] = []
+    problems: list[str] = []
+    first_seen: dict[str, int] = {}
+    skipped = 0
+    for number, raw in enumerate(lines, start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = _parsed(raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
+        except (ProtocolError, BadIssue) as error:
+            problems.append(f"line {number}: {error}")
+            continue
+        if line is None:
+            skipped += 1
+        elif line.issue.id in first_seen:
+            earlier = first_seen[line.issue.id]
+            problems.append(f"line {number}: {line.issue.id} was on line {earlier} already")
+        else:
+            first_seen[line.issue.id] = number
+            read.append(line)
+    if problems:
+        raise ImportRefused(problems[:PROBLEMS_MAX], len(problems))
+    return read, skipped
+
+
+def _parsed(raw: bytes) -> _Line | None:
+    fields = parse_object(raw)
+    if fields.get("_type", "issue") != "issue":
+        return None
+    return _Line(from_object(fields), has_status="status" in fields)
+
+
+def _merge(store: Store, read: Sequence[_Line], now: str) -> Imported:
+    counts = {"created": 0, "updated": 0, "unchanged": 0, "older": 0, "held": 0}
+    present = {issue.id: issue for issue in store.in_batches(line.issue.id for line in read)}
+    written: set[str] = set()
+    for line in read:
+        old = present.get(line.issue.id)
+        kind, issue = _merged(old, line, now)
+        counts[kind] += 1
+        if issue is not None:
+            store.write(issue)
+            written.add(issue.id)
+    store.refresh(written | store.dependants(written))
+    return Imported(**counts)
+
+
+def _merged(old: Issue | None, line: _Line, now: str) -> tuple[str, Issue | None]:
+    """Which count it belongs to, and what to write."""
+    new = line.issue
+    if old is None:
+        created_at = new.created_at or now
+        return "created", replace(
+            new, created_at=created_at, updated_at=new.updated_at or created_at
+        )
+    if new.updated_at and microseconds(new.updated_at) < microseconds(old.updated_at):
+        return "older", None
+    merged = replace(
+        new,
+        status=new.status if line.has_status else old.status,
+        command=new.command or old.command,
+        created_at=new.created_at or old.created_at,
+        updated_at=new.updated_at or old.updated_at,
+    )
+    kind = "updated"
+    if old.status == IN_PROGRESS and old.assignee:
+        # A fleet may be at work on it: an import that opened it would have it done twice.
+        stays = replace(merged, status=old.status, assignee=old.assignee)
+        kind = "updated" if stays == merged else "held"
+        merged = stays
+    if merged == old:
+        return ("unchanged", None) if kind == "updated" else (kind, None)
+    return kind, replace(merged, updated_at=new.updated_at or now)
+
+
+def _refuse_cycles(store: Store, issues: Sequence[Issue]) -> None:
+    if any(issue.dependencies for issue in issues) and (walk := store.cycle()):
+        raise DependencyCycle(walk)

@@ -1,0 +1,350 @@
+"""The embedded tracker as a source: one short transaction per group."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from beads_workers.core.model import CALL_LABEL, COMMAND, FUNCTION, Filters, IssueId, Listed, value
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Renewed,
+    Seen,
+    Settled,
+    Settlement,
+    SourceError,
+    Taken,
+)
+from beads_workers.trackers.issue import time_text, to_job, to_seen
+from beads_workers.trackers.settling import CLOSED, CONTAINERS, FINISHED, Holding, owed, rule
+from beads_workers.trackers.sqlite.store import (
+    SCHEMA_VERSION,
+    Store,
+    connect,
+    transaction,
+    translated,
+)
+
+# --- ready ---------------------------------------------------------------------------------------
+# Which issues may be taken, as SQL. The rest of the condition is who asks and what to skip.
+
+
+SELECTABLE = "status = 'open' AND blocked = 0"
+"""Word for word the condition of the index ``ready``, or SQLite would not use it."""
+
+_UNDER = """id IN (
+  WITH RECURSIVE under (id) AS (
+    SELECT issue_id FROM dependencies WHERE depends_on_id = ? AND type = 'parent-child'
+    UNION
+    SELECT d.issue_id FROM dependencies AS d JOIN under ON d.depends_on_id = under.id
+    WHERE d.type = 'parent-child'
+  ) SELECT id FROM under)"""
+
+
+def conditions(filters: Filters) -> tuple[str, list[str | int]]:
+    """The filters as an SQL condition on ``issues``, and its parameters in order."""
+    parts: list[str] = []
+    parameters: list[str | int] = []
+
+    def require(condition: str, *values: str | int) -> None:
+        parts.append(condition)
+        parameters.extend(values)
+
+    if filters.types:
+        require(f"issue_type IN {_places(filters.types)}", *filters.types)
+    else:
+        require(f"issue_type NOT IN {_places(CONTAINERS)}", *CONTAINERS)
+    for label in filters.labels:
+        require(_labelled("= ?"), label)
+    if filters.labels_any:
+        require(_labelled(f"IN {_places(filters.labels_any)}"), *filters.labels_any)
+    if filters.exclude_labels:
+        excluded = filters.exclude_labels
+        require(f"NOT {_labelled(f'IN {_places(excluded)}')}", *excluded)
+    if filters.priorities:
+        require(f"priority IN {_places(filters.priorities)}", *filters.priorities)
+    if filters.parent is not None:
+        require(_UNDER, filters.parent)
+    if filters.only:
+        require(f"id IN {_places(filters.only)}", *filters.only)
+    if filters.bring:
+        require(f"({' OR '.join(_BRINGS[what] for what in filters.bring)})")
+    return " AND ".join(parts), parameters
+
+
+def _labelled(test: str) -> str:
+    return f"EXISTS (SELECT 1 FROM labels WHERE issue_id = issues.id AND label {test})"
+
+
+_CALLED = _labelled(f"GLOB '{CALL_LABEL}?*'")
+
+_BRINGS = {
+    COMMAND: "command IS NOT NULL",
+    FUNCTION: f"(coalesce(json_extract(extra, '$.job_path'), '') <> ''"
+    f" AND json_type(extra, '$.job_path') = 'text' OR {_CALLED})",
+}
+
+
+def _places(values: tuple[str, ...] | tuple[int, ...]) -> str:
+    return f"({', '.join('?' * len(values))})"
+
+
+# --- changing ------------------------------------------------------------------------------------
+# What settlements do to issues, a group at a time: one statement for all that change alike.
+#
+# Every writing function runs inside a ``transaction``.
+
+
+@value
+class Change:
+    """``holding``: how the issue is to be shown; ``note``: the settlement's, as it can be kept."""
+
+    settlement: Settlement
+    holding: Holding
+    note: str
+
+
+def holdings(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Holding]:
+    """How the tracker shows each of these issues; unknown ones are left out."""
+    rows = connection.execute(
+        "SELECT id, status, assignee FROM issues WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(ids)),),
+    )
+    return {key: Holding(status, assignee) for key, status, assignee in rows}
+
+
+def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) -> None:
+    """Make them; what blocks what is for ``Store.refresh`` to find out, afterwards."""
+    closed = [each for each in changes if each.holding.status == CLOSED]
+    # First what may be followed by a close of the same issue; a close is the last of everything.
+    connection.executemany(
+        "UPDATE issues SET status = ?, assignee = ?, updated_at = ? WHERE id = ?",
+        [
+            (each.holding.status, each.holding.assignee, now, each.settlement.issue_id)
+            for each in changes
+            if each.holding.status != CLOSED
+        ],
+    )
+    connection.executemany(
+        "UPDATE issues SET notes = CASE notes WHEN '' THEN ?1 ELSE notes || char(10) || ?1 END"
+        " WHERE id = ?2",
+        [
+            (each.note, each.settlement.issue_id)
+            for each in changes
+            if each.settlement.action is Action.SET_ASIDE and each.note
+        ],
+    )
+    connection.executemany(
+        "UPDATE issues SET status = ?, assignee = ?, updated_at = ?3, closed_at = ?3,"
+        " close_reason = ?4 WHERE id = ?5",
+        [
+            (CLOSED, each.holding.assignee, now, each.note, each.settlement.issue_id)
+            for each in closed
+        ],
+    )
+    connection.executemany(
+        "UPDATE issues SET extra = json_set(extra, ?, json(?)) WHERE id = ?",
+        [
+            (key, value, each.settlement.issue_id)
+            for each in closed
+            for key, value in _results(each.settlement)
+            if value
+        ],
+    )
+
+
+def _results(settlement: Settlement) -> Iterable[tuple[str, str]]:
+    """What came of the work, in the keys ``result`` (it is JSON) and ``result_file``."""
+    file = settlement.result_file
+    text = json.dumps(file, ensure_ascii=False) if file else ""
+    return (("$.result", settlement.result), ("$.result_file", text))
+
+
+# --- source --------------------------------------------------------------------------------------
+# The embedded tracker as a source: one short transaction per group.
+#
+# ``take`` selects and claims in one ``BEGIN IMMEDIATE``, so no two sources ever get one issue.
+
+
+@value
+class _Opened:
+    connection: sqlite3.Connection
+    store: Store
+    file: tuple[int, int]
+    """Device and inode: a tracker that was deleted under us must not swallow our closes."""
+
+
+class SqliteSource:
+    """See ``Source``. The file is opened at the first call, in the thread that makes it.
+
+    ``listed_max``: rows of a listing. ``clock``: seconds since 1970, only written down.
+    """
+
+    name = "sqlite"
+    literal = False
+
+    def __init__(
+        self,
+        database: Path,
+        *,
+        actor: str,
+        filters: Filters,
+        listed_max: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.actor = actor
+        self.calls = Calls()
+        self._database = database
+        self._filters = filters
+        self._listed_max = listed_max
+        self._clock = clock
+        self._opened: _Opened | None = None
+
+    def describe(self) -> str:
+        """Kind, version and place; raises ``SourceError`` where the file cannot be read."""
+        with self._call() as tracker:
+            tracker.connection.execute("SELECT count(*) FROM settings").fetchone()
+        return f"sqlite {sqlite3.sqlite_version}, schema {SCHEMA_VERSION}: {self._database}"
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        """Claim up to ``limit`` ready issues, most urgent first, oldest first among equals."""
+        with self._call() as tracker:
+            if limit <= 0:
+                return self._selected(tracker, 0, skip)
+            with transaction(tracker.connection):
+                return self._selected(tracker, limit, skip)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Apply a group in one transaction: after ``SourceError`` none of it has happened."""
+        if not settlements:
+            return []
+        with self._call() as tracker, transaction(tracker.connection):
+            return self._settled(tracker, settlements, self.actor)
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        """There are no leases: a claim lasts until it is settled or recovered."""
+        return Renewed()
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        """Close what the dead run had done, give back whatever else is in its name."""
+        with self._call() as tracker, transaction(tracker.connection):
+            held = tracker.connection.execute(
+                # The range holds the actor's own name and "<actor>/..." ("0" follows "/").
+                "SELECT id FROM issues WHERE (assignee = ?1 OR"
+                " (assignee > ?1 || '/' AND assignee < ?1 || '0'))"
+                " AND assignee <> '' AND status IN ('open', 'in_progress')"
+                " ORDER BY priority, created_us, id",
+                (dead.actor,),
+            ).fetchall()
+            return self._settled(tracker, owed(dead, [row[0] for row in held]), dead.actor)
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+        """See ``Source``."""
+        with self._call() as tracker:
+            found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
+        return {IssueId(issue.id): to_seen(issue) for issue in found}
+
+    def unfinished(self, rows_max: int) -> list[Seen]:
+        """See ``Source``."""
+        with self._call() as tracker:
+            ids = tracker.store.ids(finished=False)[:rows_max]
+            return [to_seen(issue) for issue in tracker.store.issues(ids)]
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``Source``."""
+        with self._call() as tracker:
+            found = tracker.connection.execute(f"SELECT id FROM issues WHERE {SELECTABLE}")
+            return frozenset(IssueId(row[0]) for row in found)
+
+    def close(self) -> None:
+        """Close the file; a later call would open it again."""
+        if self._opened is not None:
+            self._opened.connection.close()
+            self._opened = None
+
+    def _selected(self, tracker: _Opened, limit: int, skip: Collection[IssueId]) -> Taken:
+        where, parameters = conditions(self._filters)
+        rows = tracker.connection.execute(
+            f"SELECT id, title, priority FROM issues WHERE {SELECTABLE} AND assignee IN ('', ?)"
+            f" AND id NOT IN (SELECT value FROM json_each(?)) AND {where}"
+            " ORDER BY priority, created_us, id LIMIT ?",
+            (self.actor, json.dumps(list(skip)), *parameters, limit + self._listed_max + 1),
+        ).fetchall()
+        claimed = [row[0] for row in rows[:limit]]
+        # Who only lists writes nothing, and waits for nobody who does.
+        taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
+        return Taken(
+            jobs=tuple(to_job(each, self.name) for each in taken),
+            listed=tuple(map(Listed._make, rows[limit : limit + self._listed_max])),
+            more=len(rows) > limit + self._listed_max,
+            blocked=self._blocked(tracker),
+        )
+
+    def _blocked(self, tracker: _Opened) -> int:
+        where, parameters = conditions(self._filters)
+        row = tracker.connection.execute(
+            f"SELECT count(*) FROM issues WHERE status = 'open' AND blocked = 1 AND {where}",
+            parameters,
+        ).fetchone()
+        return int(row[0])
+
+    def _settled(
+        self, tracker: _Opened, settlements: Sequence[Settlement], actor: str
+    ) -> list[Settled]:
+        store = tracker.store
+        found = holdings(tracker.connection, (_storable(each.issue_id) for each in settlements))
+        answers: list[Settled] = []
+        changes: list[Change] = []
+        for settlement in settlements:
+            key = settlement.issue_id
+            ruling = rule(settlement, found.get(key), actor)
+            if ruling.write is not None:
+                found[key] = ruling.write
+                changes.append(Change(settlement, ruling.write, _storable(settlement.note)))
+            answers.append(Settled(settlement, ruling.result, ruling.error))
+        change(tracker.connection, changes, self._now())
+        finished = {c.settlement.issue_id for c in changes if c.holding.status in FINISHED}
+        store.refresh(store.dependants(finished))
+        return answers
+
+    def _now(self) -> str:
+        return time_text(self._clock())
+
+    @contextmanager
+    def _call(self) -> Iterator[_Opened]:
+        """Count the call; after any failure the file is opened anew at the next one."""
+        began = time.monotonic()
+        try:
+            with translated(self._database):
+                yield self._tracker()
+        except SourceError:
+            self.close()
+            raise
+        finally:
+            self.calls.count += 1
+            self.calls.seconds += time.monotonic() - began
+
+    def _tracker(self) -> _Opened:
+        try:
+            found = self._database.stat()
+        except OSError as error:
+            hint = "'beads-workers init' makes a new one"
+            raise SourceError(f"{self._database}: {error.strerror}", hint) from error
+        file = (found.st_dev, found.st_ino)
+        if self._opened is not None and self._opened.file != file:
+            self.close()
+        if self._opened is None:
+            connection = connect(self._database)
+            self._opened = _Opened(connection, Store(connection), file)
+        return self._opened
+
+
+def _storable(text: str) -> str:
+    """UTF-8 has no lone surrogates, and an error text may hold anything."""
+    return text.encode("utf-8", "replace").decode("utf-8")

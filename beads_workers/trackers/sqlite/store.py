@@ -1,0 +1,463 @@
+"""Issues in the file of the embedded tracker: its tables, how it is opened, read and written."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.source import SourceError
+from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, Issue, microseconds
+from beads_workers.trackers.settling import IN_PROGRESS, OPEN
+
+# --- schema --------------------------------------------------------------------------------------
+# What the tracker's file looks like, and how it is opened.
+#
+# Durability: WAL with ``synchronous=FULL``, so every commit is on disk before anybody is told.
+# With NORMAL a power cut may undo the last commits; the journal would then remember a close that
+# the tracker has forgotten, and the issue would be run twice. The price is one sync per *group*.
+
+
+SCHEMA_VERSION = 1
+"""In ``PRAGMA user_version``. A file of a newer version is refused, never guessed at."""
+
+BUSY_SECONDS = 5.0
+"""How long a writer waits for another: far above any of our transactions, an import included."""
+
+_TABLES = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE issues (
+  id TEXT NOT NULL PRIMARY KEY,
+  title TEXT NOT NULL,
+  description TEXT NOT NULL,
+  status TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  issue_type TEXT NOT NULL,
+  assignee TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  created_us INTEGER NOT NULL,  -- created_at as a number: texts of different lengths do not sort
+  updated_at TEXT NOT NULL,
+  closed_at TEXT NOT NULL,
+  close_reason TEXT NOT NULL,
+  notes TEXT NOT NULL,
+  comments TEXT NOT NULL,       -- JSON list
+  timeout_seconds REAL,
+  command TEXT,                 -- JSON list
+  extra TEXT NOT NULL,          -- JSON object: imported keys that mean nothing to us
+  blocked INTEGER NOT NULL DEFAULT 0  -- 1: waits for another issue; kept by Store.refresh
+);
+
+CREATE TABLE labels (
+  issue_id TEXT NOT NULL REFERENCES issues (id) ON DELETE CASCADE,
+  label TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (issue_id, label)
+) WITHOUT ROWID;
+
+CREATE TABLE dependencies (
+  issue_id TEXT NOT NULL REFERENCES issues (id) ON DELETE CASCADE,
+  depends_on_id TEXT NOT NULL,  -- may be unknown here: an export can name what it left out
+  type TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  extra TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (issue_id, depends_on_id, type)
+) WITHOUT ROWID;
+
+CREATE INDEX dependants ON dependencies (depends_on_id, type, issue_id);
+CREATE INDEX ready ON issues (priority, created_us, id, assignee, issue_type)
+  WHERE status = 'open' AND blocked = 0;
+CREATE INDEX waiting ON issues (issue_type, priority, id) WHERE status = 'open' AND blocked = 1;
+CREATE INDEX held ON issues (assignee) WHERE assignee <> '';
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open an existing tracker in autocommit mode; raises ``SourceError``.
+
+    The caller begins its own transactions and closes the connection. It may be used from
+    another thread than the one that opened it, but from one at a time.
+    """
+    with translated(path):
+        connection = _opened(path, "rw")
+        try:
+            _check_version(connection, path)
+        except (sqlite3.Error, SourceError):
+            connection.close()
+            raise
+    return connection
+
+
+def create(path: Path, prefix: str) -> bool:
+    """Make the tracker unless it is there already; True where this call made it.
+
+    ``prefix`` begins the ids of its issues. The folder must exist. Raises ``SourceError``.
+    """
+    with translated(path):
+        connection = _opened(path, "rwc")
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return _create_tables(connection, prefix)
+        finally:
+            connection.close()
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite raises into ``SourceError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise SourceError(f"{path}: {error}", _hint(error)) from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One write transaction, the lock taken at once; nothing of it remains after an exception."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def _create_tables(connection: sqlite3.Connection, prefix: str) -> bool:
+    with transaction(connection):
+        if _version(connection) != 0:
+            return False
+        for statement in _TABLES.split(";\n"):
+            connection.execute(statement)
+        connection.execute("INSERT INTO settings VALUES ('prefix', ?)", (prefix,))
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return True
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    version = _version(connection)
+    if version > SCHEMA_VERSION:
+        raise SourceError(
+            f"{path} was made by a newer beads-workers (schema {version}, known: {SCHEMA_VERSION})",
+            "upgrade beads-workers",
+        )
+    if version < SCHEMA_VERSION:
+        raise SourceError(f"{path} is not a tracker of beads-workers", "run 'beads-workers init'")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _hint(error: sqlite3.Error) -> str:
+    text = str(error)
+    if "locked" in text:
+        return "another program holds it; it is asked again"
+    if "unable to open" in text:
+        return "check the permissions, or run 'beads-workers init'"
+    if "malformed" in text or "not a database" in text:
+        return "restore it from an export: 'beads-workers export' writes one"
+    return ""
+
+
+# --- store ---------------------------------------------------------------------------------------
+# Issues in the tracker's tables. Every writing method runs inside a ``transaction``.
+
+
+_COLUMNS = (
+    "id, title, description, status, priority, issue_type, assignee, created_at, updated_at,"
+    " closed_at, close_reason, notes, comments, timeout_seconds, command, extra"
+)
+_PLACES = ", ".join("?" * 17)
+
+_BLOCKED = """(
+  EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS b ON b.id = d.depends_on_id
+          WHERE d.issue_id = issues.id AND d.type = 'blocks'
+            AND b.status NOT IN ('closed', 'tombstone'))
+  OR
+  EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
+          WHERE d.issue_id = issues.id AND d.type = 'parent-child' AND p.blocked = 1)
+)"""
+
+_BATCH = 1000
+"""Issues read at once: an export of any size needs little memory."""
+
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_ID_TRIES = 4
+
+
+class Store:
+    """Reads and writes whole issues over one connection, which stays the caller's."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def new_id(self) -> str:
+        """An id that is free: the prefix and three letters or digits, more as they fill up."""
+        import secrets  # Only who adds an issue needs it: a fleet starts without.
+
+        prefix = self._column("SELECT value FROM settings WHERE name = 'prefix'")[0]
+        for tried in range(1000):
+            length = 3 + tried // _ID_TRIES
+            found = f"{prefix}-{''.join(secrets.choice(_ID_LETTERS) for _ in range(length))}"
+            if not self.known([found]):
+                return found
+        raise AssertionError("no id is free")
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of ``ids`` that the tracker has."""
+        return set(self._column(f"SELECT id FROM issues WHERE id IN {_LISTED}", _listed(ids)))
+
+    def issues(self, ids: Iterable[str]) -> list[Issue]:
+        """The issues of these ids, in this order; unknown ones are left out."""
+        wanted = list(ids)
+        listed = _listed(wanted)
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM issues WHERE id IN {_LISTED}", (listed,)
+        )
+        return self._whole(wanted, listed, rows)
+
+    def claim(self, ids: Iterable[str], actor: str, now: str) -> list[Issue]:
+        """Give the issues of these ids to ``actor``; returns them, in this order."""
+        wanted = list(ids)
+        listed = _listed(wanted)
+        rows = self._connection.execute(
+            "UPDATE issues SET status = ?, assignee = ?, updated_at = ?"
+            f" WHERE id IN {_LISTED} RETURNING {_COLUMNS}",
+            (IN_PROGRESS, actor, now, listed),
+        )
+        return self._whole(wanted, listed, rows)
+
+    def ids(self, *, finished: bool) -> list[str]:
+        """Ids by priority and age; without ``finished`` only what is not closed."""
+        condition = "1" if finished else "status NOT IN ('closed', 'tombstone')"
+        return self._column(
+            f"SELECT id FROM issues WHERE {condition} ORDER BY priority, created_us, id"
+        )
+
+    def in_batches(self, ids: Iterable[str]) -> Iterator[Issue]:
+        """Like ``issues``, a batch at a time; begin a transaction for one consistent picture."""
+        remaining = iter(ids)
+        while batch := list(islice(remaining, _BATCH)):
+            yield from self.issues(batch)
+
+    def waits_for(self, ids: Iterable[str]) -> dict[str, list[str]]:
+        """For each blocked issue the unfinished issues that block it directly, in their order."""
+        found: dict[str, list[str]] = {}
+        for issue_id, blocker in self._connection.execute(
+            "SELECT d.issue_id, d.depends_on_id FROM dependencies AS d"
+            " JOIN issues AS b ON b.id = d.depends_on_id"
+            f" WHERE d.issue_id IN {_LISTED} AND d.type = 'blocks'"
+            " AND b.status NOT IN ('closed', 'tombstone') ORDER BY d.issue_id, d.position",
+            (_listed(ids),),
+        ):
+            found.setdefault(issue_id, []).append(blocker)
+        return found
+
+    def write(self, issue: Issue) -> None:
+        """Insert or replace; ``refresh`` it, and its ``dependants``, in the same transaction."""
+        self._connection.execute(
+            f"INSERT INTO issues ({_COLUMNS}, created_us) VALUES ({_PLACES})"
+            f" ON CONFLICT (id) DO UPDATE SET {_UPDATES}",
+            (*_row(issue), microseconds(issue.created_at)),
+        )
+        for table in ("labels", "dependencies"):
+            self._connection.execute(f"DELETE FROM {table} WHERE issue_id = ?", (issue.id,))
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO labels VALUES (?, ?, ?)",
+            [(issue.id, label, at) for at, label in enumerate(issue.labels)],
+        )
+        self._connection.executemany(
+            "INSERT INTO dependencies VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (issue.id, each.depends_on_id, each.type, each.created_at, _dumps(each.extra), at)
+                for at, each in enumerate(issue.dependencies)
+            ],
+        )
+
+    def dependants(self, ids: Iterable[str]) -> set[str]:
+        """The issues that may be held back by one of ``ids``: those it blocks, and children."""
+        return set(
+            self._column(
+                f"SELECT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
+                " AND type IN ('blocks', 'parent-child')",
+                _listed(ids),
+            )
+        )
+
+    def refresh(self, ids: Collection[str]) -> None:
+        """Find out anew whether ``ids`` are blocked, and then whatever hangs below them."""
+        while ids:
+            changed = self._column(
+                f"UPDATE issues SET blocked = {_BLOCKED}"
+                f" WHERE id IN {_LISTED} AND blocked <> {_BLOCKED} RETURNING id",
+                _listed(ids),
+            )
+            # A change of the flag (not of the status) reaches only children.
+            ids = self._column(
+                f"SELECT DISTINCT issue_id FROM dependencies WHERE depends_on_id IN {_LISTED}"
+                f" AND type = '{PARENT_CHILD}'",
+                _listed(changed),
+            )
+
+    def cycle(self) -> list[str]:
+        """Issues that would wait for each other for ever, as a closed walk; empty without any."""
+        graph: dict[str, list[str]] = defaultdict(list)
+        for issue_id, needed in self._connection.execute(
+            "SELECT d.issue_id, d.depends_on_id FROM dependencies AS d"
+            " JOIN issues AS b ON b.id = d.depends_on_id JOIN issues AS i ON i.id = d.issue_id"
+            f" WHERE d.type = '{PARENT_CHILD}' OR (d.type = '{BLOCKS}'"
+            " AND b.status NOT IN ('closed', 'tombstone')"
+            " AND i.status NOT IN ('closed', 'tombstone'))"
+        ):
+            graph[issue_id].append(needed)
+        return find_cycle(graph)
+
+    def _whole(
+        self, wanted: Iterable[str], listed: str, rows: Iterable[tuple[Any, ...]]
+    ) -> list[Issue]:
+        labels: dict[str, list[str]] = defaultdict(list)
+        for issue_id, label in self._connection.execute(
+            f"SELECT issue_id, label FROM labels WHERE issue_id IN {_LISTED} ORDER BY position",
+            (listed,),
+        ):
+            labels[issue_id].append(label)
+        dependencies = self._dependencies(listed)
+        found = {
+            row[0]: _issue(row, labels.get(row[0], ()), dependencies.get(row[0], ()))
+            for row in rows
+        }
+        return [found[key] for key in wanted if key in found]
+
+    def _dependencies(self, listed: str) -> dict[str, list[Dependency]]:
+        found: dict[str, list[Dependency]] = defaultdict(list)
+        for issue_id, depends_on_id, kind, created_at, extra in self._connection.execute(
+            "SELECT issue_id, depends_on_id, type, created_at, extra FROM dependencies"
+            f" WHERE issue_id IN {_LISTED} ORDER BY position",
+            (listed,),
+        ):
+            found[issue_id].append(Dependency(depends_on_id, kind, created_at, json.loads(extra)))
+        return found
+
+    def _column(self, statement: str, *parameters: str) -> list[str]:
+        return [row[0] for row in self._connection.execute(statement, parameters)]
+
+
+def find_cycle(graph: dict[str, list[str]]) -> list[str]:
+    """A closed walk (first and last are the same) in a directed graph, or an empty list."""
+    finished: set[str] = set()
+    for root in list(graph):
+        if root in finished:
+            continue
+        path: dict[str, Iterator[str]] = {root: iter(graph.get(root, ()))}
+        while path:
+            here = next(reversed(path))
+            following = next(path[here], None)
+            if following is None:
+                finished.add(here)
+                del path[here]
+            elif following in path:
+                walk = list(path)
+                return [*walk[walk.index(following) :], following]
+            elif following not in finished:
+                path[following] = iter(graph.get(following, ()))
+    return []
+
+
+_LISTED = "(SELECT value FROM json_each(?))"
+"""Any number of ids in one parameter."""
+
+_UPDATES = ", ".join(
+    f"{name} = excluded.{name}" for name in (*_COLUMNS.split(", ")[1:], "created_us")
+)
+
+
+def _listed(ids: Iterable[str]) -> str:
+    return json.dumps(list(ids))
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _row(issue: Issue) -> tuple[str | int | float | None, ...]:
+    return (
+        issue.id,
+        issue.title,
+        issue.description,
+        issue.status or OPEN,
+        issue.priority,
+        issue.issue_type,
+        issue.assignee,
+        issue.created_at,
+        issue.updated_at,
+        issue.closed_at,
+        issue.close_reason,
+        issue.notes,
+        _dumps([dict(each) for each in issue.comments]),
+        issue.timeout_seconds,
+        None if issue.command is None else _dumps(list(issue.command)),
+        _dumps(dict(issue.extra)),
+    )
+
+
+def _issue(
+    row: tuple[Any, ...], labels: Iterable[str], dependencies: Iterable[Dependency]
+) -> Issue:
+    (*texts, comments, timeout_seconds, command, extra) = row
+    (key, title, description, status, priority, issue_type, *others) = texts
+    assignee, created_at, updated_at, closed_at, close_reason, notes = others
+    return Issue(
+        id=key,
+        title=title,
+        description=description,
+        status=status,
+        priority=priority,
+        issue_type=issue_type,
+        assignee=assignee,
+        labels=tuple(labels),
+        created_at=created_at,
+        updated_at=updated_at,
+        closed_at=closed_at,
+        close_reason=close_reason,
+        notes=notes,
+        comments=tuple(json.loads(comments)) if comments != "[]" else (),
+        dependencies=tuple(dependencies),
+        timeout_seconds=timeout_seconds,
+        command=None if command is None else tuple(json.loads(command)),
+        extra=json.loads(extra) if extra != "{}" else {},
+    )
+
+
+def any_command(connection: sqlite3.Connection) -> bool:
+    """Whether any issue that is not closed brings its own command."""
+    statement = "SELECT 1 FROM issues WHERE command IS NOT NULL AND status <> 'closed' LIMIT 1"
+    return connection.execute(statement).fetchone() is not None
+
+
+def a_function(connection: sqlite3.Connection) -> str:
+    """The function that some issue which is not closed names in ``job_path``; "" without any."""
+    found = connection.execute(
+        "SELECT json_extract(extra, '$.job_path') FROM issues WHERE status NOT IN"
+        " ('closed', 'tombstone') AND json_type(extra, '$.job_path') = 'text' LIMIT 1"
+    ).fetchone()
+    return str(found[0]) if found else ""

@@ -1,0 +1,350 @@
+"""What follows from a run's history: figures, failures by reason, waste; as ``report --json``."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from beads_workers.core.history import FAILURES, RUNNING, Attempt, Fate, History, IssueHistory
+from beads_workers.core.model import value
+
+# --- findings ------------------------------------------------------------------------------------
+# What follows from a ``History``: figures, failures by reason, waste, and what to do next.
+
+
+BUCKETS_MAX = 60
+"""Throughput over time has at most so many steps: as many as one can tell apart in a chart."""
+
+STEPS_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200)
+"""Widths of such a step that people can count in; beyond the last, whole days."""
+
+NAMED_MAX = 5
+"""So many issues stand in a command that is suggested."""
+
+
+@value
+class Durations:
+    """Seconds of a set of attempts; zeros where there are none."""
+
+    count: int = 0
+    total: float = 0.0
+    median: float = 0.0
+    p90: float = 0.0
+    longest: float = 0.0
+
+
+@value
+class Failure:
+    """Attempts that failed for the same reason.
+
+    ``reason``: the error, with what differs from one to the next as ``#``. ``example``: one of
+    the errors as it was. ``issue_ids`` in the order in which they failed; ``last``: when.
+    """
+
+    outcome: str
+    reason: str
+    example: str
+    attempts: int
+    seconds: float
+    issue_ids: tuple[str, ...]
+    last: float
+
+
+@value
+class Waste:
+    """Time in attempts that led to no close. ``share`` of all time in attempts, 0 to 1."""
+
+    seconds: float
+    attempts: int
+    share: float
+    by_outcome: dict[str, float]
+
+
+@value
+class Bucket:
+    """Attempts that ended in one step of time that begins at ``began``."""
+
+    began: float
+    done: int
+    failed: int
+
+
+@value
+class Busy:
+    """One worker, all of its lives. ``lived`` and ``worked`` in seconds."""
+
+    worker_id: str
+    lived: float
+    worked: float
+    done: int
+    failed: int
+    deaths: int
+
+
+@value
+class Step:
+    """What a person may do next: a command of ours and why."""
+
+    command: str
+    why: str
+
+
+def durations(attempts: Iterable[Attempt]) -> Durations:
+    """Of the attempts that have ended."""
+    seconds = sorted(a.seconds for a in attempts if a.ended is not None)
+    if not seconds:
+        return Durations()
+    return Durations(
+        len(seconds), sum(seconds), _quantile(seconds, 0.5), _quantile(seconds, 0.9), seconds[-1]
+    )
+
+
+def _quantile(ordered: Sequence[float], part: float) -> float:
+    """The smallest value that so large a part of them does not exceed."""
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
+
+
+def waste_of(history: History) -> Waste:
+    """What did not lead to a close; what still runs is no waste yet."""
+    left_alone = {i.issue_id for i in history.issues if i.fate is Fate.LEFT_ALONE}
+    lost: dict[str, float] = {}
+    count = 0
+    for attempt in history.attempts:
+        # Done, but the issue turned out to be somebody else's.
+        in_vain = attempt.outcome == "success" and attempt.issue_id in left_alone
+        if attempt.outcome not in ("success", RUNNING) or in_vain:
+            key = "not_ours" if in_vain else attempt.outcome
+            lost[key] = lost.get(key, 0.0) + attempt.seconds
+            count += 1
+    total = sum(a.seconds for a in history.attempts)
+    seconds = sum(lost.values())
+    ordered = dict(sorted(lost.items(), key=lambda item: -item[1]))
+    return Waste(seconds, count, seconds / total if total else 0.0, ordered)
+
+
+_VARYING = re.compile(
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"|\b0x[0-9a-f]+\b"
+    r"|\b(?=[a-f]*[0-9])[0-9a-f]{7,64}\b"
+    r"|\d+(?:[.:,]\d+)*",
+    re.IGNORECASE,
+)
+"""What differs between two errors of the same kind: identifiers, addresses, hashes, numbers."""
+
+
+def reason(error: str, issue_id: str = "") -> str:
+    """An error without what is peculiar to one attempt: equal for errors of the same kind."""
+    if issue_id:
+        error = error.replace(issue_id, "#")
+    return " ".join(_VARYING.sub("#", error).split())
+
+
+def failures(history: History) -> list[Failure]:
+    """Failed attempts by reason, the most costly first; asked-for retries are among them."""
+    groups: dict[tuple[str, str], list[Attempt]] = {}
+    for attempt in history.attempts:
+        if attempt.outcome in FAILURES or attempt.outcome == "retry":
+            key = (attempt.outcome, reason(attempt.error, attempt.issue_id))
+            groups.setdefault(key, []).append(attempt)
+    found = [_failure(outcome, text, group) for (outcome, text), group in groups.items()]
+    return sorted(found, key=lambda f: (-f.attempts, -f.seconds, f.reason))
+
+
+def _failure(outcome: str, text: str, group: list[Attempt]) -> Failure:
+    last = group[-1]
+    same = all(attempt.error == last.error for attempt in group)
+    return Failure(
+        outcome,
+        last.error if same else text,
+        last.error,
+        len(group),
+        sum(a.seconds for a in group),
+        tuple(dict.fromkeys(a.issue_id for a in group)),
+        max(a.began + a.seconds for a in group),
+    )
+
+
+def throughput(history: History) -> tuple[float, list[Bucket]]:
+    """The width of a step in seconds, and every step from the run's beginning to its end."""
+    width = float(
+        next(
+            (s for s in STEPS_SECONDS if history.seconds <= s * BUCKETS_MAX),
+            86400 * math.ceil(history.seconds / 86400 / BUCKETS_MAX),
+        )
+    )
+    count = max(1, math.ceil(history.seconds / width))
+    done, failed = [0] * count, [0] * count
+    for attempt in history.attempts:
+        if attempt.ended is not None:
+            at = min(int(attempt.ended / width), count - 1)
+            done[at] += attempt.outcome == "success"
+            failed[at] += attempt.outcome in FAILURES
+    return width, [Bucket(n * width, done[n], failed[n]) for n in range(count)]
+
+
+def slowest(history: History, count: int = 10) -> list[IssueHistory]:
+    """The issues that took workers longest, over all of their attempts."""
+    tried = [i for i in history.issues if i.attempts]
+    return sorted(tried, key=lambda i: -i.seconds)[:count]
+
+
+def busy(history: History) -> list[Busy]:
+    """Every worker, in order: how long it lived and worked, and what came of that."""
+    rows: dict[str, list[float]] = {}
+    for span in history.workers:
+        row = rows.setdefault(span.worker_id, [0.0] * 5)
+        row[0] += (history.seconds if span.ended is None else span.ended) - span.began
+        row[4] += span.died
+    for attempt in history.attempts:
+        row = rows.setdefault(attempt.worker_id, [0.0] * 5)
+        row[1] += attempt.seconds
+        row[2] += attempt.outcome == "success"
+        row[3] += attempt.outcome in FAILURES
+    return [Busy(w, r[0], r[1], int(r[2]), int(r[3]), int(r[4])) for w, r in rows.items()]
+
+
+def how_it_ended(history: History) -> str:
+    """In words, without the exit code."""
+    if history.state == "running":
+        return "still running"
+    if history.state == "killed":
+        told = "killed: it ended without a word"
+        return told + (", and a later start settled what it left" if history.settled else "")
+    reasons = {
+        "idle_timeout": "ended: nothing was left to do",
+        "user_requested": "ended: stopped as asked",
+        "error": "ended with an error",
+        "": "ended",
+    }
+    return reasons.get(history.reason, f"ended: {history.reason}")
+
+
+def next_steps(history: History) -> list[Step]:
+    """What a person may want to do about it, the most urgent first; empty if nothing."""
+    steps = []
+    if history.state == "running":
+        steps.append(Step("beads-workers watch", "it goes on while you read this"))
+    elif history.state == "killed" and not history.settled:
+        steps.append(Step("beads-workers start", "settles what the killed run left, and goes on"))
+    elif history.with_fate(Fate.NOT_CLOSED):
+        steps.append(Step("beads-workers start", "closes what is done, without running it again"))
+    elif history.with_fate(Fate.GIVEN_BACK, Fate.UNFINISHED):
+        steps.append(Step("beads-workers start", "goes on with what was given back"))
+    # What this run gave up on comes before what it was told to leave alone.
+    set_aside = sorted(set_aside_issues(history), key=lambda i: i.earlier)
+    if set_aside:
+        names = [shlex.quote(i.issue_id) for i in set_aside[:NAMED_MAX]]
+        rest = len(set_aside) - NAMED_MAX
+        more = f", and {rest} more" if rest > 0 else ""
+        steps.append(Step(f"beads-workers logs {names[0]}", "what its attempts printed"))
+        steps.append(
+            Step(f"beads-workers retry {' '.join(names)}", f"tries again what was set aside{more}")
+        )
+    return steps
+
+
+def set_aside_issues(history: History) -> list[IssueHistory]:
+    """All that are out of the backlog at the end, those of earlier runs too."""
+    return [i for i in history.issues if i.fate is Fate.SET_ASIDE]
+
+
+# --- report --------------------------------------------------------------------------------------
+# ``report --json``: a history and what follows from it, as docs/CLI.md describes it.
+#
+# Additive changes only. Seconds are rounded to milliseconds; times are seconds of the run.
+
+
+def report(history: History) -> dict[str, Any]:
+    """The whole account as one JSON object."""
+    width, buckets = throughput(history)
+    waste = waste_of(history)
+    told: dict[str, Any] = _rounded(
+        {
+            "run_id": history.run_id,
+            "project": history.project,
+            "source": history.source,
+            "version": history.version,
+            "pid": history.pid,
+            "workers_asked": history.workers_asked,
+            "state": history.state,
+            "how": how_it_ended(history),
+            "exit_code": history.exit_code,
+            "settled": history.settled,
+            "began_at": history.began_at,
+            "ended_at": None if history.state == "running" else history.began_at + history.seconds,
+            "seconds": history.seconds,
+            "issues_by_fate": {fate.value: len(history.with_fate(fate)) for fate in Fate},
+            "attempts_by_outcome": by_outcome(history.attempts),
+            "durations": {
+                "all": asdict(durations(history.attempts)),
+                "done": asdict(durations(done(history))),
+            },
+            "waste": asdict(waste),
+            "tracker": tracker(history),
+            "failures": [asdict(failure) for failure in failures(history)],
+            "throughput": {"step_seconds": width, "steps": [asdict(b) for b in buckets]},
+            "slowest": [i.issue_id for i in slowest(history)],
+            "next": [asdict(step) for step in next_steps(history)],
+            "issues": [asdict(i) | {"fate": i.fate.value} for i in history.issues],
+            "attempts": [asdict(attempt) for attempt in history.attempts],
+            "workers": [asdict(row) for row in busy(history)],
+            "worker_spans": [asdict(span) for span in history.workers],
+            "troubles": [asdict(span) for span in history.troubles],
+            "pauses": [asdict(span) for span in history.pauses],
+            "dropped": dropped(history),
+            "notes": [asdict(note) for note in history.notes],
+        }
+    )
+    return told
+
+
+def dropped(history: History) -> dict[str, Any] | None:
+    """What is only counted of a run whose journal has lost its beginning."""
+    if history.dropped is None:
+        return None
+    counts = asdict(history.dropped)
+    del counts["segment"]
+    return {"seconds": history.dropped_seconds, **counts}
+
+
+def done(history: History) -> list[Attempt]:
+    """The attempts that succeeded."""
+    return [a for a in history.attempts if a.outcome == "success"]
+
+
+def by_outcome(attempts: tuple[Attempt, ...]) -> dict[str, int]:
+    """How many attempts ended how; only outcomes that occurred."""
+    counts: dict[str, int] = {}
+    for attempt in attempts:
+        counts[attempt.outcome] = counts.get(attempt.outcome, 0) + 1
+    return counts
+
+
+def tracker(history: History) -> dict[str, Any]:
+    """What asking the tracker has cost; ``per_closed`` is None where nothing was closed."""
+    closed = len(history.with_fate(Fate.CLOSED))
+    troubled = sum(
+        (history.seconds if span.ended is None else span.ended) - span.began
+        for span in history.troubles
+    )
+    return {
+        "calls": history.tracker_calls,
+        "seconds": history.tracker_seconds,
+        "calls_per_closed": history.tracker_calls / closed if closed else None,
+        "seconds_per_closed": history.tracker_seconds / closed if closed else None,
+        "trouble_seconds": troubled,
+    }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return value

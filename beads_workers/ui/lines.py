@@ -1,0 +1,195 @@
+"""Plain lines: one per event, and ``status`` for people. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.text import counted, printable
+
+# --- lines ---------------------------------------------------------------------------------------
+# Plain lines: one per event, for pipes and logs. Pure: a journal entry in, a line or None out.
+
+
+TITLE_WIDTH = 60
+ERROR_WIDTH = 200
+
+
+SILENT = frozenset({"claimed", "turn_began", "spent", "listed"})
+"""Kinds of which ``line`` says nothing, and of which there are many."""
+
+
+def line(entry: Entry) -> str | None:
+    """What happened, in one line; None for what only machines need."""
+    text = _text(entry.record)
+    if text is None:
+        return None
+    return f"{_clock(int(entry.at))} {text}"
+
+
+@lru_cache(maxsize=1)
+def _clock(second: int) -> str:
+    # Kept, because in a second there are thousands of lines.
+    return time.strftime("%H:%M:%S", time.localtime(second))
+
+
+def _text(record: rec.Record) -> str | None:
+    match record:
+        case rec.Started(issue_id, worker_id, attempt, _, title, priority):
+            again = f" (attempt {attempt})" if attempt > 1 else ""
+            return (
+                f"{worker_id:>4} started  {_id(issue_id)} P{priority}{again}"
+                f" {printable(title, TITLE_WIDTH)}"
+            )
+        case rec.Finished() as finished:
+            return _finished(finished)
+        case rec.SettledRecord(issue_id, action, result, error):
+            return _settled(issue_id, action, result, error)
+        case rec.HolderLost(issue_id, worker_id, pid):
+            return f"{worker_id:>4} lost     {_id(issue_id)}: pid {pid} left its connection"
+        case rec.Noted(level, text):
+            return f"     {level}: {printable(text)}"
+        case rec.SourceTrouble(error, seconds, hint, failures):
+            hint = f" ({hint})" if hint and failures == 1 else ""
+            return (
+                f"     tracker: {printable(error, ERROR_WIDTH)}{printable(hint)};"
+                f" trying again in {seconds:.0f} s"
+            )
+        case _:
+            return _about_run(record)
+
+
+def _about_run(record: rec.Record) -> str | None:
+    match record:
+        case Resumed():
+            return f"     {record.text}"
+        case rec.SourceRecovered():
+            return "     tracker: answers again"
+        case rec.Hindrance(_, text, todo):
+            todo = f" (try: {printable(todo)})" if todo else ""
+            return f"     {printable(text, ERROR_WIDTH)}{todo}"
+        case rec.HindranceOver(what):
+            return f"     {printable(what)}: all is well again"
+        case rec.RunChanged(state, reason) if state != "ended":
+            return f"     fleet is {state}" + (f" ({reason})" if reason else "")
+        case rec.WorkerJoined(worker_id, pid, called, False, version):
+            name = f" ({printable(called, 40)})" if called != worker_id else ""
+            return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"
+        case rec.WorkerExited(worker_id, _, status) if status != 0:
+            return f"{worker_id:>4} exited   with status {status}"
+        case rec.Withheld(issue_id):
+            return f"     taken away {_id(issue_id)}"
+        case rec.Carried(issue_id, _, charged) if charged:
+            return f"     remembered {_id(issue_id)}: {counted(charged, 'attempt')} so far"
+        case _:
+            return None
+
+
+def _finished(finished: rec.Finished) -> str:
+    head = f"{finished.worker_id:>4}"
+    took = f"{finished.duration_ms / 1000:.1f} s"
+    issue = _id(finished.issue_id)
+    error = printable(finished.error, ERROR_WIDTH)
+    if finished.verdict == "finish":
+        note = f": {printable(finished.note, ERROR_WIDTH)}" if finished.note else ""
+        return f"{head} done     {issue} in {took}{note}"
+    if finished.verdict == "set_aside":
+        return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
+    if finished.outcome == "cancelled":
+        return f"{head} returned {issue}: {error or 'cancelled'}"
+    if finished.verdict == "hand_back":
+        return f"{head} failed   {issue} in {took}: {error} (handed back)"
+    wait = f"{finished.delay_seconds:.0f} s" if finished.delay_seconds else ""
+    then = next_try(wait, charged=finished.charged >= finished.attempt)
+    return f"{head} failed   {issue} in {took}: {error} ({then})"
+
+
+def next_try(wait: str, *, charged: bool) -> str:
+    """What comes after a failure. ``wait``: how long until the next try, empty for none."""
+    if wait:
+        return f"again in {wait}"
+    # What is not charged was not its fault (a spawn storm): only the fleet's state holds it.
+    return "again at once" if charged else "given back, not charged"
+
+
+def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
+    if result == "found_closed" and action == "close":
+        return f"     closed   {_id(issue_id)} (by its worker)"
+    if result == "found_closed":
+        return f"     {_id(issue_id)} was closed already; counted as done"
+    if result == "not_ours":
+        return f"     {_id(issue_id)} left alone: {printable(error or 'not ours', ERROR_WIDTH)}"
+    return {
+        "close": f"     closed   {_id(issue_id)}",
+        "release": f"     given back {_id(issue_id)}",
+        "set_aside": f"     set aside {_id(issue_id)}",
+        "reopen": f"     reopened {_id(issue_id)}",
+    }.get(action)
+
+
+def _id(issue_id: str) -> str:
+    return printable(issue_id, 80)
+
+
+# --- text ----------------------------------------------------------------------------------------
+# ``status`` for people: a few plain lines. Pure: the JSON of ``status`` in, lines out.
+
+
+STATUS_TITLE_WIDTH = 50
+
+
+def status_lines(shown: dict[str, Any]) -> Iterator[str]:
+    """The fleet, its queue, what is wrong, and each worker."""
+    queue, totals = shown["queue"], shown["totals"]
+    yield (
+        f"fleet {shown['state']}, pid {shown['pid']}, {shown['source']} in {shown['project']},"
+        f" up {shown['uptime_seconds']:.0f} s"
+    )
+    more = "+" if queue["ready_more"] else ""
+    yield (
+        f"queue: {queue['ready']}{more} ready, {queue['running']} running,"
+        f" {queue['retrying']} waiting for a retry, {queue['blocked']} blocked,"
+        f" {queue['set_aside']} set aside, {queue['not_closed']} not closed yet"
+    )
+    yield (
+        f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"
+        f" {totals['retried']} retried, {totals['lost']} lost, {totals['set_aside']} set aside;"
+        f" {shown['rate_per_minute']:.0f} a minute"
+    )
+    for row in shown["hindrances"]:
+        todo = f" (try: {printable(row['todo'])})" if row["todo"] else ""
+        yield f"in the way: {printable(row['text'], 200)}{todo}"
+    source = shown["source_state"]
+    if source["state"] != "ok":
+        yield (
+            f"tracker {source['state'].replace('_', ' ')}: {printable(source['error'], 200)}"
+            f" (since {source['since_seconds']:.0f} s, again in {source['retry_in_seconds']:.0f} s)"
+        )
+        if source.get("hint"):
+            yield f"  hint: {printable(source['hint'])}"
+    for row in shown["set_aside"]:
+        yield (
+            f"set aside {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
+            f" {printable(row['error'], 120)}"
+        )
+    if (more := queue["set_aside"] - len(shown["set_aside"])) > 0:
+        yield f"set aside: {more} more"
+    for worker in shown["workers"]:
+        yield _worker(worker)
+
+
+def _worker(worker: dict[str, Any]) -> str:
+    head = f"{worker['worker_id']:>5} {worker['state']:<8}"
+    counts = f"done {worker['done']}, failed {worker['failed']}"
+    if worker["issue_id"] is None:
+        return f"{head} {counts}"
+    title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
+    attempt = f" attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
+    return (
+        f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"
+        f" {title} ({counts})"
+    )

@@ -1,0 +1,194 @@
+"""What a person is told who does not look: a fold over the journal's records.
+
+    notices = Notices()
+    told = notices.add(entry, board)          # after board.apply(entry)
+    told = notices.due(elapsed, board)        # when ``notices.ends`` has come
+
+Whatever comes in crowds is told together: a fleet whose command is broken sets fifty issues aside
+in a minute, and that is one thing to know, not fifty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import inf
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry
+from beads_workers.core.model import value
+from beads_workers.core.snapshot import Board
+from beads_workers.core.text import counted, printable
+
+SET_ASIDE_SECONDS = 30.0
+"""Between two notices of issues that were set aside; the first one is told at once."""
+
+FAILURES_TOLD = 3
+"""Failures of the tracker in a row that a person is told of: fewer pass by themselves."""
+
+NAMED_MAX = 20
+"""Issues that one notice names; it says how many there are."""
+
+TITLE_WIDTH = 80
+ERROR_WIDTH = 300
+"""In columns: a notice is a line or two, and some show it in a corner of the screen."""
+
+
+ENDS = {
+    "": "as asked",
+    "user_requested": "as asked",
+    "idle_timeout": "nothing is left to do",
+}
+"""The reasons of a SHUTDOWN, for people."""
+
+
+@value
+class Notice:
+    """One thing to tell. ``event``: its name; ``text``: one sentence, fit for any terminal.
+
+    ``count`` issues were set aside, of which ``issue_ids`` names the first; title and error are
+    those of the first. The figures are those of the run so far; ``at`` is in epoch seconds.
+    """
+
+    event: str
+    text: str
+    at: float
+    run_id: str
+    project: str
+    closed: int = 0
+    failed: int = 0
+    set_aside: int = 0
+    not_closed: int = 0
+    count: int = 0
+    issue_ids: tuple[str, ...] = ()
+    issue_title: str = ""
+    error: str = ""
+    exit_code: int | None = None
+
+
+def to_json(notice: Notice) -> dict[str, Any]:
+    """What the command reads on its stdin."""
+    return asdict(notice)
+
+
+def environment(notice: Notice) -> dict[str, str]:
+    """What the command finds in its environment; empty where a name has no meaning."""
+    return {
+        "BW_EVENT": notice.event,
+        "BW_TEXT": notice.text,
+        "BW_RUN_ID": notice.run_id,
+        "BW_PROJECT": notice.project,
+        "BW_CLOSED": str(notice.closed),
+        "BW_FAILED": str(notice.failed),
+        "BW_SET_ASIDE": str(notice.set_aside),
+        "BW_NOT_CLOSED": str(notice.not_closed),
+        "BW_COUNT": str(notice.count),
+        "BW_ISSUE_ID": notice.issue_ids[0] if notice.issue_ids else "",
+        "BW_ISSUE_IDS": " ".join(notice.issue_ids),
+        "BW_ISSUE_TITLE": notice.issue_title,
+        "BW_ERROR": notice.error,
+        "BW_EXIT_CODE": "" if notice.exit_code is None else str(notice.exit_code),
+    }
+
+
+class Notices:
+    """``ends``: elapsed seconds of the run at which ``due`` has something; infinite for nothing."""
+
+    def __init__(self) -> None:
+        self.ends = inf
+        self._gathered: list[tuple[rec.Finished, str]] = []
+        self._quiet_until = 0.0
+        self._failing = False
+
+    def add(self, entry: Entry, board: Board) -> list[Notice]:
+        """Take in the next entry, which the board has taken in; returns what is to be told now."""
+        match entry.record:
+            case rec.Finished(issue_id=issue_id, verdict="set_aside") as finished:
+                self._gathered.append((finished, board.title(issue_id)))
+                self.ends = max(entry.elapsed, self._quiet_until)
+                return self.due(entry.elapsed, board)
+            case rec.RunChanged("paused", reason):
+                why = f" ({printable(reason, ERROR_WIDTH)})" if reason else ""
+                text = f"the fleet is paused{why}: nothing new is handed out until 'resume'"
+                return [_notice("paused", text, entry.at, board)]
+            case rec.SourceTrouble() as trouble if trouble.failures >= FAILURES_TOLD:
+                return self._trouble(trouble, entry, board)
+            case rec.SourceRecovered() if self._failing:
+                self._failing = False
+                return [_notice("tracker_recovered", "the tracker answers again", entry.at, board)]
+            case rec.RunEnded() as ended:
+                return [*self._all(board), _finished(ended, entry, board)]
+            case _:
+                return []
+
+    def due(self, elapsed: float, board: Board) -> list[Notice]:
+        """What has gathered, when its time has come."""
+        if elapsed < self.ends:
+            return []
+        self._quiet_until = elapsed + SET_ASIDE_SECONDS
+        return self._all(board)
+
+    def _all(self, board: Board) -> list[Notice]:
+        gathered, self._gathered, self.ends = self._gathered, [], inf
+        return [_set_aside(gathered, board)] if gathered else []
+
+    def _trouble(self, trouble: rec.SourceTrouble, entry: Entry, board: Board) -> list[Notice]:
+        if self._failing:
+            return []
+        self._failing = True
+        error = printable(trouble.error, ERROR_WIDTH)
+        text = f"the tracker has failed {trouble.failures} times in a row: {error}"
+        return [_notice("tracker_failing", text, entry.at, board, error=error)]
+
+
+def _set_aside(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice:
+    first, title = gathered[0]
+    ids = tuple(printable(finished.issue_id) for finished, _ in gathered[:NAMED_MAX])
+    error = printable(first.error, ERROR_WIDTH)
+    shown = printable(title, TITLE_WIDTH)
+    if len(gathered) == 1:
+        tries = counted(first.charged, "attempt")
+        name = f"{ids[0]} ({shown})" if shown else ids[0]
+        text = f"{name} was set aside after {tries}: {error}"
+    else:
+        more = ", ..." if len(gathered) > 5 else ""
+        named = ", ".join(ids[:5])
+        text = f"{len(gathered)} issues were set aside ({named}{more}); {ids[0]}: {error}"
+    at = board.began_at + board.elapsed
+    return _notice(
+        "set_aside",
+        text,
+        at,
+        board,
+        count=len(gathered),
+        issue_ids=ids,
+        issue_title=shown,
+        error=error,
+    )
+
+
+def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
+    totals, not_closed = board.totals, _not_closed(board)
+    figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
+    figures += f", set aside {totals['set_aside']}"
+    figures += f", not closed {not_closed}" if not_closed else ""
+    reason = ENDS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)
+    text = f"the run has ended ({reason}): {figures}"
+    return _notice("finished", text, entry.at, board, exit_code=ended.exit_code)
+
+
+def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> Notice:
+    run, totals = board.run, board.totals
+    figures: Mapping[str, Any] = {
+        "closed": totals["done"],
+        "failed": totals["failed"],
+        "set_aside": totals["set_aside"],
+        "not_closed": _not_closed(board),
+        "run_id": run.run_id if run else "",
+        "project": run.project if run else "",
+    }
+    return Notice(event, text, round(at, 3), **{**figures, **others})
+
+
+def _not_closed(board: Board) -> int:
+    return board.to_close

@@ -1,0 +1,423 @@
+"""Reasons why an issue does not run: the scheduler's, the tracker's, the filters'."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cached_property
+
+from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
+from beads_workers.core.model import Filters, IssueId, value
+from beads_workers.core.source import Seen, brought
+from beads_workers.core.text import counted
+
+# --- reasons -------------------------------------------------------------------------------------
+# Why an issue does not run: the tracker's facts and the scheduler's, as reasons in words.
+#
+# ``explain`` gives every reason that holds, the most decisive first, each with what would change
+# it.
+# Texts of issues stand in them as they are: ``core.text.printable`` comes before a terminal.
+
+
+class Cause(Enum):
+    """The values are the names in ``why --json``; the texts in ``dashboard.why`` follow them."""
+
+    NOT_FOUND = "not_found"
+    CLOSED = "closed"
+    NOT_CLOSED = "not_closed"
+    RUNNING = "running"
+    LOST = "lost"
+    HANDING = "handing_over"
+    QUEUED = "queued"
+    SETTLING = "settling"
+    TAKEN_AWAY = "taken_away"
+    SET_ASIDE = "set_aside"
+    IN_PROGRESS = "in_progress"
+    ASSIGNED = "assigned"
+    CYCLE = "cycle"
+    BLOCKED = "blocked"
+    DEFERRED = "deferred"
+    STATUS = "status"
+    NOT_READY = "not_ready"
+    FILTERED = "filtered"
+    COOLING = "cooling"
+    NO_FLEET = "no_fleet"
+    RECOVERING = "recovering"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    TRACKER = "tracker_failing"
+    LIMIT = "limit"
+    NO_WORKERS = "no_workers"
+    BUSY = "all_busy"
+    BEHIND = "behind"
+    DUE = "due"
+
+
+@value
+class Reason:
+    """``change``: what would end it. ``issue_ids``: whom it is about. ``until``: epoch seconds."""
+
+    cause: Cause
+    text: str
+    change: str = ""
+    issue_ids: tuple[str, ...] = ()
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that is known at one moment. ``clock``: epoch seconds as people here read a time.
+
+    ``seen`` holds the issues asked about and whatever they wait for, down to the roots; ``ready``
+    what the tracker itself calls ready, None where it was not asked. ``unseen``: the tracker could
+    not be looked at, and why.
+    """
+
+    facts: Facts
+    now: float
+    clock: Callable[[float], str]
+    seen: Mapping[IssueId, Seen] = field(default_factory=dict)
+    ready: frozenset[IssueId] | None = None
+    unseen: str = ""
+
+    @property
+    def has_fleet(self) -> bool:
+        """Whether a fleet runs."""
+        return self.facts.state != NO_FLEET
+
+    @cached_property
+    def known(self) -> dict[str, IssueFacts]:
+        """The scheduler's facts by issue."""
+        return {each.issue_id: each for each in self.facts.issues}
+
+    def at(self, seconds: float) -> str:
+        """A moment so many seconds from now: ``14:03:20, in 95 s``."""
+        return f"{self.clock(self.now + seconds)}, in {span(seconds)}"
+
+
+def span(seconds: float) -> str:
+    """A duration as people read it: ``95 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def epoch(text: str) -> float | None:
+    """A tracker's time as epoch seconds; None where it is none."""
+    try:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
+    """What this run does with it right now, or has done."""
+    if facts.held in ("closing",) or facts.standing == "not_closed":
+        tries = f"; refused {facts.owed_tries} times so far" if facts.owed_tries else ""
+        text = f"its work is done, and the tracker is still owed the close{tries}"
+        change = "nothing to do: it is closed as soon as the tracker takes it, and never run again"
+        if not picture.has_fleet:
+            change = "the next 'beads-workers start' closes it; it is never run again"
+        return [Reason(Cause.NOT_CLOSED, text, change)]
+    most = picture.facts.attempts_max
+    attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
+    match facts.held:
+        case "running":
+            took = span(facts.running_seconds or 0.0)
+            text = f"it runs now: {facts.worker_id} has had it for {took}, {attempt}"
+            change = f"follow it with 'beads-workers logs {facts.worker_id} -f'"
+            return [Reason(Cause.RUNNING, text, change)]
+        case "loose":
+            text = f"its worker {facts.worker_id} is lost, and pid {facts.holder_pid} still lives"
+            change = f"nobody else gets it before pid {facts.holder_pid} has ended"
+            return [Reason(Cause.LOST, text, change)]
+        case "handing":
+            text = f"it is being handed over to {facts.worker_id} in the tracker"
+            return [Reason(Cause.HANDING, text, "nothing to do: it runs as soon as that is done")]
+        case "claimed":
+            return [_queued(facts, picture)]
+        case "releasing" | "shelving":
+            what = "given back" if facts.held == "releasing" else "set aside"
+            tries = f" (refused {facts.owed_tries} times so far)" if facts.owed_tries else ""
+            text = f"it is being {what} in the tracker{tries}"
+            return [Reason(Cause.SETTLING, text, "nothing to do: it is asked for again")]
+        case _:
+            return []
+
+
+def _queued(facts: IssueFacts, picture: Picture) -> Reason:
+    text = f"claimed for this fleet, and number {facts.position} in the queue for a worker"
+    change = "it runs as soon as a worker is free; 'beads-workers scale N' has more of them"
+    if picture.facts.state == "paused":
+        change = "'beads-workers resume' lets workers have it"
+    return Reason(Cause.QUEUED, text, change)
+
+
+def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[Reason]:
+    """What earlier attempts, or a person, left behind."""
+    last = f"; last error: {facts.error}" if facts.error else ""
+    most = picture.facts.attempts_max
+    match facts.standing:
+        case "withheld":
+            text = "a person took it away from this run ('beads-workers release')"
+            change = f"'beads-workers retry {issue_id}' puts it back; so does a new run"
+            return [Reason(Cause.TAKEN_AWAY, text, change)]
+        case "set_aside":
+            text = f"set aside after {counted(facts.charged, 'attempt')}{last}"
+            change = f"'beads-workers retry {issue_id}' gives it new attempts"
+            return [Reason(Cause.SET_ASIDE, text, change)]
+        case "cooling" if facts.again_seconds is not None:
+            attempt = f"attempt {facts.attempt}" + (f" of {most}" if most else "")
+            text = f"cooling down until {picture.at(facts.again_seconds)}: then {attempt}{last}"
+            change = f"wait, or 'beads-workers retry {issue_id}' to try it now"
+            until = picture.now + facts.again_seconds
+            return [Reason(Cause.COOLING, text, change, until=until)]
+        case _:
+            return []
+
+
+def of_the_fleet(picture: Picture) -> list[Reason]:
+    """What holds every issue back: reasons of the fleet's own."""
+    facts = picture.facts
+    why = f": {facts.state_reason}" if facts.state_reason else ""
+    simple = {
+        NO_FLEET: (Cause.NO_FLEET, "no fleet is running here", "'beads-workers start'"),
+        "recovering": (
+            Cause.RECOVERING,
+            "the fleet is still settling what an earlier run left",
+            "nothing to do: it takes issues as soon as that is done",
+        ),
+        "paused": (Cause.PAUSED, f"the fleet is paused{why}", "'beads-workers resume'"),
+        "draining": (
+            Cause.DRAINING,
+            "the fleet is draining: what runs may finish, nothing new is taken",
+            "'beads-workers start' when it has ended",
+        ),
+    }
+    found = [Reason(*simple[facts.state])] if facts.state in simple else []
+    if facts.state in ("stopping", "settling", "ended"):
+        text = "the fleet is stopping"
+        found = [Reason(Cause.STOPPING, text, "'beads-workers start' when it has ended")]
+    if (trouble := facts.trouble) is not None:
+        tried = f"{trouble.failures} times in a row" if trouble.failures > 1 else "once"
+        text = f"the tracker has failed {tried}, for {span(trouble.since_seconds)}: {trouble.error}"
+        change = f"it is asked again at {picture.at(trouble.again_seconds)}"
+        if trouble.hint:
+            change += f"; {trouble.hint}"
+        until = picture.now + trouble.again_seconds
+        found.append(Reason(Cause.TRACKER, text, change, until=until))
+    if facts.issues_max is not None and facts.ended >= facts.issues_max:
+        text = f"--limit {facts.issues_max} is reached: {facts.ended} issues came to their end"
+        found.append(Reason(Cause.LIMIT, text, "start again, with a higher --limit or none"))
+    if picture.has_fleet and not facts.slots:
+        found.append(_no_workers(facts))
+    return found
+
+
+def _no_workers(facts: Facts) -> Reason:
+    if facts.starting:
+        text = f"no worker is there yet: {facts.starting} are starting"
+        return Reason(Cause.NO_WORKERS, text, "'beads-workers logs' shows if they crash")
+    return Reason(Cause.NO_WORKERS, "the fleet has no workers", "'beads-workers scale 4'")
+
+
+def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
+    """It could be taken, and nothing holds the fleet up: why it was not yet."""
+    facts = picture.facts
+    ahead = sum(facts.listed[: seen.priority]) + facts.unsent
+    found = []
+    if facts.busy >= facts.slots:
+        text = "the worker is busy" if facts.slots == 1 else f"all {facts.slots} workers are busy"
+        change = "it is taken when one is free; 'beads-workers scale N' has more of them"
+        found.append(Reason(Cause.BUSY, text, change))
+    if ahead and found:
+        text = f"{ahead} issues that are more urgent, or claimed already, go first"
+        change = f"its priority is {seen.priority}; 0 is the most urgent"
+        found.append(Reason(Cause.BEHIND, text, change))
+    if found:
+        return found
+    text, until = "it can be taken: the fleet is just asking the tracker for work", None
+    if facts.look_seconds is not None:
+        until = picture.now + facts.look_seconds
+        text = f"it can be taken: the tracker is asked again at {picture.at(facts.look_seconds)}"
+    return [Reason(Cause.DUE, text, "nothing to do", until=until)]
+
+
+# --- waiting -------------------------------------------------------------------------------------
+# What an issue waits for in the tracker, down to the roots, with cycles named.
+
+
+FINISHED = ("closed", "tombstone")
+CONTAINERS = ("epic", "gate", "molecule")
+"""Types that hold work of others; taken only where their type is asked for."""
+
+CHAIN_LINES_MAX = 30
+"""Of what an issue waits for: more is no answer any more."""
+
+
+@value
+class Link:
+    """One line of what an issue waits for; ``depth`` 0 is what it waits for itself."""
+
+    depth: int
+    issue_id: IssueId
+    title: str
+    state: str
+
+
+def chain(issue_id: IssueId, picture: Picture) -> list[Link]:
+    """What it waits for, and what that waits for, down to the roots; at most so many lines."""
+    links: list[Link] = []
+    for link in _walk(issue_id, picture, (issue_id,), set()):
+        if len(links) == CHAIN_LINES_MAX:
+            break
+        links.append(link)
+    return links
+
+
+def blockers(seen: Seen, picture: Picture) -> list[IssueId]:
+    """What it waits for directly, and is not finished; what does not exist holds nothing back."""
+    return [i for i in seen.waits_for if (s := picture.seen.get(i)) and s.status not in FINISHED]
+
+
+def _walk(
+    issue_id: IssueId, picture: Picture, path: tuple[IssueId, ...], shown: set[IssueId]
+) -> Iterator[Link]:
+    seen = picture.seen.get(issue_id)
+    if seen is None or len(path) > CHAIN_LINES_MAX:
+        return
+    held_up = [i for i in seen.parents if is_held_up(i, picture, frozenset(path))]
+    for each in [*blockers(seen, picture), *held_up]:
+        depth, title = len(path) - 1, picture.seen[each].title
+        if each in path:
+            yield Link(depth, each, title, "waiting for itself: a cycle")
+            continue
+        state = _state(each, picture)
+        if each in held_up:
+            state = f"its parent, {state}"
+        yield Link(depth, each, title, state + (" (as above)" if each in shown else ""))
+        if each not in shown:
+            shown.add(each)
+            yield from _walk(each, picture, (*path, each), shown)
+
+
+def is_held_up(issue_id: IssueId, picture: Picture, path: frozenset[IssueId]) -> bool:
+    """Whether a parent holds its children back: it waits for something, or its parent does."""
+    seen = picture.seen.get(issue_id)
+    if seen is None or issue_id in path or seen.status in FINISHED:
+        return False
+    if blockers(seen, picture):
+        return True
+    return any(is_held_up(i, picture, path | {issue_id}) for i in seen.parents)
+
+
+def _state(issue_id: IssueId, picture: Picture) -> str:
+    seen = picture.seen[issue_id]
+    facts = picture.known.get(issue_id)
+    if facts is not None:
+        if facts.held == "running":
+            return f"in progress with {facts.worker_id}"
+        if facts.standing == "set_aside" and seen.status != "open":
+            return f"set aside after {counted(facts.charged, 'attempt')}"
+        if facts.standing == "withheld":
+            return "taken away from this run by a person"
+        if facts.standing == "cooling" and facts.again_seconds is not None:
+            return f"cooling down until {picture.at(facts.again_seconds)}"
+    status = seen.status.replace("_", " ")
+    if status == "open" and blockers(seen, picture):
+        status = "blocked itself"
+    if seen.issue_type in CONTAINERS:
+        status += f", and no work itself but {a(seen.issue_type)}"
+    return f"{status}, {seen.assignee}" if seen.assignee else status
+
+
+def cycle(start: IssueId, picture: Picture) -> list[IssueId]:
+    """The shortest way from ``start`` back to itself, both ends named; empty without one."""
+    before: dict[IssueId, IssueId] = {}
+    queue = deque([start])
+    while queue:
+        here = queue.popleft()
+        seen = picture.seen.get(here)
+        for each in blockers(seen, picture) if seen else ():
+            if each == start:
+                return [start, *_way_back(here, start, before), start]
+            if each not in before:
+                before[each] = here
+                queue.append(each)
+    return []
+
+
+def _way_back(here: IssueId, start: IssueId, before: Mapping[IssueId, IssueId]) -> list[IssueId]:
+    way = []
+    while here != start:
+        way.append(here)
+        here = before[here]
+    return way[::-1]
+
+
+def a(noun: str) -> str:
+    """With its article."""
+    return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"
+
+
+# --- filtered ------------------------------------------------------------------------------------
+# Which filters of a fleet leave an issue out, with the issue's own value against each.
+
+
+def filtered(seen: Seen, picture: Picture) -> list[Reason]:
+    """One reason for each filter of the fleet that leaves this issue out."""
+    wanted = picture.facts.filters
+    has = f"its labels are {', '.join(seen.labels)}" if seen.labels else "it has no label"
+    labels = set(seen.labels)
+    found = [(f"--label {each}", has) for each in wanted.labels if each not in labels]
+    if wanted.labels_any and labels.isdisjoint(wanted.labels_any):
+        found.append((f"--label-any {' or '.join(wanted.labels_any)}", has))
+    found += [(f"--exclude-label {x}", has) for x in wanted.exclude_labels if x in labels]
+    if wanted.types and seen.issue_type not in wanted.types:
+        found.append((f"--type {' or '.join(wanted.types)}", f"its type is {seen.issue_type}"))
+    if wanted.priorities and seen.priority not in wanted.priorities:
+        said = " or ".join(map(str, wanted.priorities))
+        found.append((f"--priority {said}", f"its priority is {seen.priority}"))
+    if wanted.parent is not None and not _is_under(seen, wanted.parent, picture):
+        above = f"its parent is {seen.parents[0]}" if seen.parents else "it has no parent"
+        found.append((f"--parent {wanted.parent}", above))
+    if wanted.only and seen.issue_id not in wanted.only:
+        found.append((f"only {', '.join(wanted.only[:5])}", "it was not named at the start"))
+    reasons = [
+        Reason(Cause.FILTERED, f"filtered by {what}: {own}", f"start without {what.split()[0]}")
+        for what, own in found
+    ]
+    return _container(seen, wanted) + reasons + _brings_nothing(seen, wanted)
+
+
+def _container(seen: Seen, wanted: Filters) -> list[Reason]:
+    if wanted.types or seen.issue_type not in CONTAINERS:
+        return []
+    kind = a(seen.issue_type)
+    text = f"it is {kind}: it holds the work of others, and is left out"
+    return [Reason(Cause.FILTERED, text, f"start with --type {seen.issue_type} to take it")]
+
+
+def _brings_nothing(seen: Seen, wanted: Filters) -> list[Reason]:
+    if not wanted.bring or not brought(seen).isdisjoint(wanted.bring):
+        return []
+    lacks = " and ".join(f"no {what} of its own" for what in wanted.bring)
+    text = f"it has {lacks}, and the fleet has none for it"
+    return [Reason(Cause.FILTERED, text, "start with a command or an agent")]
+
+
+def _is_under(seen: Seen, ancestor: str, picture: Picture) -> bool:
+    above, known = list(seen.parents), set[IssueId]()
+    while above:
+        each = above.pop()
+        if each == ancestor:
+            return True
+        if each not in known:
+            known.add(each)
+            above += picture.seen[each].parents if each in picture.seen else ()
+    return False

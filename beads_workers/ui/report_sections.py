@@ -1,0 +1,651 @@
+"""Sections of the report page: tables, small charts, and the timeline."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import zip_longest
+from xml.etree.ElementTree import Element, tostring
+
+from beads_workers.core.history import (
+    FAILURES,
+    Attempt,
+    Fate,
+    History,
+    IssueHistory,
+    Span,
+    WorkerSpan,
+)
+from beads_workers.core.text import counted, printable
+from beads_workers.ui import findings
+from beads_workers.ui.findings import STEPS_SECONDS, Failure, by_outcome, done, tracker
+from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, clock, duration
+
+# --- html parts ----------------------------------------------------------------------------------
+# Pieces of an HTML page that cannot be broken by what they are given.
+#
+# Everything that is text goes through ``el``: control and bidi characters become visible, and the
+# serializer escapes the rest. There is no way to add markup as text; style and script are ours.
+
+
+Child = Element | str | None
+
+
+def el(tag: str, *children: Child, **attributes: str | float | None) -> Element:
+    """An element. ``class_`` and ``for_`` lose the underscore, other ones become dashes.
+
+    None stands for nothing, as a child and as an attribute.
+    """
+    node = Element(tag)
+    for name, value in attributes.items():
+        if value is not None:
+            node.set(name.rstrip("_").replace("_", "-"), _attribute(value))
+    add(node, children)
+    return node
+
+
+def add(node: Element, children: Iterable[Child]) -> Element:
+    """Put children into an element, in order; returns it."""
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, Element):
+            node.append(child)
+        elif len(node):
+            node[-1].tail = (node[-1].tail or "") + printable(child)
+        else:
+            node.text = (node.text or "") + printable(child)
+    return node
+
+
+def own(tag: str, text: str) -> Element:
+    """A ``style`` or ``script`` of ours, written as it is: never anything from outside."""
+    assert f"</{tag}" not in text, "it would end in its middle"
+    node = Element(tag)
+    node.text = text
+    return node
+
+
+def foreign(text: str, width: int) -> Element:
+    """Text from issues and errors, cut to ``width`` columns; its direction stays its own."""
+    return el("bdi", printable(text, width))
+
+
+def number(value: float) -> str:
+    """As short as it may be in an attribute."""
+    return f"{value:.3f}".rstrip("0").rstrip(".") or "0"
+
+
+def percent(part: float, whole: float) -> str:
+    """A length in SVG, as a share of what it lies in."""
+    return number(100.0 * part / whole if whole else 0.0) + "%"
+
+
+def bar(parts: Iterable[tuple[str, float]], whole: float, height: int = 12) -> Element:
+    """One horizontal bar of parts, each with a class of its own; no text of its own."""
+    svg = el("svg", class_="bar-line", width="100%", height=height, aria_hidden="true")
+    at = 0.0
+    for name, value in parts:
+        if value:
+            svg.append(
+                el("rect", class_=name, x=percent(at, whole), width=percent(value, whole),
+                   height=height)
+            )  # fmt: skip
+        at += value
+    return svg
+
+
+def table(name: str, heads: Iterable[Child], rows: Iterable[Element]) -> Element:
+    """A table in a box of its own, which scrolls where the screen is too narrow.
+
+    A heading stands over its column as the cells of the first row do.
+    """
+    body = add(el("tbody"), rows)
+    kinds = [cell.get("class") for cell in body[0]] if len(body) else []
+    aligned = zip_longest(heads, kinds)
+    head = el("tr", *(el("th", h, scope="col", class_=kind) for h, kind in aligned))
+    return el("div", el("table", el("thead", head), body), class_=f"scroll {name}")
+
+
+def render(root: Element) -> str:
+    """The document's text."""
+    return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
+
+
+def _attribute(value: str | float) -> str:
+    return printable(value) if isinstance(value, str) else number(value)
+
+
+# --- report tables -------------------------------------------------------------------------------
+# The tables of the report page, each a section that stands by itself.
+
+
+TITLE_WIDTH = 110
+ERROR_WIDTH = 240
+SET_ASIDE_ERROR_WIDTH = 700
+MANY_ERROR_WIDTH = 110
+"""Where there may be a thousand of them, and in two bytes a letter: the page is to stay small."""
+NOTES_MAX = 30
+ISSUES_NAMED = 4
+ASIDE_SHOWN = 10
+"""The rest unfolds: what follows should not be pages away."""
+FATE_CLASSES = {
+    Fate.CLOSED: "o-success",
+    Fate.NOT_CLOSED: "o-retry",
+    Fate.SET_ASIDE: "o-error",
+    Fate.UNFINISHED: "o-running",
+    Fate.GIVEN_BACK: "o-cancelled",
+    Fate.LEFT_ALONE: "o-cut_off",
+}
+
+
+def section(title: str, *children: Child, note: str = "") -> Element:
+    """A part of the page under its heading."""
+    head = el("h2", title, el("small", note) if note else None)
+    return el("section", head, *children)
+
+
+def swatch(outcome: str) -> Element:
+    """The colour and pattern of an outcome, beside its word."""
+    square = el("rect", width=12, height=12, rx=2)
+    return el("svg", square, class_=f"swatch o-{outcome}", width=12, height=12, aria_hidden="true")
+
+
+def outcome_cell(outcome: str) -> Element:
+    """An outcome in a table: mark and word."""
+    return el("td", swatch(outcome), OUTCOME_WORDS[outcome], class_="outcome")
+
+
+def figures(rows: Iterable[tuple[str, Child]]) -> Element:
+    """Names and values, in two columns."""
+    pairs = (el("div", el("dt", name), el("dd", value)) for name, value in rows)
+    return add(el("dl", class_="pairs"), pairs)
+
+
+def set_aside(issues: list[IssueHistory]) -> Element:
+    """What a person has to look at, each with its last error."""
+    items = [
+        _aside(issue, SET_ASIDE_ERROR_WIDTH if n < ASIDE_SHOWN else MANY_ERROR_WIDTH)
+        for n, issue in enumerate(issues)
+    ]
+    shown, rest = items[:ASIDE_SHOWN], items[ASIDE_SHOWN:]
+    more = None
+    if rest:
+        told = el("summary", f"and {len(rest):,} more")
+        more = el("details", told, add(el("ul", class_="aside"), rest))
+    note = f"{len(items):,} out of the backlog until somebody asks for another try"
+    return section("Set aside", add(el("ul", class_="aside"), shown), more, note=note)
+
+
+def _aside(issue: IssueHistory, width: int) -> Element:
+    return el(
+        "li",
+        el("code", foreign(issue.issue_id, 80)),
+        " ",
+        foreign(issue.title, TITLE_WIDTH),
+        el("span", _attempts_of(issue), class_="dim"),
+        el("pre", foreign(issue.error or "no error was recorded", width)),
+    )
+
+
+def _attempts_of(issue: IssueHistory) -> str:
+    since = ", in an earlier run" if issue.earlier else ""
+    return f" after {counted(issue.charged, 'attempt')}{since}"
+
+
+def failures(found: list[Failure]) -> Element:
+    """Attempts that failed, by reason."""
+    most = max((f.seconds for f in found), default=0.0)
+    rows = [
+        el(
+            "tr",
+            el("td", f"{f.attempts:,}", class_="n"),
+            outcome_cell(f.outcome),
+            el("td", foreign(f.reason or "no error was given", ERROR_WIDTH), class_="wide"),
+            el("td", *_some_issues(f.issue_ids), class_="ids"),
+            el("td", duration(f.seconds), class_="n"),
+            el("td", bar([(f"o-{f.outcome}", f.seconds)], most), class_="graph"),
+        )
+        for f in found
+    ]
+    heads = ("Attempts", "How", "Reason", "Issues", "Time lost", "")
+    return section("Failures by reason", table("failures", heads, rows))
+
+
+def _some_issues(issue_ids: tuple[str, ...]) -> Iterator[Child]:
+    for n, issue_id in enumerate(issue_ids[:ISSUES_NAMED]):
+        yield ", " if n else None
+        yield el("code", foreign(issue_id, 40))
+    if (rest := len(issue_ids) - ISSUES_NAMED) > 0:
+        yield f" and {rest} more"
+
+
+def waste(history: History) -> Element:
+    """Time of workers that led to no close."""
+    lost = findings.waste_of(history)
+    said = (
+        f"{duration(lost.seconds)} in {counted(lost.attempts, 'attempt')}, {lost.share:.0%} of the"
+        " time that workers spent on attempts"
+    )
+    most = max(lost.by_outcome.values(), default=0.0)
+    rows = [
+        el(
+            "tr",
+            outcome_cell(outcome),
+            el("td", duration(seconds), class_="n"),
+            el("td", bar([(f"o-{outcome}", seconds)], most), class_="graph"),
+        )
+        for outcome, seconds in lost.by_outcome.items()
+    ]
+    heads = ("How it ended", "Time", "")
+    return section("Waste", el("p", said), table("waste", heads, rows) if rows else None)
+
+
+def slowest(history: History) -> Element:
+    """The issues that took workers longest."""
+    found = findings.slowest(history)
+    most = found[0].seconds if found else 0.0
+    rows = [
+        el(
+            "tr",
+            el("td", el("code", foreign(i.issue_id, 40))),
+            el("td", foreign(i.title, 70), class_="wide"),
+            el("td", FATE_WORDS[i.fate], class_="fate"),
+            el("td", f"{i.attempts}", class_="n"),
+            el("td", duration(i.seconds), class_="n"),
+            el("td", bar([(FATE_CLASSES[i.fate], i.seconds)], most), class_="graph"),
+        )
+        for i in found
+    ]
+    heads = ("Issue", "Title", "Became", "Attempts", "Time", "")
+    return section("Slowest issues", table("slowest", heads, rows))
+
+
+def tracker_cost(history: History) -> Element:
+    """What asking the tracker has cost, and when it could not be asked."""
+    cost = tracker(history)
+    share = cost["seconds"] / history.seconds if history.seconds else 0.0
+    rows: list[tuple[str, Child]] = [
+        ("calls", f"{cost['calls']:,}"),
+        ("time in calls", f"{duration(cost['seconds'])}, {share:.0%} of the run"),
+    ]
+    if cost["calls_per_closed"] is not None:
+        each = duration(cost["seconds_per_closed"])
+        rows.append(("per closed issue", f"{cost['calls_per_closed']:.1f} calls, {each}"))
+    if history.troubles:
+        times = counted(len(history.troubles), "time")
+        rows.append(("could not be asked", f"{times}, {duration(cost['trouble_seconds'])} in all"))
+    spans = [
+        el(
+            "li",
+            el("b", clock(history.began_at + s.began)),
+            " ",
+            duration((history.seconds if s.ended is None else s.ended) - s.began),
+            "" if s.ended is not None else " to the end",
+            ": ",
+            foreign(s.text, ERROR_WIDTH),
+            el("span", foreign(f" ({s.hint})", ERROR_WIDTH), class_="dim") if s.hint else None,
+        )
+        for s in history.troubles[:20]
+    ]
+    listing = add(el("ul", class_="spans"), spans) if spans else None
+    return section("Tracker", figures(rows), listing)
+
+
+def workers(history: History) -> Element:
+    """Every worker: how busy it was, and with what success."""
+    found = findings.busy(history)
+    rows = [
+        el(
+            "tr",
+            el("td", row.worker_id),
+            el("td", f"{row.done}", class_="n"),
+            el("td", f"{row.failed}", class_="n"),
+            el("td", f"{row.deaths}" if row.deaths else "", class_="n"),
+            el("td", f"{row.worked / row.lived:.0%}" if row.lived else "", class_="n"),
+            el("td", bar([("o-success", row.worked)], max(row.lived, row.worked)), class_="graph"),
+        )
+        for row in found
+    ]
+    heads = ("Worker", "Done", "Failed", "Died", "Busy", "")
+    return section("Workers", table("workers", heads, rows))
+
+
+def attempts(history: History) -> Element:
+    """Every attempt, in order; the bars of the timeline lead here."""
+    titles: set[str] = set()
+    rows = [_attempt(n, a, history, titles) for n, a in enumerate(history.attempts)]
+    heads = ("Began", "Issue", "Title", "Try", "Worker", "How", "Took", "Error")
+    note = "in the order in which they began"
+    return section("All attempts", table("attempts", heads, rows), note=note)
+
+
+def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Element:
+    at = history.began_at + a.began
+    # The second time a title says nothing new, and a thousand rows are to stay a small page.
+    title = None if a.issue_id in titles else foreign(a.title, TITLE_WIDTH)
+    titles.add(a.issue_id)
+    return el(
+        "tr",
+        el("td", el("time", clock(at), datetime=_iso(at)), class_="n"),
+        el("td", el("code", foreign(a.issue_id, 80))),
+        el("td", title, class_="wide"),
+        el("td", f"{a.attempt}", class_="n"),
+        el("td", a.worker_id),
+        outcome_cell(a.outcome),
+        el("td", duration(a.seconds), class_="n"),
+        el("td", foreign(a.error, MANY_ERROR_WIDTH) if a.error else None, class_="wide error"),
+        id=f"a{number}",
+        class_=f"r-{a.outcome}",
+    )
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def tally(history: History) -> dict[str, int]:
+    """How many attempts there were, and how many of them failed."""
+    counts = by_outcome(history.attempts)
+    return {
+        "attempts": len(history.attempts),
+        "failed": sum(counts.get(outcome, 0) for outcome in FAILURES),
+    }
+
+
+def set_aside_first(history: History) -> list[IssueHistory]:
+    """Set aside in this run, then what earlier runs had set aside."""
+    return sorted(findings.set_aside_issues(history), key=lambda i: i.earlier)
+
+
+def notes(history: History) -> Element:
+    """What the run warned of."""
+    items = [
+        el("li", el("b", clock(history.began_at + n.at)), f" {n.level}: ", foreign(n.text, 300))
+        for n in history.notes
+        if n.level != "info"
+    ]
+    return section("Warnings", add(el("ul", class_="spans"), items[-NOTES_MAX:]))
+
+
+# --- report charts -------------------------------------------------------------------------------
+# The small charts of the report page: how long attempts took, and how many ended when.
+
+
+# fmt: off
+EDGES_SECONDS = (
+    0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0,
+    60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0,
+)
+# fmt: on
+"""Of the durations' histogram: each step about doubles, and people can count in them."""
+
+
+def durations(history: History) -> Element:
+    """How long attempts took: a histogram with steps that double."""
+    ended = [a for a in history.attempts if a.ended is not None]
+    good = findings.durations(done(history))
+    every = findings.durations(ended)
+    said = figures(
+        (
+            ("done: median, 90 %, longest", _three(good)),
+            ("all: median, 90 %, longest", _three(every)),
+        )
+    )
+    counts: dict[int, list[int]] = {}
+    for attempt in ended:
+        step = max(0, bisect.bisect_right(EDGES_SECONDS, attempt.seconds) - 1)
+        row = counts.setdefault(step, [0, 0])
+        row[attempt.outcome != "success"] += 1
+    if not counts:
+        return section("Durations", el("p", "No attempt has ended yet."))
+    steps = range(min(counts), max(counts) + 1)
+    most = max(map(sum, counts.values()))
+    rows = [_step(step, counts.get(step, [0, 0]), most) for step in steps]
+    heads = ("Took", "", "Attempts")
+    return section("Durations", said, table("histogram", heads, rows))
+
+
+def _three(found: findings.Durations) -> str:
+    if not found.count:
+        return "-"
+    return " · ".join(map(duration, (found.median, found.p90, found.longest)))
+
+
+def _step(step: int, counts: list[int], most: int) -> Element:
+    good, bad = counts
+    last = step + 1 == len(EDGES_SECONDS)
+    edge = duration(EDGES_SECONDS[step])
+    label = f"over {edge}" if last else f"{edge} - {duration(EDGES_SECONDS[step + 1])}"
+    return el(
+        "tr",
+        el("td", label, class_="n"),
+        el("td", bar([("o-success", good), ("o-error", bad)], most), class_="graph"),
+        el("td", f"{good + bad:,}", el("small", f" {bad:,} not done") if bad else None, class_="c"),
+    )
+
+
+def throughput(history: History) -> Element:
+    """Attempts that ended, over time."""
+    width, buckets = findings.throughput(history)
+    most = max((b.done + b.failed for b in buckets), default=0) or 1
+    height, full = 120, 104
+    svg = el("svg", width="100%", height=height, class_="columns", role="img",
+             aria_label=f"Attempts that ended per {duration(width)}; at most {most}")  # fmt: skip
+    for n, bucket in enumerate(buckets):
+        group = el("g", el("title", _bucket_text(history, bucket, width)))
+        y = float(height)
+        for name, count in (("o-success", bucket.done), ("o-error", bucket.failed)):
+            y -= full * count / most
+            if count:
+                group.append(
+                    el("rect", class_=name, x=percent(n + 0.06, len(buckets)), y=y,
+                       width=percent(0.88, len(buckets)), height=full * count / most)
+                )  # fmt: skip
+        svg.append(group)
+    svg.append(el("line", x1="0", x2="100%", y1=height - full, y2=height - full, class_="most"))
+    svg.append(el("text", f"{most} per {duration(width)}", x=4, y=height - full - 4))
+    ends = el(
+        "p",
+        el("span", clock(history.began_at)),
+        el("span", clock(history.began_at + history.seconds)),
+        class_="ends",
+    )
+    return section("Throughput", svg, ends, note="attempts that ended: done, and failed above")
+
+
+def _bucket_text(history: History, bucket: findings.Bucket, width: float) -> str:
+    at = clock(history.began_at + bucket.began)
+    return f"{at}, {duration(width)}: {bucket.done} done, {bucket.failed} failed"
+
+
+# --- report timeline -----------------------------------------------------------------------------
+# The timeline of the report: a row for each worker, a bar for each attempt, bands for trouble.
+#
+# Positions across are percentages, so it fits every width and is zoomed by making it wider; rows
+# have fixed heights. It is plain SVG that reads without a script: each bar links to its row in the
+# table of attempts and carries a tooltip.
+
+
+AXIS_HEIGHT = 22
+LANE_HEIGHT = 16
+NAMES_WIDTH = 58
+BAR_SHARE_MIN = 0.0012
+"""A bar is at least this share of the width: an attempt of a second in a night is still seen."""
+TICKS_MAX = 8
+FINE_TICKS_MAX = 64
+"""The second number is for a timeline that is zoomed in."""
+RELATIVE_SECONDS = 600
+"""Shorter runs are read in seconds from their beginning, longer ones by the clock."""
+ROW_HEIGHTS = ((12, 26), (32, 18), (64, 14))
+ROW_HEIGHT_MIN = 11
+"""(up to so many workers, height of a row); a hundred workers fit on two screens."""
+
+
+def timeline(history: History) -> Element:
+    """The whole of it, names at the left and the plot beside them."""
+    workers = list(dict.fromkeys(worker_ids(history)))
+    plot = _Plot(history, workers)
+    return el(
+        "div",
+        plot.names(),
+        el("div", plot.picture(), class_="plot"),
+        class_="timeline",
+        id="timeline",
+        tabindex="0",
+        role="group",
+        aria_label="Timeline of workers and attempts; the table of attempts says the same",
+    )
+
+
+def worker_ids(history: History) -> Iterator[str]:
+    """Of everybody who lived or worked, in order."""
+    yield from (span.worker_id for span in history.workers)
+    yield from (attempt.worker_id for attempt in history.attempts)
+
+
+class _Plot:
+    def __init__(self, history: History, workers: list[str]) -> None:
+        self.history = history
+        self.seconds = max(history.seconds, 0.001)
+        self.row_height = next((h for n, h in ROW_HEIGHTS if len(workers) <= n), ROW_HEIGHT_MIN)
+        lanes = [("tracker", history.troubles), ("paused", history.pauses)]
+        self.lanes = [(name, spans) for name, spans in lanes if spans]
+        self.top = AXIS_HEIGHT + LANE_HEIGHT * len(self.lanes)
+        self.rows = {w: self.top + n * self.row_height for n, w in enumerate(workers)}
+        self.bottom = self.top + len(workers) * self.row_height
+        self.height = self.bottom + AXIS_HEIGHT
+
+    def names(self) -> Element:
+        """The left column, which stays where it is when the plot is scrolled."""
+        texts = [
+            self._name(lane, AXIS_HEIGHT + n * LANE_HEIGHT, LANE_HEIGHT, "lane-name")
+            for n, (lane, _) in enumerate(self.lanes)
+        ]
+        texts += [self._name(w, y, self.row_height, "name") for w, y in self.rows.items()]
+        size = "small" if self.row_height < 14 else None
+        svg = el("svg", width=NAMES_WIDTH, height=self.height, class_=size)
+        return el("div", add(svg, texts), class_="names", aria_hidden="true")
+
+    def _name(self, text: str, top: float, height: float, name: str) -> Element:
+        y = top + height / 2
+        return el("text", text, x=NAMES_WIDTH - 8, y=y, dy="0.35em", class_=name)
+
+    def picture(self) -> Element:
+        """The plot: what lies below is drawn first."""
+        svg = el("svg", width="100%", height=self.height)
+        add(svg, self._stripes())
+        add(svg, self._ticks())
+        for n, (lane, spans) in enumerate(self.lanes):
+            add(svg, (self._band(s, lane, AXIS_HEIGHT + n * LANE_HEIGHT) for s in spans))
+        add(svg, (self._life(span) for span in self.history.workers))
+        add(svg, (self._bar(n, a) for n, a in enumerate(self.history.attempts)))
+        add(svg, (self._death(span) for span in self.history.workers if span.died))
+        return svg
+
+    def _stripes(self) -> Iterator[Element]:
+        # Every second row, or every second five of many: the eye keeps to its row.
+        group = 1 if self.row_height > 14 else 5
+        for n, y in enumerate(self.rows.values()):
+            if n // group % 2:
+                yield el("rect", class_="stripe", y=y, width="100%", height=self.row_height)
+
+    def _ticks(self) -> Iterator[Element]:
+        coarse = set(_ticks(self.history, TICKS_MAX))
+        for at in _ticks(self.history, FINE_TICKS_MAX):
+            if at not in coarse:
+                yield self._tick(at, "tick fine")
+        for at in sorted(coarse):
+            yield self._tick(at, "tick")
+
+    def _tick(self, at: float, name: str) -> Element:
+        x = percent(at, self.seconds)
+        line = el("line", x1=x, x2=x, y1=AXIS_HEIGHT - 4, y2=self.bottom + 4)
+        # A label at the very edge would be cut in two.
+        share = at / self.seconds
+        anchor = "at-start" if share < 0.03 else "at-end" if share > 0.97 else None
+        text = _tick_text(self.history, at)
+        labels = [
+            el("text", text, x=x, y=y, class_=anchor) for y in (AXIS_HEIGHT - 8, self.bottom + 16)
+        ]
+        return el("g", line, *labels, class_=name)
+
+    def _band(self, span: Span, lane: str, y: float) -> Element:
+        end = self.seconds if span.ended is None else span.ended
+        x, width = percent(span.began, self.seconds), self._width(end - span.began)
+        took = duration(end - span.began)
+        said = f"the tracker could not be asked for {took}: {span.text}"
+        text = said if lane == "tracker" else f"paused for {took}"
+        return el(
+            "g",
+            el("title", text[:400]),
+            el("rect", class_="shade", x=x, width=width, y=y, height=self.bottom - y),
+            el("rect", class_="strip", x=x, width=width, y=y + 3, height=LANE_HEIGHT - 6, rx=2),
+            class_=f"band band-{lane}",
+        )
+
+    def _life(self, span: WorkerSpan) -> Element:
+        end = self.seconds if span.ended is None else span.ended
+        y = self.rows[span.worker_id] + self.row_height / 2
+        return el(
+            "line",
+            class_="life",
+            x1=percent(span.began, self.seconds),
+            x2=percent(end, self.seconds),
+            y1=y,
+            y2=y,
+        )
+
+    def _bar(self, number_: int, attempt: Attempt) -> Element:
+        inset = 3 if self.row_height > 20 else 2 if self.row_height > 14 else 1
+        said = (
+            f"{attempt.issue_id}, attempt {attempt.attempt}: {OUTCOME_WORDS[attempt.outcome]},"
+            f" {duration(attempt.seconds)}"
+        )
+        rect = el(
+            "rect",
+            el("title", said),
+            x=percent(attempt.began, self.seconds),
+            width=self._width(attempt.seconds),
+            y=self.rows[attempt.worker_id] + inset,
+            height=self.row_height - 2 * inset,
+            rx=2 if self.row_height > 14 else 1,
+        )
+        # Not one by one with Tab: there are a thousand. The table can be read instead.
+        return el("a", rect, href=f"#a{number_}", class_=f"b o-{attempt.outcome}", tabindex="-1")
+
+    def _death(self, span: WorkerSpan) -> Element:
+        y = self.rows[span.worker_id] + self.row_height / 2
+        cross = el("path", d="M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5")
+        why = f"{span.worker_id} (pid {span.pid}) died: exit status {span.status}"
+        x = percent(span.ended or 0.0, self.seconds)
+        return el("svg", el("title", why), cross, class_="death", x=x, y=number(y))
+
+    def _width(self, seconds: float) -> str:
+        return percent(max(seconds, BAR_SHARE_MIN * self.seconds), self.seconds)
+
+
+def _ticks(history: History, most: int) -> Iterator[float]:
+    """Seconds of the run at round times, at most so many."""
+    step = next(
+        (s for s in (0.1, 0.2, 0.5, *STEPS_SECONDS) if history.seconds <= s * most),
+        86400 * math.ceil(history.seconds / 86400 / most),
+    )
+    if history.seconds <= RELATIVE_SECONDS:
+        yield from (n * step for n in range(int(history.seconds / step) + 1))
+        return
+    local = history.began_at + time.localtime(history.began_at).tm_gmtoff
+    first = math.ceil(local / step) * step - local
+    yield from (first + n * step for n in range(int((history.seconds - first) / step) + 1))
+
+
+def _tick_text(history: History, at: float) -> str:
+    if history.seconds <= RELATIVE_SECONDS:
+        return f"{round(at, 1):g} s"
+    now = time.localtime(round(history.began_at + at))
+    if now.tm_sec:
+        return time.strftime("%H:%M:%S", now)
+    return time.strftime("%H:%M" if now.tm_hour or now.tm_min else "%a %d", now)

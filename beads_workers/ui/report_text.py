@@ -1,0 +1,331 @@
+"""The report for a terminal: what became of it all, why things failed, and what to do next."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+from rich.text import Text
+
+from beads_workers.core.history import OUTCOMES, Attempt, Fate, History
+from beads_workers.core.text import columns, counted, printable
+from beads_workers.ui import findings
+from beads_workers.ui.dashboard import sparkline
+from beads_workers.ui.findings import by_outcome, done, tracker
+
+# --- words ---------------------------------------------------------------------------------------
+# What reports call things, and durations in prose; ``figures`` has those of fixed width.
+
+
+OUTCOME_WORDS = {
+    "success": "done",
+    "error": "failed",
+    "timeout": "timed out",
+    "lost": "worker died",
+    "not_found": "not found",
+    "retry": "asked for a retry",
+    "cancelled": "taken back",
+    "cut_off": "cut off",
+    "running": "running",
+    "not_ours": "done in vain",
+}
+"""Of attempts. ``cut_off``: the orchestrator was killed; ``not_ours``: see ``findings.waste``."""
+
+FATE_WORDS = {
+    Fate.CLOSED: "closed",
+    Fate.SET_ASIDE: "set aside",
+    Fate.NOT_CLOSED: "done, not closed yet",
+    Fate.GIVEN_BACK: "given back",
+    Fate.UNFINISHED: "unfinished",
+    Fate.LEFT_ALONE: "left alone",
+}
+
+
+def duration(seconds: float) -> str:
+    """In prose, two figures of it: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 s"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return _two(whole, 60, "min", 1, "s")
+    if whole < 86400:
+        return _two(whole, 3600, "h", 60, "min")
+    return _two(whole, 86400, "d", 3600, "h")
+
+
+def _two(whole: int, large: int, name: str, small: int, rest_name: str) -> str:
+    count, rest = divmod(whole, large)
+    return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
+
+
+def dropped(history: History) -> str:
+    """One sentence about a beginning that is no longer in the journal; empty where it is there."""
+    if history.dropped is None:
+        return ""
+    first = duration(history.dropped_seconds)
+    return f"of the first {first} only this is known: {history.dropped.counts}"
+
+
+def moment(at: float) -> str:
+    """Date and time of epoch seconds, here."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def clock(at: float) -> str:
+    """The time of day of epoch seconds, here."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+# --- report text ---------------------------------------------------------------------------------
+# The report for a terminal: what became of it all, why things failed, and what to do next.
+#
+# Rows that fit the width; everything that comes from issues is cut and made printable.
+
+
+MARGIN = 11
+"""Columns of the names at the left."""
+ROWS_MAX = 12
+"""Workers in the timeline: more are read better in the page."""
+LISTED_MAX = 6
+"""Rows of each list."""
+
+STYLES = {
+    "success": "blue",
+    "error": "red",
+    "timeout": "yellow",
+    "lost": "magenta",
+    "not_found": "red",
+    "retry": "cyan",
+}
+MARKS = {
+    "success": "█",
+    "error": "x",
+    "not_found": "x",
+    "timeout": "T",
+    "lost": "!",
+    "retry": "r",
+    "cancelled": "-",
+    "cut_off": "?",
+    "running": "▒",
+}
+"""Of the timeline: told apart without colours too."""
+ASCII_MARKS = {"█": "#", "▒": ">", "·": ".", "…": "~"}
+
+
+def told(history: History, width: int, *, unicode: bool = True) -> Iterator[Text]:
+    """The whole report, line by line, none wider than ``width`` where that can be."""
+    for line in _lines(history, width):
+        line.truncate(width, overflow="ellipsis")
+        yield line if unicode else _plain(line)
+
+
+def _plain(line: Text) -> Text:
+    text = "".join(ASCII_MARKS.get(c, c) for c in line.plain)
+    return Text(text.encode("ascii", "replace").decode(), spans=line.spans)
+
+
+def _lines(history: History, width: int) -> Iterator[Text]:
+    yield from _head(history)
+    yield Text()
+    yield from _figures(history, width)
+    yield from _timeline(history, width)
+    yield from _failures(history, width)
+    yield from _set_aside(history, width)
+    yield from _slowest(history, width)
+    yield from _troubles(history)
+    yield from _next(history)
+
+
+def _head(history: History) -> Iterator[Text]:
+    bad = history.state == "killed" or bool(history.exit_code)
+    code = f" (exit {history.exit_code})" if history.exit_code is not None else ""
+    how = printable(findings.how_it_ended(history)) + code
+    yield Text.assemble(
+        (printable(history.project, 40), "bold"), "  ", (how, "bold red" if bad else "bold green")
+    )
+    yield Text(
+        f"run {history.run_id}, {history.source}, {counted(history.workers_asked, 'worker')}"
+    )
+    until = "now" if history.state == "running" else moment(history.began_at + history.seconds)
+    yield Text(f"{moment(history.began_at)} to {until}: {duration(history.seconds)}")
+    if text := dropped(history):
+        yield Text(text, "yellow")
+
+
+def _figures(history: History, width: int) -> Iterator[Text]:
+    fates = [(fate, len(history.with_fate(fate))) for fate in Fate]
+    yield _row("issues", ", ".join(f"{n} {FATE_WORDS[f]}" for f, n in fates if n) or "none taken")
+    counts = by_outcome(history.attempts)
+    parts = [f"{counts[o]} {OUTCOME_WORDS[o]}" for o in OUTCOMES if o in counts]
+    yield from _wrapped("attempts", f"{len(history.attempts)}: " + ", ".join(parts), width)
+    good, every = findings.durations(done(history)), findings.durations(history.attempts)
+    for name, found in (("done", good), ("all", every)):
+        if found.count:
+            said = f"median {duration(found.median)}, 90 % within {duration(found.p90)}"
+            label = "took" if name == "done" or not good.count else ""
+            yield _row(label, f"{name}: {said}, longest {duration(found.longest)}")
+    lost = findings.waste_of(history)
+    by = ", ".join(f"{OUTCOME_WORDS[o]} {duration(s)}" for o, s in lost.by_outcome.items())
+    said = f"{duration(lost.seconds)}, {lost.share:.0%} of attempts' time" + (
+        f": {by}" if by else ""
+    )
+    yield from _wrapped("waste", said, width)
+    yield _row("workers", _workers(history))
+    cost = tracker(history)
+    each = cost["calls_per_closed"]
+    yield _row(
+        "tracker",
+        f"{cost['calls']} calls in {duration(cost['seconds'])}"
+        + (f", {each:.1f} for each closed issue" if each is not None else ""),
+    )
+    step, buckets = findings.throughput(history)
+    most = max(b.done + b.failed for b in buckets)
+    course = sparkline([b.done for b in buckets], width - MARGIN - 30)
+    if most:
+        yield _row(
+            "pace", f"{course}  done per {duration(step)}, at most {max(b.done for b in buckets)}"
+        )
+
+
+def _workers(history: History) -> str:
+    rows = findings.busy(history)
+    lived, worked = sum(r.lived for r in rows), sum(r.worked for r in rows)
+    deaths = sum(r.deaths for r in rows)
+    share = f", {worked / lived:.0%} busy" if lived else ""
+    return f"{len(rows)}{share}" + (f", {counted(deaths, 'death')}" if deaths else "")
+
+
+def _row(name: str, text: str) -> Text:
+    return Text.assemble((f"{name:<{MARGIN}}", "dim"), printable(text))
+
+
+def _wrapped(name: str, text: str, width: int) -> Iterator[Text]:
+    """One row, or more where the text is longer; cut at commas and spaces."""
+    line = ""
+    for word in printable(text).split(" "):
+        if line and columns(line) + 1 + columns(word) > width - MARGIN:
+            yield _row(name, line)
+            name, line = "", word
+        else:
+            line = f"{line} {word}" if line else word
+    yield _row(name, line)
+
+
+def _title(text: str) -> Iterator[Text]:
+    yield Text()
+    yield Text(text, "bold")
+
+
+def _timeline(history: History, width: int) -> Iterator[Text]:
+    by_worker: dict[str, list[Attempt]] = {}
+    for attempt in history.attempts:
+        by_worker.setdefault(attempt.worker_id, []).append(attempt)
+    if not by_worker:
+        return
+    lived = [r.worker_id for r in findings.busy(history) if r.worker_id in by_worker]
+    yield from _title("timeline")
+    room = width - 7
+    for worker_id in lived[:ROWS_MAX]:
+        cells = _cells(by_worker[worker_id], history.seconds, room)
+        yield Text.assemble(f"{worker_id:>5}  ", *cells)
+    rest = len(lived) - ROWS_MAX
+    marks = "  ".join(f"{MARKS[o]} {OUTCOME_WORDS[o]}" for o in by_outcome_order(history))
+    yield Text(
+        f"       {marks}" + (f"; {rest} more workers in the page" if rest > 0 else ""), "dim"
+    )
+
+
+def by_outcome_order(history: History) -> list[str]:
+    """The outcomes that occurred, in the order in which they are always told."""
+    counts = by_outcome(history.attempts)
+    return [o for o in OUTCOMES if o in counts]
+
+
+def _cells(attempts: Iterable[Attempt], seconds: float, room: int) -> list[tuple[str, str]]:
+    """A column is what the worker did at that time; what went wrong is never covered."""
+    cells = [("·", "dim")] * room
+    rank = dict.fromkeys(range(room), -1)
+    for attempt in attempts:
+        scale = room / max(seconds, 0.001)
+        first = min(room - 1, int(attempt.began * scale))
+        last = min(room - 1, max(first, math.ceil((attempt.began + attempt.seconds) * scale) - 1))
+        weight = 1 if attempt.outcome == "success" else 2
+        for at in range(first, last + 1):
+            if weight > rank[at]:
+                rank[at] = weight
+                cells[at] = (MARKS[attempt.outcome], STYLES.get(attempt.outcome, ""))
+    return cells
+
+
+def _failures(history: History, width: int) -> Iterator[Text]:
+    found = findings.failures(history)
+    if not found:
+        return
+    yield from _title("failures by reason")
+    for f in found[:LISTED_MAX]:
+        head = f"{f.attempts:>5}  {OUTCOME_WORDS[f.outcome]:<16} {duration(f.seconds):>11}  "
+        issues = f.issue_ids[0] if len(f.issue_ids) == 1 else counted(len(f.issue_ids), "issue")
+        tail = f"  ({printable(issues, 24)})"
+        room = max(12, width - columns(head) - columns(tail))
+        why = printable(f.reason or "no error was given", room)
+        yield Text.assemble((head, STYLES.get(f.outcome, "")), why, (tail, "dim"))
+    yield from _rest(len(found), "more reasons")
+
+
+def _rest(count: int, what: str) -> Iterator[Text]:
+    if count > LISTED_MAX:
+        yield Text(f"       and {count - LISTED_MAX} {what}", "dim")
+
+
+def _set_aside(history: History, width: int) -> Iterator[Text]:
+    aside = sorted(findings.set_aside_issues(history), key=lambda i: i.earlier)
+    if not aside:
+        return
+    yield from _title("set aside")
+    for issue in aside[:LISTED_MAX]:
+        tries = counted(issue.charged, "attempt") + (", earlier" if issue.earlier else "")
+        head = f"  {printable(issue.issue_id, 24)}  "
+        room = max(12, width - columns(head) - len(tries) - 2)
+        yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))
+    yield from _rest(len(aside), "more; --json has them all")
+
+
+def _slowest(history: History, width: int) -> Iterator[Text]:
+    found = findings.slowest(history, LISTED_MAX)
+    if len(found) < 2:
+        return
+    yield from _title("slowest issues")
+    for issue in found:
+        tries = counted(issue.attempts, "attempt")
+        head = f"{duration(issue.seconds):>13}  {tries:<11} {FATE_WORDS[issue.fate]:<11}"
+        name = f" {printable(issue.issue_id, 24)} "
+        room = max(10, width - columns(head) - columns(name))
+        yield Text.assemble(head, (name, "bold"), printable(issue.title, room))
+
+
+def _troubles(history: History) -> Iterator[Text]:
+    if not (history.troubles or history.pauses):
+        return
+    yield from _title("trouble")
+    for name, spans in (("tracker", history.troubles), ("paused", history.pauses)):
+        for span in spans[:LISTED_MAX]:
+            end = history.seconds if span.ended is None else span.ended
+            open_end = " to the end" if span.ended is None else ""
+            at = moment(history.began_at + span.began)[11:]
+            said = f": {printable(span.text)}" if span.text else ""
+            yield Text(f"  {at}  {name} for {duration(end - span.began)}{open_end}{said}")
+        yield from _rest(len(spans), f"more ({name})")
+
+
+def _next(history: History) -> Iterator[Text]:
+    steps = findings.next_steps(history)
+    page = findings.Step("beads-workers report --html report.html", "the same as a page")
+    yield from _title("next")
+    for step in [*steps, page]:
+        yield Text.assemble("  ", (printable(step.command), "cyan"))
+        yield Text.assemble("      ", (printable(step.why), "dim"))

@@ -1,0 +1,373 @@
+"""Why an issue does not run, in words: all reasons in their order, and the fleet's own state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from beads_workers.core.facts import IssueFacts
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.source import Seen
+from beads_workers.core.text import printable
+from beads_workers.ui.reasons import (
+    FINISHED,
+    Cause,
+    Link,
+    Picture,
+    Reason,
+    blockers,
+    chain,
+    cycle,
+    epoch,
+    filtered,
+    in_our_hands,
+    is_held_up,
+    its_turn,
+    of_the_fleet,
+    remembered,
+    span,
+)
+
+# --- explaining ----------------------------------------------------------------------------------
+# All reasons why one issue does not run, in their order; and those that the tracker knows.
+#
+# ``reasons`` has the scheduler's side.
+
+
+OF_THE_FLEET = (
+    Cause.NO_FLEET,
+    Cause.RECOVERING,
+    Cause.PAUSED,
+    Cause.DRAINING,
+    Cause.STOPPING,
+    Cause.TRACKER,
+    Cause.LIMIT,
+    Cause.NO_WORKERS,
+    Cause.BUSY,
+    Cause.BEHIND,
+)
+"""Causes that lie with the fleet and not with the issue: it is ready."""
+
+
+def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
+    """Every reason that holds, the most decisive first; never empty."""
+    facts = picture.known.get(issue_id, IssueFacts(issue_id))
+    seen = picture.seen.get(issue_id)
+    ours = in_our_hands(facts, picture)
+    if seen is None and not picture.unseen:
+        change = "check the id; 'beads-workers list' or 'bd list' shows what there is"
+        return [Reason(Cause.NOT_FOUND, "the tracker has no issue of that id", change)]
+    if seen is not None and seen.status in FINISHED:
+        return [_closed(seen, picture)]
+    if ours:
+        return ours
+    marks = remembered(issue_id, facts, picture)
+    if seen is not None and seen.status == "open":
+        # A person has opened it again, which gives it new attempts.
+        marks = [m for m in marks if m.cause is not Cause.SET_ASIDE]
+    own = [m for m in marks if m.cause in (Cause.SET_ASIDE, Cause.TAKEN_AWAY)]
+    found = [*own]
+    if seen is not None:
+        found += _by_the_tracker(seen, picture, marked=bool(own))
+        found += filtered(seen, picture)
+    found += [m for m in marks if m not in own]
+    single = bool(found)
+    found += of_the_fleet(picture)
+    if seen is not None and not found:
+        if picture.ready is not None and issue_id not in picture.ready:
+            text = "the tracker itself does not list it as ready"
+            return [Reason(Cause.NOT_READY, text, "see what the tracker shows of it")]
+        return its_turn(seen, picture)
+    if picture.unseen and not single:
+        text = f"the tracker could not be looked at: {picture.unseen}"
+        found.append(Reason(Cause.TRACKER, text, "ask again when it answers"))
+    return found
+
+
+def headline(issue_id: IssueId, reasons: list[Reason], picture: Picture) -> str:
+    """The most decisive reason in one sentence."""
+    first = reasons[0]
+    if first.cause in OF_THE_FLEET and issue_id in picture.seen:
+        return f"ready, but {first.text}"
+    links = chain(issue_id, picture) if first.cause is Cause.BLOCKED else []
+    if not links:
+        return first.text
+    # Down the first way to what has to happen first.
+    way = links[:1]
+    for link in links[1:]:
+        if link.depth != len(way):
+            break
+        way.append(link)
+    below = f", in the end for {way[-1].issue_id}" if len(way) > 1 else ""
+    others = sum(link.depth == 0 for link in links) - 1
+    more = f" (and for {others} more)" if others else ""
+    return f"it waits for {links[0].issue_id}{below}, which is {way[-1].state}{more}"
+
+
+def _closed(seen: Seen, picture: Picture) -> Reason:
+    at = epoch(seen.closed_at)
+    when = f" at {picture.clock(at)}" if at is not None else ""
+    reason = f": {seen.close_reason}" if seen.close_reason else ""
+    who = f" (last assigned to {seen.assignee})" if seen.assignee else ""
+    return Reason(Cause.CLOSED, f"closed{when}{reason}{who}", "open it again in the tracker")
+
+
+def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reason]:
+    """``marked``: it is known already why it is out of the backlog."""
+    found = []
+    if seen.status == "in_progress":
+        found.append(_in_progress(seen, picture))
+    elif seen.assignee:
+        text = f"assigned to {seen.assignee}: left to them"
+        found.append(Reason(Cause.ASSIGNED, text, "clear the assignee in the tracker"))
+    found += _blocked(seen, picture)
+    until = epoch(seen.deferred_until)
+    if until is not None and until > picture.now:
+        text = f"deferred until {picture.at(until - picture.now)}"
+        found.append(Reason(Cause.DEFERRED, text, "wait, or undefer it in the tracker", (), until))
+    elif seen.status == "deferred":
+        found.append(Reason(Cause.DEFERRED, "deferred", "undefer it in the tracker"))
+    elif seen.status not in ("open", "in_progress") and not marked:
+        text = f"its status is {seen.status}: somebody took it out of the backlog"
+        found.append(Reason(Cause.STATUS, text, "set its status to open in the tracker"))
+    return found
+
+
+def _in_progress(seen: Seen, picture: Picture) -> Reason:
+    if not seen.assignee:
+        change = "set its status to open in the tracker, if nobody works on it"
+        return Reason(Cause.IN_PROGRESS, "in progress, in nobody's name", change)
+    text = f"in progress by {seen.assignee}"
+    words = seen.assignee.split("/")
+    if words[0] != "beads-workers":
+        return Reason(Cause.IN_PROGRESS, text, f"{seen.assignee} finishes it, or gives it back")
+    if picture.facts.run_id in words[1:]:
+        if picture.has_fleet:
+            return Reason(Cause.IN_PROGRESS, "claimed by this fleet just now", "nothing to do")
+        change = "the next 'beads-workers start' gives it back first"
+        return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", change)
+    change = "that is another fleet, or one that died: its own next start gives it back"
+    return Reason(Cause.IN_PROGRESS, text, change)
+
+
+def _blocked(seen: Seen, picture: Picture) -> list[Reason]:
+    path: frozenset[IssueId] = frozenset({seen.issue_id})
+    above = [i for i in seen.parents if is_held_up(i, picture, path)]
+    direct = blockers(seen, picture)
+    found = []
+    if circle := cycle(seen.issue_id, picture):
+        text = f"a cycle: {' waits for '.join(circle)}"
+        change = "take one of these dependencies away in the tracker"
+        found.append(Reason(Cause.CYCLE, text, change, tuple(circle[:-1])))
+    if direct:
+        roots = [link for link in chain(seen.issue_id, picture) if not _waits(link, picture)]
+        first = ", ".join(dict.fromkeys(link.issue_id for link in roots if link.depth))
+        change = f"it is ready when {_all(direct)} closed"
+        change += f"; first of all: {first}" if first else ""
+        text = f"blocked by {', '.join(direct)}"
+        found.append(Reason(Cause.BLOCKED, text, change, tuple(direct)))
+    if above:
+        text = f"its parent {', '.join(above)} waits for something"
+        change = "what holds the parent back holds it back, too"
+        found.append(Reason(Cause.BLOCKED, text, change, tuple(above)))
+    return found
+
+
+def _waits(link: Link, picture: Picture) -> bool:
+    return bool(blockers(picture.seen[link.issue_id], picture))
+
+
+def _all(ids: list[IssueId]) -> str:
+    return f"{ids[0]} is" if len(ids) == 1 else f"all of {', '.join(ids)} are"
+
+
+# --- overview ------------------------------------------------------------------------------------
+# Why nothing, or little, happens: the fleet's own state, and the backlog sorted by its reasons.
+
+
+NAMED_MAX = 5
+"""Ids that stand behind a count."""
+
+AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.HANDING, Cause.QUEUED)
+
+
+@value
+class Group:
+    """Unfinished issues that share their most decisive reason; ``cause`` ``due`` is ready."""
+
+    cause: Cause
+    count: int
+    issue_ids: tuple[str, ...]
+
+
+@value
+class Coming:
+    """What happens next by itself, and when (epoch seconds)."""
+
+    at: float
+    text: str
+
+
+@value
+class Overview:
+    """``fleet``: what holds everything back. ``next_up`` is None where only events lead on."""
+
+    headline: str
+    fleet: tuple[Reason, ...]
+    groups: tuple[Group, ...]
+    next_up: Coming | None
+
+
+def survey(issue_ids: Iterable[IssueId], picture: Picture) -> Overview:
+    """Sort a backlog; where the tracker could not be looked at, what the scheduler remembers."""
+    if picture.unseen:
+        issue_ids = [IssueId(each) for each in picture.known]
+    sorted_out: dict[Cause, list[str]] = {}
+    first: dict[str, Reason] = {}
+    for issue_id in issue_ids:
+        reason = explain(issue_id, picture)[0]
+        cause = Cause.DUE if reason.cause in OF_THE_FLEET else reason.cause
+        sorted_out.setdefault(cause, []).append(issue_id)
+        first[issue_id] = reason
+    fleet = of_the_fleet(picture)
+    groups = tuple(
+        Group(cause, len(sorted_out[cause]), tuple(sorted_out[cause][:NAMED_MAX]))
+        for cause in Cause
+        if cause in sorted_out
+    )
+    coming = min(_coming(first, picture), key=lambda each: each.at, default=None)
+    return Overview(_headline(groups, fleet, picture), tuple(fleet), groups, coming)
+
+
+def _headline(groups: Sequence[Group], fleet: Sequence[Reason], picture: Picture) -> str:
+    count = {group.cause: group.count for group in groups}
+    ready, at_work = count.get(Cause.DUE, 0), sum(count.get(cause, 0) for cause in AT_WORK)
+    facts = picture.facts
+    if not picture.has_fleet:
+        if not ready:
+            return "no fleet runs here, and nothing is ready for one"
+        return f"ready for a fleet: {ready}; 'beads-workers start' runs one"
+    if fleet:
+        return f"{fleet[0].text}; {ready} ready, {at_work} under way"
+    if picture.unseen:
+        return f"the tracker could not be looked at: {picture.unseen}"
+    if not groups:
+        return "nothing is left to do: every issue is closed"
+    if not ready and not at_work:
+        return "nothing can be taken: no issue is ready"
+    if facts.slots and facts.busy >= facts.slots:
+        behind = f"; ready and waiting for one: {ready}" if ready else ""
+        who = "the worker is" if facts.slots == 1 else f"all {facts.slots} workers are"
+        return f"{who} busy{behind}"
+    if at_work:
+        idle = facts.slots - facts.busy
+        return f"at work: {at_work} under way; workers without work: {idle}, ready: {ready}"
+    return f"ready, and about to be taken: {ready}"
+
+
+def _coming(first: dict[str, Reason], picture: Picture) -> Iterator[Coming]:
+    for issue_id, reason in first.items():
+        if reason.until is None:
+            continue
+        if reason.cause is Cause.COOLING and picture.has_fleet:
+            yield Coming(reason.until, f"{issue_id} is tried again")
+        elif reason.cause is Cause.DEFERRED:
+            yield Coming(reason.until, f"{issue_id} is no longer deferred")
+    facts = picture.facts
+    if facts.trouble is not None:
+        yield Coming(picture.now + facts.trouble.again_seconds, "the tracker is asked again")
+    elif facts.look_seconds is not None and facts.state == "running":
+        yield Coming(picture.now + facts.look_seconds, "the tracker is asked for new issues")
+
+
+def when(coming: Coming, picture: Picture) -> str:
+    """``14:03:20, in 95 s``."""
+    return f"{picture.clock(coming.at)}, in {span(max(0.0, coming.at - picture.now))}"
+
+
+# --- why -----------------------------------------------------------------------------------------
+# ``why`` for people: reasons as plain lines. Pure but for the time zone.
+
+
+TEXT_WIDTH = 400
+TITLE_WIDTH = 60
+DAY_SECONDS = 86_400
+
+GROUPS = {
+    Cause.RUNNING: "running",
+    Cause.LOST: "with a lost worker",
+    Cause.HANDING: "being handed over",
+    Cause.QUEUED: "claimed, next for a worker",
+    Cause.NOT_CLOSED: "done, not closed yet",
+    Cause.SETTLING: "being given back",
+    Cause.TAKEN_AWAY: "taken away by a person",
+    Cause.SET_ASIDE: "set aside",
+    Cause.IN_PROGRESS: "in progress by others",
+    Cause.ASSIGNED: "assigned to somebody",
+    Cause.CYCLE: "waiting for each other",
+    Cause.BLOCKED: "blocked",
+    Cause.DEFERRED: "deferred",
+    Cause.STATUS: "out of the backlog by their status",
+    Cause.NOT_READY: "not ready, says the tracker",
+    Cause.FILTERED: "filtered",
+    Cause.COOLING: "waiting for a retry",
+    Cause.DUE: "ready",
+}
+"""What a group of issues is called; everything that lies with the fleet is ``ready``."""
+
+
+def clock_at(at: float, now: float) -> str:
+    """``14:03:20`` here, with the date where that is another day or far away."""
+    there = time.localtime(at)
+    near = abs(at - now) < DAY_SECONDS and there.tm_yday == time.localtime(now).tm_yday
+    return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M:%S", there)
+
+
+def issue_lines(
+    issue_id: str,
+    seen: Seen | None,
+    head: str,
+    reasons: Sequence[Reason],
+    links: Sequence[Link],
+) -> Iterator[str]:
+    """The headline, then each reason with what would change it, and what the issue waits for."""
+    title = f" {printable(seen.title, TITLE_WIDTH)}" if seen else ""
+    yield f"{printable(issue_id)}{title}"
+    yield f"  {printable(head, TEXT_WIDTH)}"
+    yield from _change(reasons[0])
+    yield from _chain(links)
+    for reason in reasons[1:]:
+        if reason.cause is not Cause.NO_FLEET:  # It was said before everything else.
+            yield f"also: {printable(reason.text, TEXT_WIDTH)}"
+            yield from _change(reason)
+
+
+def _change(reason: Reason) -> Iterator[str]:
+    if reason.change:
+        yield f"  -> {printable(reason.change, TEXT_WIDTH)}"
+
+
+def _chain(links: Sequence[Link]) -> Iterator[str]:
+    for link in links:
+        name = f"{printable(link.issue_id)} {printable(link.title, TITLE_WIDTH)}"
+        yield f"     {'   ' * link.depth}waits for {name}: {printable(link.state, TEXT_WIDTH)}"
+
+
+def overview_lines(found: Overview, picture: Picture) -> Iterator[str]:
+    """The fleet, the backlog by reason, and what comes next."""
+    yield printable(found.headline, TEXT_WIDTH)
+    for number, reason in enumerate(found.fleet):
+        if number:
+            yield f"also: {printable(reason.text, TEXT_WIDTH)}"
+        if reason.cause is not Cause.NO_FLEET:
+            yield from _change(reason)
+    if found.groups:
+        yield ""
+    for group in found.groups:
+        more = ", ..." if group.count > len(group.issue_ids) else ""
+        ids = ", ".join(printable(each) for each in group.issue_ids)
+        yield f"{group.count:>5} {GROUPS[group.cause]:<34} {ids}{more}"
+    if found.next_up is not None:
+        yield ""
+        text = printable(found.next_up.text, TEXT_WIDTH)
+        yield f"next: {text} at {when(found.next_up, picture)}"

@@ -1,0 +1,466 @@
+"""Which worktrees hold work that is nowhere else, and the removal of those that hold none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from beads_workers.core.model import value
+from beads_workers.core.text import counted
+from beads_workers.worktrees.git import BRANCHES, GitError, git, lines
+from beads_workers.worktrees.records import Record, Records, git_directories, token_in
+
+# --- worktrees -----------------------------------------------------------------------------------
+# When a worktree may go: only when nothing that anybody did there would be lost with it.
+#
+# Source: docs/PROTOCOL.md, "Worktrees". Pure: the edge looks, this decides.
+
+
+NAMES_SHOWN = 3
+"""Files that are named before the rest is only counted."""
+
+
+@value
+class Found:
+    """What was seen of one worktree that we made.
+
+    ``changes``: files that are modified, staged or untracked (not ignored). ``commits``: how many
+    of its own are on no other branch, remote branch or tag. ``trouble``: why it could not be
+    looked at. ``prepared``: whether a task may ever have run in it.
+    """
+
+    prepared: bool = True
+    in_use: bool = False
+    locked: str | None = None
+    changes: tuple[str, ...] = ()
+    operation: str | None = None
+    stashes: int = 0
+    commits: int = 0
+    branch_used_at: str | None = None
+    submodules: bool = False
+    trouble: str | None = None
+
+
+def reasons_to_keep(found: Found) -> tuple[str, ...]:
+    """Why it stays, for people; empty: it may be removed, with its branch."""
+    if found.in_use:
+        return ("in use by a running fleet",)
+    reasons = []
+    if found.trouble is not None:
+        reasons.append(found.trouble)
+    if found.locked is not None:
+        reasons.append(f"locked by 'git worktree lock'{_because(found.locked)}")
+    if found.commits:
+        reasons.append(f"{counted(found.commits, 'commit')} on no other branch")
+    # Before a task has run there, a change is only what its making had not finished.
+    if found.changes and found.prepared:
+        reasons.append(f"{counted(len(found.changes), 'change')} not committed: {_names(found)}")
+    if found.operation is not None:
+        reasons.append(f"{found.operation} is under way")
+    if found.stashes:
+        reasons.append(counted(found.stashes, "stash", "stashes"))
+    if found.branch_used_at is not None:
+        reasons.append(f"its branch is checked out at {found.branch_used_at}")
+    if found.submodules:
+        reasons.append("it holds submodules, whose commits git does not look at")
+    return tuple(reasons)
+
+
+def what_came_of_it(branch: str | None, commits: int, changes: int) -> str:
+    """One line on what a task left in its worktree, for the person who will look at it."""
+    on = f"on {branch}" if branch else "on no branch"
+    left = f"{counted(changes, 'change')} not committed" if changes else ""
+    if commits:
+        return f"{counted(commits, 'commit')} {on}" + (f", {left}" if left else "")
+    return f"{left} {on}" if left else "nothing changed"
+
+
+def _because(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
+def _names(found: Found) -> str:
+    shown = ", ".join(found.changes[:NAMES_SHOWN])
+    return f"{shown}, ..." if len(found.changes) > NAMES_SHOWN else shown
+
+
+# --- looking -------------------------------------------------------------------------------------
+# Looking at the worktrees that we made: what each of them holds that is nowhere else.
+
+
+OPERATIONS = {
+    "MERGE_HEAD": "a merge",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "sequencer": "a cherry-pick",
+    "BISECT_LOG": "a bisection",
+}
+"""What git leaves in a worktree's own directory while something is under way."""
+
+MAKING_LOCK = "initializing"
+"""What ``git worktree add`` writes into the lock that it holds itself."""
+
+
+@value
+class Worktree:
+    """One that we made, as it is now. ``path`` and ``git_directory`` are None where it is gone.
+
+    ``tip``: the commit of its branch; None where that is gone.
+    """
+
+    record: Record
+    found: Found
+    path: Path | None = None
+    git_directory: Path | None = None
+    tip: str | None = None
+
+
+class Repository:
+    """What holds for all worktrees of a repository, asked once: branches, and what they share."""
+
+    def __init__(self, common: str) -> None:
+        self.common = common
+        self.by_token: dict[str, tuple[Path, Path]] = {}
+        self.by_path: dict[str, Path] = {}
+        for directory, folder in git_directories(common):
+            token = token_in(directory)
+            if token is None:
+                self.by_path[str(folder)] = directory
+            else:
+                self.by_token[token] = directory, folder
+
+    @cached_property
+    def branches(self) -> dict[str, tuple[str, str]]:
+        """Our branches: the commit of each, and where it is checked out (or nowhere)."""
+        rows = lines(
+            self.common,
+            "for-each-ref",
+            "--format=%(objectname) %(refname:lstrip=2)%00%(worktreepath)",
+            f"refs/heads/{BRANCHES}/",
+        )
+        found = {}
+        for row in rows:
+            names, _, path = row.partition("\0")
+            commit, _, branch = names.partition(" ")
+            found[branch] = commit, path
+        return found
+
+    @cached_property
+    def elsewhere(self) -> list[str]:
+        """Commits that keep others alive: every branch but ours, remote branches, and tags."""
+        rows = lines(
+            self.common,
+            "for-each-ref",
+            "--format=%(refname) %(objecttype) %(objectname) %(*objecttype) %(*objectname)",
+            *("refs/heads", "refs/remotes", "refs/tags"),
+        )
+        found: set[str] = set()
+        for row in rows:
+            name, *kinds = row.split(" ")
+            if not name.startswith(f"refs/heads/{BRANCHES}/"):
+                pairs = zip(kinds[0::2], kinds[1::2], strict=False)
+                found.update(commit for kind, commit in pairs if kind == "commit")
+        return sorted(found)
+
+    @cached_property
+    def unmerged(self) -> set[str]:
+        """Every commit of our branches that is nowhere else."""
+        tips = [commit for commit, _ in self.branches.values()]
+        return set(self.only_in(tips)) if tips else set()
+
+    @cached_property
+    def stashes(self) -> list[str]:
+        """The branches on which something was stashed away, once for each time."""
+        if not git(self.common, "for-each-ref", "refs/stash"):
+            return []
+        subjects = lines(self.common, "log", "-g", "--format=%gs", "refs/stash", "--")
+        heads = [subject.partition(":")[0] for subject in subjects]
+        return [head.removeprefix("WIP on ").removeprefix("On ") for head in heads]
+
+    def only_in(self, tips: list[str]) -> list[str]:
+        """The commits behind these that are on no branch, remote branch or tag but ours."""
+        others = [f"^{commit}" for commit in self.elsewhere]
+        return lines(self.common, "rev-list", "--stdin", given=[*tips, *others])
+
+
+@dataclass(slots=True)
+class Survey:
+    """A look at many; ``thorough`` looks for every reason to keep one, else for the first.
+
+    ``ended``: a run whose workers are all known to have left.
+    """
+
+    records: Records
+    thorough: bool = True
+    ended: str = ""
+    _repositories: dict[str, Repository] = field(default_factory=dict)
+
+    def look(self, record: Record) -> Worktree:
+        """What this one holds now."""
+        used = record.run_id != self.ended and self.records.in_use(record)
+        if used or self.records.is_locked(record):
+            return Worktree(record, Found(in_use=True), Path(record.path))
+        try:
+            return self._look(record)
+        except (GitError, OSError) as error:
+            trouble = Found(trouble=f"cannot look at it: {error}")
+            return Worktree(record, trouble, Path(record.path))
+
+    def has_commits(self, record: Record) -> bool:
+        """Whether its branch holds commits that are nowhere else; raises ``GitError``."""
+        repository = self._repository(record.common)
+        tip, _ = repository.branches.get(record.branch, (None, ""))
+        return self._commits(repository, record, tip) > 0
+
+    def _look(self, record: Record) -> Worktree:
+        repository = self._repository(record.common)
+        tip, used_at = repository.branches.get(record.branch, (None, ""))
+        prepared = self.records.is_ready(record)
+        directory, folder = repository.by_token.get(record.token, (None, None))
+        if directory is None and not prepared:
+            # Its maker was killed before it could mark it.
+            folder = Path(record.path)
+            directory = repository.by_path.get(record.path)
+        if used_at and folder is not None and _same(used_at, folder):
+            used_at = ""
+        found = Found(
+            prepared=prepared,
+            commits=self._commits(repository, record, tip),
+            branch_used_at=used_at or None,
+            stashes=repository.stashes.count(record.branch),
+        )
+        if directory is None or folder is None:
+            return _unknown_to_git(record, found, tip)
+        if self.thorough or not found.commits:
+            base = record.base
+            found = _look_inside(repository, (base, tip), found, directory, folder)
+        return Worktree(record, found, folder, directory, tip)
+
+    def _commits(self, repository: Repository, record: Record, tip: str | None) -> int:
+        # A base that was rewritten since is not this attempt's work.
+        if tip is None or tip == record.base or tip not in repository.unmerged:
+            return 0
+        return len(repository.only_in([tip])) if self.thorough else 1
+
+    def _repository(self, common: str) -> Repository:
+        if common not in self._repositories:
+            self._repositories[common] = Repository(common)
+        return self._repositories[common]
+
+
+def _unknown_to_git(record: Record, found: Found, tip: str | None) -> Worktree:
+    path = Path(record.path)
+    if not os.path.lexists(path):
+        return Worktree(record, found, None, None, tip)
+    if found.prepared or any(inner.name != ".git" for inner in path.iterdir()):
+        found = replace(found, trouble="git does not know this folder as ours any more")
+    return Worktree(record, found, path, None, tip)
+
+
+def _look_inside(
+    repository: Repository,
+    base_and_tip: tuple[str, str | None],
+    found: Found,
+    directory: Path,
+    folder: Path,
+) -> Found:
+    base, tip = base_and_tip
+    found = replace(
+        found,
+        locked=_lock(directory, found.prepared),
+        operation=next((o for n, o in OPERATIONS.items() if (directory / n).exists()), None),
+        submodules=(directory / "modules").exists(),
+    )
+    if not folder.exists():
+        missing = None if folder.parent.exists() else f"{folder.parent} is not there"
+        return replace(found, trouble=missing)
+    if not _leads_to(folder / ".git", directory):
+        # Somebody made another repository of it, or none: what that holds is not ours to judge.
+        found = replace(found, trouble="its .git file is gone, or leads elsewhere")
+    # Told where it is: without its ``.git`` file git would look at the checkout around it.
+    place = (f"--git-dir={directory}", f"--work-tree={folder}")
+    head, branch, changes = status(str(folder), *place)
+    commits = found.commits
+    if branch is None and head not in (None, base):
+        tips = [commit for commit in (head, tip if commits else None) if commit is not None]
+        commits = len(repository.only_in(tips))
+    return replace(found, changes=changes, commits=commits)
+
+
+def _leads_to(dot_git: Path, directory: Path) -> bool:
+    try:
+        said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
+    except OSError:
+        return False
+    return _same(str(dot_git.parent / said), directory)
+
+
+def _lock(directory: Path, prepared: bool) -> str | None:
+    try:
+        reason = (directory / "locked").read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    return None if reason == MAKING_LOCK and not prepared else reason
+
+
+def _same(one: str, other: Path) -> bool:
+    return Path(one).resolve() == other.resolve()
+
+
+def status(folder: str, *place: str) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """A worktree's commit (None: none yet), its branch (None: detached), and what has changed."""
+    return parse_status(
+        git(
+            folder,
+            *place,
+            *("-c", "status.showUntrackedFiles=normal", "-c", "core.fsmonitor=false"),
+            *("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=none"),
+        )
+    )
+
+
+def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """``status`` for what git printed (``--porcelain=v2 --branch -z``)."""
+    rows = told.split("\0")
+    head = branch = None
+    changes: list[str] = []
+    renamed = False
+    for row in rows:
+        if renamed or not row:
+            renamed = False
+        elif row.startswith("# branch.oid "):
+            head = None if row.endswith("(initial)") else row.removeprefix("# branch.oid ")
+        elif row.startswith("# branch.head "):
+            branch = None if row.endswith(" (detached)") else row.removeprefix("# branch.head ")
+        elif not row.startswith("#"):
+            renamed = row.startswith("2 ")
+            changes.append(row.split(" ", _FIELDS.get(row[:1], 1))[-1])
+    return head, branch, tuple(changes)
+
+
+_FIELDS = {"1": 8, "2": 9, "u": 10}
+"""How many fields stand before the name in each kind of line of ``git status``."""
+
+
+# --- removing ------------------------------------------------------------------------------------
+# Removing worktrees that hold no work, with their branches; git has the last word on each.
+
+
+@value
+class Looked:
+    """``kept_because`` is empty for one that was removed, or would be.
+
+    ``path`` is None where only the branch is left, ``branch`` where only the folder is.
+    """
+
+    record: Record
+    path: Path | None
+    branch: str | None
+    kept_because: tuple[str, ...]
+
+
+def clean(state_directory: Path, *, dry_run: bool) -> Iterator[Looked]:
+    """Look at every worktree that we made, and remove those that hold no work."""
+    records = Records(state_directory)
+    waiting, gone, last = list(records.all()), set[Path](), False
+    while waiting:
+        survey, held, went = Survey(records), list[Record](), len(gone)
+        for record in waiting:
+            worktree = _without(survey.look(record), gone)
+            if worktree.found.branch_used_at is not None and not last:
+                held.append(record)  # By a worktree that may go itself.
+                continue
+            reasons = reasons_to_keep(worktree.found)
+            if not reasons and not dry_run:
+                reasons = remove(records, worktree)
+            if not reasons and worktree.path is not None:
+                gone.add(worktree.path.resolve())
+            branch = record.branch if worktree.tip or worktree.found.in_use else None
+            yield Looked(record, worktree.path, branch, reasons)
+        waiting, last = held, len(gone) == went
+
+
+def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
+    """As it is when these folders are not there: in a dry run they still are."""
+    used_at = worktree.found.branch_used_at
+    if used_at is None or Path(used_at).resolve() not in gone:
+        return worktree
+    return replace(worktree, found=replace(worktree.found, branch_used_at=None))
+
+
+def tidy(records: Records, some: Iterable[Record]) -> None:
+    """Remove those of these that hold no work; the others stay, without a word."""
+    _tidy(records, Survey(records, thorough=False), some)
+
+
+def _tidy(records: Records, survey: Survey, some: Iterable[Record]) -> None:
+    for record in some:
+        worktree = survey.look(record)
+        if not reasons_to_keep(worktree.found):
+            remove(records, worktree)
+
+
+def tidy_run(state_directory: Path, run_id: str) -> None:
+    """The same for a run whose workers have all left."""
+    records = Records(state_directory)
+    survey = Survey(records, thorough=False, ended=run_id)
+    _tidy(records, survey, [record for record in records.all() if record.run_id == run_id])
+
+
+def unmerged_branches(state_directory: Path) -> int:
+    """How many branches of ours hold commits that are on no other branch."""
+    survey = Survey(Records(state_directory), thorough=False)
+    try:
+        return sum(survey.has_commits(record) for record in survey.records.all())
+    except GitError:
+        return 0  # Only for a line of the summary; ``clean`` says what is wrong.
+
+
+def changes(folder: str) -> tuple[str, ...]:
+    """What is not committed in a worktree; raises ``GitError``."""
+    return status(folder)[2]
+
+
+def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
+    """Remove one that was just found without work; returns why it stays all the same."""
+    lock = records.lock(worktree.record)
+    if lock is None:
+        return ("it is being made, or removed, just now",)
+    try:
+        _remove_folder(worktree)
+        _remove_branch(worktree)
+    except GitError as error:
+        return (f"git says: {error}",)
+    except OSError as error:
+        return (f"{error.filename}: {error.strerror}",)
+    else:
+        records.forget(worktree.record)
+        return ()
+    finally:
+        os.close(lock)
+
+
+def _remove_folder(worktree: Worktree) -> None:
+    if worktree.git_directory is None:
+        if worktree.path is not None:
+            # Killed while git made it: an empty folder, or one with nothing but a ``.git`` file.
+            (worktree.path / ".git").unlink(missing_ok=True)
+            worktree.path.rmdir()
+        return
+    # Without --force git refuses what holds changes: work that came since we looked is safe.
+    force = () if worktree.found.prepared else ("--force", "--force")
+    look = ("-c", "status.showUntrackedFiles=normal")
+    git(worktree.record.common, *look, "worktree", "remove", *force, str(worktree.path))
+
+
+def _remove_branch(worktree: Worktree) -> None:
+    if worktree.tip is None:
+        return
+    # With the commit that we looked at: a branch that has moved since is refused.
+    ref = f"refs/heads/{worktree.record.branch}"
+    git(worktree.record.common, "update-ref", "-d", ref, worktree.tip)

@@ -1,0 +1,157 @@
+"""What we remember of every worktree that we made: nothing else is ever removed.
+
+    .beads-workers/worktree-records/
+      <name>.json    whose it is; written before git is told, locked (flock) while it is made
+      <name>.ready   there once a task may run in it
+
+A worktree is ours only while the git directory that git keeps for it holds the record's token:
+whatever else may have come to that path since is a stranger's."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from beads_workers.core.journal import BAD_VALUE, read_flat
+from beads_workers.core.model import value
+from beads_workers.core.settings import Worktrees
+from beads_workers.executors.files import place_file
+from beads_workers.runtime.locks import try_lock
+from beads_workers.runtime.project import WORKTREE_MARK
+from beads_workers.runtime.run_directory import RunDirectory
+
+RECORDS = "worktree-records"
+
+
+@value
+class Record:
+    """One worktree. ``base``: the commit that it began with; ``common``: the repository."""
+
+    name: str
+    issue_id: str
+    attempt: int
+    branch: str
+    base: str
+    path: str
+    common: str
+    run_id: str
+    worker_id: str
+    token: str
+
+
+class Records:
+    """The records of one state directory."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self.state_directory = state_directory
+        self.folder = state_directory / RECORDS
+
+    def all(self) -> list[Record]:
+        """Every record that can be read, by name."""
+        found = (self.find(path.stem) for path in sorted(self.folder.glob("*.json")))
+        return [record for record in found if record is not None]
+
+    def find(self, name: str) -> Record | None:
+        """The record of this name."""
+        try:
+            return read_record((self.folder / f"{name}.json").read_bytes())
+        except OSError:
+            return None
+
+    def begin(self, record: Record) -> int:
+        """Write a new one; returns the lock on it, held while the worktree is made."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self.folder / f"{record.name}.new"
+        fresh.write_text(json.dumps(asdict(record)) + "\n")
+        lock = try_lock(fresh)
+        assert lock is not None, "a new file cannot be locked by anybody else"
+        fresh.rename(self.folder / f"{record.name}.json")
+        return lock
+
+    def mark(self, record: Record, git_directory: Path, settings: Worktrees) -> None:
+        """Make the worktree known as ours; the project is found from inside of it, too."""
+        mark = {
+            "token": record.token,
+            "project": settings.checkout,
+            "prefix": settings.prefix,
+            "state": settings.state_directory,
+        }
+        (git_directory / WORKTREE_MARK).write_text(json.dumps(mark) + "\n")
+
+    def ready(self, record: Record) -> None:
+        """A task may run in it from now on: what it holds may be work."""
+        (self.folder / f"{record.name}.ready").touch()
+
+    def is_ready(self, record: Record) -> bool:
+        """Whether a task may ever have run in it."""
+        return (self.folder / f"{record.name}.ready").exists()
+
+    def lock(self, record: Record) -> int | None:
+        """Lock it for the descriptor's life; None where it is made or removed just now."""
+        path = self.folder / f"{record.name}.json"
+        return try_lock(path) if path.exists() else None
+
+    def is_locked(self, record: Record) -> bool:
+        """Whether it is made or removed just now."""
+        lock = self.lock(record)
+        if lock is not None:
+            os.close(lock)
+        return lock is None and (self.folder / f"{record.name}.json").exists()
+
+    def forget(self, record: Record) -> None:
+        """There is no such worktree any more."""
+        for ending in (".ready", ".json"):
+            (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
+
+    def in_use(self, record: Record) -> bool:
+        """Whether a living run's worker is in it, or was in it last."""
+        runs = RunDirectory(self.state_directory)
+        if not runs.is_alive(record.run_id):
+            return False
+        place = Path(place_file(str(runs.run(record.run_id)), record.worker_id))
+        return named_in(place) == record.name
+
+
+def read_record(text: bytes) -> Record | None:
+    """What ``begin`` wrote; None for anything else, which nothing is ever removed for."""
+    try:
+        return read_flat(Record, json.loads(text.decode()))
+    except (*BAD_VALUE, RecursionError):
+        return None
+
+
+def named_in(place: Path) -> str | None:
+    """Which worktree a worker's place file names."""
+    try:
+        name = json.loads(place.read_bytes())["name"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return str(name)
+
+
+def token_in(git_directory: Path) -> str | None:
+    """The token of the worktree that this git directory belongs to, if it is one of ours."""
+    try:
+        token = json.loads((git_directory / WORKTREE_MARK).read_bytes())["token"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return str(token)
+
+
+def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
+    """Each linked worktree of a repository: its git directory, and its own folder."""
+    for folder in sorted(Path(common, "worktrees").glob("*")):
+        try:
+            dot_git = (folder / "gitdir").read_bytes()
+        except OSError:
+            continue  # half made, or just being removed
+        yield folder, Path(os.fsdecode(dot_git).rstrip("\n")).parent
+
+
+def new_token() -> str:
+    """Tells this worktree from any other that may ever have its path."""
+    return secrets.token_hex(16)

@@ -1,0 +1,194 @@
+"""The account of a run: what became of attempts, issues and workers, however the run ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core import journal as rec
+from beads_workers.core.history import FAILURES, Fate, History, fold
+from tests.support.journals import BEGAN_AT, Script, night, of, started
+
+
+def account(script: Script, **how: bool | float) -> History:
+    """The account of a script's entries, in the order of time."""
+    told = fold(sorted(script.entries, key=lambda e: e.elapsed), **how)  # type: ignore[arg-type]
+    assert told is not None
+    return told
+
+
+def begun(workers: int = 1) -> Script:
+    """A script after a run's first record."""
+    script = Script()
+    script.add(0.0, started(workers))
+    return script
+
+
+def fates(history: History) -> dict[str, Fate]:
+    """What became of each issue."""
+    return {i.issue_id: i.fate for i in history.issues}
+
+
+def test_an_attempt_has_its_times_worker_and_outcome() -> None:
+    script = begun()
+    script.attempt("W1", "a", 1.0, 3.5, "error", "requeue", error="broke", number=2, title="t")
+    (attempt,) = account(script).attempts
+    assert (attempt.issue_id, attempt.title, attempt.worker_id, attempt.attempt) == (
+        "a", "t", "W1", 2,
+    )  # fmt: skip
+    assert (attempt.began, attempt.ended, attempt.seconds) == (1.0, 3.5, 2.5)
+    assert (attempt.outcome, attempt.verdict, attempt.error) == ("error", "requeue", "broke")
+    assert (attempt.worker_ms, attempt.charged) == (2500, 2)
+
+
+def test_every_issue_has_the_fate_that_came_last() -> None:
+    script = begun()
+    script.attempt("W1", "closed", 1.0, 2.0)
+    script.attempt("W1", "owed", 2.0, 3.0, settled=False)
+    script.attempt("W1", "aside", 3.0, 4.0, "error", "set_aside", error="no")
+    script.attempt("W1", "back", 4.0, 5.0, "error", "requeue", error="no")
+    script.attempt("W1", "again", 5.0, 6.0, "error", "requeue", error="no")
+    script.attempt("W1", "again", 6.5, 7.0)
+    script.attempt("W1", "in hand", 7.0, None)
+    script.add(8.0, rec.Claimed("unsent"))
+    script.attempt("W1", "foreign", 8.0, 9.0, settled=False)
+    script.add(9.0, rec.SettledRecord("foreign", "close", "not_ours", "bob has it"))
+    script.attempt("W1", "found", 9.0, 10.0, "lost", "requeue", settled=False)
+    script.add(11.0, rec.SettledRecord("found", "release", "found_closed"))
+    assert fates(account(script))["owed"] is Fate.CLOSED, "by the start that settled this run"
+    assert fates(account(script, settled=False)) == {
+        "closed": Fate.CLOSED,
+        "owed": Fate.NOT_CLOSED,
+        "aside": Fate.SET_ASIDE,
+        "back": Fate.GIVEN_BACK,
+        "again": Fate.CLOSED,
+        "in hand": Fate.UNFINISHED,
+        "unsent": Fate.UNFINISHED,
+        "foreign": Fate.LEFT_ALONE,
+        "found": Fate.CLOSED,
+    }
+
+
+def test_what_earlier_runs_left_is_told_apart() -> None:
+    script = begun()
+    script.add(0.1, rec.Carried("aside", "t", 3, set_aside=True, error="no"))
+    script.add(0.1, rec.Carried("owed", "t", held_by="somebody"))
+    script.add(0.2, rec.SettledRecord("owed", "close", "applied"))
+    script.add(0.1, rec.Carried("tried", "t", 1, error="once"))
+    script.attempt("W1", "tried", 1.0, 2.0)
+    told = account(script)
+    assert fates(told) == {
+        "aside": Fate.SET_ASIDE, "owed": Fate.CLOSED, "tried": Fate.CLOSED,
+    }  # fmt: skip
+    assert {i.issue_id for i in told.issues if i.earlier} == {"aside", "owed"}
+    assert [i.issue_id for i in told.with_fate(Fate.CLOSED)] == ["tried"]
+
+
+def test_a_retry_that_a_person_asks_for_opens_the_issue_again() -> None:
+    script = begun()
+    script.attempt("W1", "a", 1.0, 2.0, "error", "set_aside", error="no")
+    script.add(3.0, rec.RetryAsked("a"))
+    assert fates(account(script)) == {"a": Fate.GIVEN_BACK}
+
+
+@pytest.mark.parametrize(
+    ("alive", "now", "state", "outcome", "seconds"),
+    [(True, 30.0, "running", "running", 29.0), (False, None, "killed", "cut_off", 3.0)],
+)
+def test_an_attempt_without_an_end_lasts_to_the_end_of_the_account(
+    alive: bool, now: float | None, state: str, outcome: str, seconds: float
+) -> None:
+    script = begun()
+    script.attempt("W1", "a", 1.0, None)
+    script.add(4.0, rec.Noted("info", "the last word"))
+    told = account(script, alive=alive, now=None if now is None else BEGAN_AT + now)  # type: ignore[arg-type]
+    (attempt,) = told.attempts
+    assert (told.state, attempt.outcome, attempt.seconds) == (state, outcome, seconds)
+    assert attempt.ended is None
+
+
+def test_a_worker_that_died_and_came_back_has_two_lives() -> None:
+    script = begun()
+    script.add(0.5, rec.WorkerStarted("W1", 11), rec.WorkerJoined("W1", 11))
+    script.add(2.0, rec.WorkerLeft("W1"), rec.WorkerExited("W1", 11, 137))
+    script.add(3.0, rec.WorkerStarted("W1", 12), rec.WorkerJoined("W1", 12))
+    script.add(5.0, rec.WorkerExited("W1", 12, 0), rec.WorkerGone("W1", "scaled down"))
+    script.add(1.0, rec.WorkerJoined("W2", 99, "bash", own=False))
+    script.add(4.0, rec.WorkerLeft("W2", "closed"))
+    lives = account(script).workers
+    assert [(w.worker_id, w.pid, w.own, w.began, w.ended, w.died) for w in lives] == [
+        ("W1", 11, True, 0.5, 2.0, True),
+        ("W1", 12, True, 3.0, 5.0, False),
+        ("W2", 99, False, 1.0, 4.0, False),
+    ]
+
+
+def test_a_worker_that_is_killed_at_the_stop_has_not_died_on_the_fleet() -> None:
+    script = begun()
+    script.add(0.5, rec.WorkerStarted("W1", 11))
+    script.add(2.0, rec.RunChanged("stopping", "user_requested"))
+    script.add(3.0, rec.WorkerExited("W1", 11, 137))
+    (life,) = account(script).workers
+    assert (life.status, life.dismissed, life.died) == (137, True, False)
+
+
+def test_trouble_and_pauses_have_a_beginning_and_an_end() -> None:
+    script = begun()
+    for at, failures in ((1.0, 1), (2.0, 2)):
+        script.add(at, rec.SourceTrouble(f"locked {failures}", 1.0, "wait", failures))
+    script.add(4.0, rec.SourceRecovered(), rec.RunChanged("paused", "asked"))
+    script.add(6.0, rec.RunChanged("running"))
+    script.add(8.0, rec.SourceTrouble("gone"), rec.RunChanged("paused"))
+    told = account(script)
+    assert [(s.began, s.ended, s.text, s.count) for s in told.troubles] == [
+        (1.0, 4.0, "locked 1", 2), (8.0, None, "gone", 1),
+    ]  # fmt: skip
+    assert [(s.began, s.ended) for s in told.pauses] == [(4.0, 6.0), (8.0, None)]
+
+
+def test_what_the_tracker_cost_is_the_last_word_on_it() -> None:
+    told = fold(of([(1.0, rec.Spent(3, 0.5)), (2.0, rec.Spent(7, 1.25))]))
+    assert told is not None
+    assert (told.tracker_calls, told.tracker_seconds) == (7, 1.25)
+
+
+def test_a_run_without_its_first_record_has_no_account() -> None:
+    assert fold([]) is None
+    assert fold(of([(1.0, rec.Spent(1, 1.0))])[1:]) is None
+
+
+@given(
+    attempts=st.integers(0, 60),
+    workers=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    kept=st.floats(0, 1),
+    missing=st.sets(st.integers(0, 400), max_size=20),
+)
+def test_a_journal_that_is_cut_short_or_has_holes_still_adds_up(
+    attempts: int, workers: int, seed: int, kept: float, missing: set[int]
+) -> None:
+    entries = sorted(night(attempts, workers, seed).entries, key=lambda e: e.elapsed)
+    entries = entries[: max(1, int(len(entries) * kept))]
+    told = fold([e for n, e in enumerate(entries) if n == 0 or n not in missing])
+    assert told is not None
+    tries = Counter(a.issue_id for a in told.attempts)
+    assert {i.issue_id: i.attempts for i in told.issues if i.attempts} == dict(tries)
+    assert sum(i.seconds for i in told.issues) == pytest.approx(
+        sum(a.seconds for a in told.attempts)
+    )
+    assert all(0 <= a.began <= a.began + a.seconds <= told.seconds + 1e-6 for a in told.attempts)
+    assert all(w.began <= (told.seconds if w.ended is None else w.ended) for w in told.workers)
+    assert {a.outcome for a in told.attempts if a.ended is None} <= {"cut_off"}
+
+
+def test_a_whole_night_has_all_of_its_attempts() -> None:
+    told = account(night(500, 7))
+    assert len(told.attempts) == 500
+    assert told.state == "ended" and told.exit_code == 7
+    closed = {a.issue_id for a in told.attempts if a.outcome == "success"}
+    assert {i.issue_id for i in told.with_fate(Fate.CLOSED)} == closed
+    failed = [a for a in told.attempts if a.outcome in FAILURES]
+    assert failed and all(a.error for a in failed)

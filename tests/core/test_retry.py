@@ -1,0 +1,249 @@
+"""Spawn storms: when everything fails at its start, nothing is charged and intake pauses."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
+from beads_workers.core import limits
+from beads_workers.core.commands import Answer, Command
+from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.policy import Policy
+from beads_workers.core.recovery import remains
+from beads_workers.core.source import Action
+from beads_workers.core.states import RunState
+from beads_workers.core.status import status
+from tests.core.playbook import Play, done, failed, notes, of, ready, records, said, task_of
+
+FIVE = ("a", "b", "c", "d", "e")
+T = ev.Ticket(1)
+
+
+def fleet(size: int = 5, **others: object) -> Play:
+    """So many workers, each with an issue that has just begun."""
+    play = Play(**others)  # type: ignore[arg-type]
+    play.working(*(chr(ord("a") + i) for i in range(size)))
+    return play
+
+
+def storm(play: Play, *issue_ids: str, **how: object) -> list[Command]:
+    """They fail one after the other, as they were handed out."""
+    commands: list[Command] = []
+    for number, issue_id in enumerate(issue_ids or FIVE, 1):
+        commands += play.do(failed(number, issue_id, **how))  # type: ignore[arg-type]
+    return commands
+
+
+def hand(play: Play, number: int, issue_id: str) -> None:
+    """This worker asks for work until it has got this issue."""
+    if task_of(play.do(ready(number)), number) is None:
+        while play.turn is None or not play.turn.take or issue_id in play.turn.skip:
+            play.quiet()
+            play.wait(0.0 if play.turn else 1.0)
+        if task_of(play.answer(issue_id), number) is None:
+            play.do(ready(number))
+
+
+def one_by_one(play: Play, *issue_ids: str) -> None:
+    """A fleet of one worker has them fail in turn."""
+    play.connect(1)
+    for issue_id in issue_ids:
+        hand(play, 1, issue_id)
+        play.do(failed(1, issue_id))
+
+
+def test_five_issues_that_fail_at_their_start_pause_the_fleet_with_one_message() -> None:
+    play = fleet()
+    (changed,) = records(storm(play, error="Not logged in"), rec.RunChanged)
+    assert changed.state == "paused"
+    for words in ("not logged in, or the wrong folder", "Not logged in", "'beads-workers resume'"):
+        assert words in changed.reason
+
+
+def test_the_message_stands_in_status_in_needs_and_in_why() -> None:
+    play = fleet()
+    storm(play)
+    shown = status(play.board, 1.0)
+    assert "'beads-workers resume'" in shown["state_reason"]
+    assert [n["todo"] for n in shown["needs"] if "wrong folder" in n["text"]] == ["resume"]
+    (answer,) = of(play.do(ev.WhyAsked(T, ())), Answer)
+    assert answer.facts is not None and "wrong folder" in answer.facts.state_reason
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seconds", "pauses"),
+    [
+        (OutcomeKind.ERROR, 0.0, True),
+        (OutcomeKind.ERROR, limits.STORM_SECONDS - 0.01, True),
+        (OutcomeKind.ERROR, limits.STORM_SECONDS, False),
+        (OutcomeKind.TIMEOUT, 1.0, True),
+        (OutcomeKind.NOT_FOUND, 0.0, True),
+        (OutcomeKind.RETRY, 0.0, False),
+        (OutcomeKind.CANCELLED, 0.0, False),
+    ],
+)
+def test_what_counts_is_a_failure_within_two_seconds(
+    outcome: OutcomeKind, seconds: float, pauses: bool
+) -> None:
+    play = fleet()
+    play.now += seconds
+    storm(play, outcome=outcome)
+    assert (play.core.state is RunState.PAUSED) is pauses
+
+
+def test_workers_that_die_are_no_storm() -> None:
+    play = Play(5)
+    for number in range(1, 6):
+        play.own(number)
+    play.quiet()
+    play.answer(*FIVE) if play.turn else play.wait(limits.POLL_SECONDS)
+    for number in range(1, 6):
+        play.reap(number, 137)
+    assert play.core.state is RunState.RUNNING
+
+
+def test_four_issues_are_no_storm_however_often_they_fail() -> None:
+    play = fleet(4, policy=Policy(attempts_max=9, retry_delay_seconds=0.1))
+    storm(play, *FIVE[:4])
+    for number, issue_id in enumerate(FIVE[:4], 1):
+        hand(play, number, issue_id)
+        play.do(failed(number, issue_id))
+    assert {page.history.charged for page in _pages(play)} == {2}
+    assert play.core.state is RunState.RUNNING
+
+
+def test_after_one_success_failures_are_the_issues_own() -> None:
+    play = fleet(6)
+    play.do(done(6, "f"))
+    storm(play)
+    assert play.core.state is RunState.RUNNING
+    assert {page.history.charged for page in _pages(play)} == {1}
+
+
+def test_nothing_is_charged_to_any_of_them_in_the_ledger_or_in_the_journal() -> None:
+    play = fleet()
+    assert len(records(storm(play), rec.Forgiven)) == 5
+    assert {page.history.charged for page in _pages(play)} == {0}
+    assert remains(play.entries).checkpoint() == []
+
+
+def test_what_was_charged_before_in_an_earlier_run_stays_charged() -> None:
+    play = fleet(carried=[rec.Carried("a", charged=1)])
+    storm(play)
+    assert [p.charged for p in remains(play.entries).checkpoint()] == [1]
+    assert play.core._parts.ledger.history(IssueId("a")).charged == 1
+
+
+def test_those_that_were_still_running_when_it_broke_out_are_not_charged_either() -> None:
+    play = fleet(8)
+    storm(play, *FIVE, "f", "g", "h")
+    assert remains(play.entries).checkpoint() == []
+
+
+def test_a_fleet_of_one_worker_has_a_storm_as_well() -> None:
+    play = Play()
+    one_by_one(play, *FIVE)
+    assert play.core.state is RunState.PAUSED
+    assert remains(play.entries).checkpoint() == []
+
+
+def test_what_was_set_aside_at_once_goes_back_to_the_tracker() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    one_by_one(play, *FIVE)
+    assert set(play.owed()) == {(Action.RELEASE, "e"), *((Action.REOPEN, i) for i in FIVE[:4])}
+    play.answer()
+    assert status(play.board, 1.0)["totals"]["set_aside"] == 0
+    assert remains(play.entries).checkpoint() == []
+
+
+def test_a_set_aside_that_is_just_being_written_is_undone_after_it() -> None:
+    play = fleet(policy=Policy(attempts_max=1))
+    storm(play)
+    assert {action for action, _ in play.owed()} == {Action.SET_ASIDE}
+    play.answer()
+    while play.turn is not None:
+        play.answer()
+    shown = {e.record.issue_id for e in play.entries if _reopened(e.record)}  # type: ignore[attr-defined]
+    assert shown == set(FIVE[:4])
+
+
+def test_resume_gives_one_more_chance_and_then_it_pauses_again() -> None:
+    play = fleet()
+    storm(play)
+    while play.turn is not None:
+        play.answer()
+    play.do(ev.ResumeAsked(T))
+    assert play.core.state is RunState.RUNNING
+    for number, issue_id in enumerate(FIVE, 1):
+        assert play.core.state is RunState.RUNNING
+        hand(play, number, issue_id)
+        play.do(failed(number, issue_id))
+    assert play.core.state is RunState.PAUSED
+
+
+def test_a_success_of_what_still_ran_shows_that_it_was_no_storm_and_goes_on() -> None:
+    play = fleet(6)
+    storm(play)
+    play.wait(60.0)
+    (changed,) = records(play.do(done(6, "f")), rec.RunChanged)
+    assert changed == rec.RunChanged("running", "an attempt has succeeded after all")
+
+
+def test_a_person_who_pauses_as_well_is_obeyed_also_after_a_success() -> None:
+    play = fleet(6)
+    storm(play)
+    play.do(ev.PauseAsked(T), done(6, "f"))
+    assert play.core.state is RunState.PAUSED
+
+
+def test_until_empty_lets_finish_what_runs_gives_back_the_rest_and_exits_7() -> None:
+    play = Play(until_empty=True)
+    for number in range(1, 7):
+        play.join(number)
+    play.answer(listed=("a",))
+    play.answer(*FIVE, "f")
+    commands = storm(play)
+    (message,) = notes(commands, "error")
+    assert "wrong folder" in message and "start again" in message
+    assert play.core.state is RunState.DRAINING
+    commands = play.do(failed(6, "f"))
+    assert {m.reason for m in said(commands) if hasattr(m, "reason")} == {"error"}
+    for number in range(1, 7):
+        play.do(ev.Disconnected(ev.ConnId(number), ""))
+    while play.turn is not None:
+        play.answer()
+    assert play.ended == 7
+    assert remains(play.entries).checkpoint() == []
+
+
+def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:
+    play = fleet()
+    storm(play)
+    play.do(ev.StopAsked(), *(ev.Disconnected(ev.ConnId(n), "") for n in range(1, 6)))
+    while play.turn is not None:
+        play.answer()
+    assert play.ended == 7
+
+
+def test_a_retry_by_hand_in_between_leaves_nothing_to_give_back() -> None:
+    play = Play(policy=Policy(attempts_max=1))
+    one_by_one(play, "a")
+    play.do(ev.RetryAskedFor(T, (IssueId("a"),)))
+    while play.turn is not None:
+        play.answer()
+    assert play.core._parts.ledger.history(IssueId("a")).charged == 0
+
+
+def test_an_error_that_would_move_the_cursor_is_shown_and_not_obeyed() -> None:
+    play = fleet()
+    (changed,) = records(storm(play, error="\x1b[2Jgone"), rec.RunChanged)
+    assert "\x1b" not in changed.reason
+
+
+def _reopened(record: rec.Record) -> bool:
+    return isinstance(record, rec.SettledRecord) and record.action == Action.REOPEN.value
+
+
+def _pages(play: Play) -> list[object]:
+    return [p for i, p in play.core._parts.ledger.pages.items() if i in FIVE]

@@ -1,0 +1,108 @@
+"""Where publishers bring their tasks: the real configuration, and short URLs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.integrations.dispatcherd.configuration import (
+    Brokers,
+    Postgres,
+    brokers_from_json,
+    from_config,
+    from_url,
+    workers_of,
+)
+
+CONFIG = {
+    "version": 2,
+    "service": {
+        "pool_kwargs": {"min_workers": 1, "max_workers": 4},
+        "main_kwargs": {"node_id": "node-1", "chunk_message_timeout_seconds": 60},
+    },
+    "brokers": {
+        "pg_notify": {
+            "config": {"conninfo": "dbname=x user=y"},
+            "channels": ["a", "b", "a"],
+            "default_publish_channel": "a",
+            "max_connection_idle_seconds": 5,
+        },
+        "socket": {"socket_path": "/run/d.sock"},
+    },
+    "producers": {"ControlProducer": None},
+    "publish": {"default_broker": "socket"},
+}
+
+
+def test_a_real_configuration_is_read() -> None:
+    postgres = Postgres({"conninfo": "dbname=x user=y"}, ("a", "b"), 5.0)
+    assert from_config(CONFIG) == Brokers(("/run/d.sock",), (postgres,), 60.0, "node-1")
+    assert workers_of(CONFIG) == 4
+
+
+def test_what_may_be_left_out_has_the_defaults_of_the_real_one() -> None:
+    brokers = from_config({"version": 2, "brokers": {"socket": {"socket_path": "d.sock"}}})
+    assert brokers == Brokers((str(Path("d.sock").absolute()),), (), 1800.0)
+    assert workers_of({"version": 2}) is None
+
+
+def test_the_timeout_of_chunks_may_stand_in_the_service_itself() -> None:
+    service = {"chunk_message_timeout_seconds": 7}
+    brokers = {"dispatcherd.brokers.socket": {"socket_path": "/d"}}
+    assert from_config({"version": 2, "brokers": brokers, "service": service}).chunk_seconds == 7
+
+
+def test_brokers_survive_json() -> None:
+    brokers = from_config(CONFIG)
+    assert brokers_from_json(asdict(brokers)) == brokers
+
+
+def test_urls_name_one_broker() -> None:
+    assert from_url("dispatcherd+unix:///run/a%20b.sock") == Brokers(("/run/a b.sock",))
+    url = "postgresql://me@db.example:5433/jobs?channel=a&sslmode=require&channel=b"
+    conninfo = "postgresql://me@db.example:5433/jobs?sslmode=require"
+    assert from_url(url) == Brokers(postgres=(Postgres({"conninfo": conninfo}, ("a", "b")),))
+
+
+def test_what_people_are_shown_holds_no_secret() -> None:
+    shown = Brokers(("/d.sock",), (Postgres({"password": "secret"}, ("a",)),)).describe()
+    assert shown == "/d.sock, PostgreSQL (a)"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("dispatcherd+unix://run/d.sock", "three slashes"),
+        ("dispatcherd+unix:///" + "x" * 200, "107 bytes at most"),
+        ("postgresql://me:secret@db/jobs?channel=a", "PGPASSWORD"),
+        ("postgresql://me@db/jobs", "no channel"),
+        ("postgresql://me@db/jobs?channel=", "1 to 63 bytes"),
+        ("postgresql://me@db/jobs?channel=" + "é" * 32, "1 to 63 bytes"),
+    ],
+)
+def test_a_wrong_url_says_what_is_wrong(url: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        from_url(url)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": 1}, "version: 2"),
+        ({"brokers": {}}, "no brokers"),
+        ({"brokers": []}, "brokers is no table"),
+        ({"brokers": {"socket": None}}, "brokers.socket is no table"),
+        ({"brokers": {"socket": {}}}, "socket_path is missing"),
+        ({"brokers": {"redis": {}}}, "'redis' is not known"),
+        ({"brokers": {"pg_notify": {"channels": ["a"]}}}, "config is missing"),
+        ({"brokers": {"pg_notify": {"config": {"a": 1}, "channels": "a"}}}, "no list"),
+        ({"brokers": {"pg_notify": {"config": {"a": 1}, "channels": []}}}, "no channel"),
+        ({"service": {"chunk_message_timeout_seconds": "1", "main_kwargs": {}}}, "no number"),
+    ],
+)
+def test_a_wrong_configuration_says_what_is_wrong(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        from_config({"version": 2, "brokers": {"socket": {"socket_path": "/d"}}} | change)

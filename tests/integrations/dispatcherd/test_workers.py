@@ -1,0 +1,98 @@
+"""Messages of workers: the examples of the text, and what they are in our words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from beads_workers.core.framing import ProtocolError
+from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.integrations.dispatcherd.wire import (
+    ControlAction,
+    Done,
+    FromWorker,
+    Ready,
+    Shutdown,
+    from_worker_fields,
+    outcome_of,
+    result_of,
+    to_worker_fields,
+)
+
+UUID = "9760671a-6261-45aa-881a-f66929ff9725"
+DONE = {
+    "worker": 3,
+    "event": "done",
+    "result": None,
+    "uuid": UUID,
+    "time_started": 1744992973.5737305,
+    "time_finish": 1744992980.0253727,
+}
+EXITED = DONE | {"result": "<exit>", "is_stopping": True}
+CONTROL = {"worker": 3, "event": "control", "command": "running", "control_data": {}}
+
+
+@pytest.mark.parametrize(
+    ("example", "meant"),
+    [
+        ({"worker": 3, "event": "ready"}, Ready(3)),
+        (DONE, Done(3, UUID, 1744992973.5737305, 1744992980.0253727)),
+        (EXITED, Done(3, UUID, 1744992973.5737305, 1744992980.0253727, "<exit>", True)),
+        (CONTROL, ControlAction(3, "running")),
+        ({"worker": 3, "event": "shutdown"}, Shutdown(3)),
+    ],
+)
+def test_the_examples_of_the_text_are_read_and_written(
+    example: dict[str, Any], meant: FromWorker
+) -> None:
+    assert from_worker_fields(example) == meant
+    assert json.dumps(to_worker_fields(meant)) == json.dumps(example)
+
+
+def test_a_request_without_data_has_empty_data() -> None:
+    without = {key: value for key, value in CONTROL.items() if key != "control_data"}
+    assert from_worker_fields(without) == ControlAction(3, "running")
+
+
+def test_an_error_is_an_additive_key() -> None:
+    failed = Done(3, UUID, 1.0, 2.0, error="ValueError: no")
+    assert to_worker_fields(failed)["error"] == "ValueError: no"
+    assert from_worker_fields(to_worker_fields(failed)) == failed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"event": "ready"}, "no worker"),
+        ({"worker": True, "event": "ready"}, "no worker"),
+        ({"worker": 3}, "unknown event 'None'"),
+        (DONE | {"uuid": 5}, "no uuid"),
+        (DONE | {"time_finish": "later"}, "no time_started or time_finish"),
+        (CONTROL | {"control_data": []}, "control_data is no object"),
+        (CONTROL | {"command": ""}, "no command"),
+    ],
+)
+def test_what_is_wrong_is_named(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
+        from_worker_fields(wrong)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "done"),
+    [
+        (Outcome(OutcomeKind.SUCCESS), Done(3, UUID, 1.0, 2.0)),
+        (Outcome(OutcomeKind.SUCCESS, result='{"a":[1]}'), Done(3, UUID, 1.0, 2.0, {"a": [1]})),
+        (Outcome(OutcomeKind.CANCELLED, "cancelled"), Done(3, UUID, 1.0, 2.0, "<cancel>")),
+        (Outcome(OutcomeKind.ERROR, "no"), Done(3, UUID, 1.0, 2.0, error="no")),
+    ],
+)
+def test_how_a_task_ended_means_the_same_in_both_words(outcome: Outcome, done: Done) -> None:
+    assert outcome_of(done) == outcome
+    assert result_of(outcome) == done.result
+
+
+def test_a_task_whose_time_was_over_looks_cancelled() -> None:
+    assert result_of(Outcome(OutcomeKind.TIMEOUT, "timed out")) == "<cancel>"
+    assert result_of(Outcome(OutcomeKind.LOST, "its worker died")) is None

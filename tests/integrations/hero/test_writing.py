@@ -1,0 +1,70 @@
+"""The fields of a hash, as the text has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.integrations.hero.wire import (
+    HeroJob,
+    Status,
+    ended_fields,
+    status_fields,
+    write_ids,
+    write_job,
+)
+
+NOON = 1751371200.0
+
+
+def test_a_job_is_written_in_texts() -> None:
+    job = HeroJob(
+        "j",
+        "me",
+        "rhai",
+        "shop",
+        "print(1)",
+        timeout_seconds=30.0,
+        created_at=NOON,
+        updated_at=NOON,
+        env_vars={"A": "ü"},
+        prerequisites=("a", "b"),
+    )
+    assert write_job(job) == {
+        "id": "j",
+        "caller_id": "me",
+        "worker_id": "rhai",
+        "context_id": "shop",
+        "script": "print(1)",
+        "timeout": "30",
+        "retries": "0",
+        "concurrent": "false",
+        "created_at": "2025-07-01T12:00:00Z",
+        "updated_at": "2025-07-01T12:00:00Z",
+        "status": "dispatched",
+        "env_vars": '{"A":"ü"}',
+        "prerequisites": '["a","b"]',
+    }
+
+
+def test_half_a_second_stays_half_a_second() -> None:
+    assert write_job(HeroJob("j", timeout_seconds=0.5))["timeout"] == "0.5"
+
+
+def test_every_change_of_state_says_when() -> None:
+    assert status_fields(Status.STARTED, NOON) == {
+        "status": "started",
+        "updated_at": "2025-07-01T12:00:00Z",
+    }
+
+
+def test_an_end_has_an_output_or_an_error() -> None:
+    assert ended_fields(output="42", now=NOON)["output"] == "42"
+    assert ended_fields(output="42", now=NOON)["status"] == "finished"
+    assert ended_fields(error="lost", now=NOON)["error"] == "lost"
+    assert ended_fields(error="lost", now=NOON)["status"] == "error"
+    with pytest.raises(AssertionError, match="in one way"):
+        ended_fields(output="", error="", now=NOON)
+
+
+def test_ids_are_a_json_array() -> None:
+    assert write_ids(("a", 'b"')) == r'["a","b\""]'

@@ -1,0 +1,210 @@
+"""The executor's sockets: bytes in and out, whatever the peers do, without ever blocking."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beads_workers.core.events import Arrived, Event, Withdrawn
+from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqFront
+from beads_workers.integrations.rrq.serving import UNANSWERED_MAX, Serving
+from beads_workers.integrations.rrq.source import Unix
+from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
+from tests.support.rrq_client import Client, request
+
+PATIENCE_SECONDS = 10.0
+
+
+class Bench:
+    """A server and the loop's part in it, step by step."""
+
+    def __init__(self, folder: Path, **limits: int) -> None:
+        self.path = folder / "deep" / "rrq.sock"
+        self.selector = selectors.DefaultSelector()
+        self.events: list[Event] = []
+        self.serving = Serving()
+        self.server = RrqFront(
+            Unix(str(self.path)), self.serving, self.selector, self.events.append, **limits
+        )
+
+    def step(self) -> None:
+        """One turn of the loop, as far as it is this server's."""
+        for key, mask in self.selector.select(0.01):
+            key.data(mask)
+        self.server.tend(time.monotonic())
+        self.server.flush()
+
+    def until(self, kind: type[Event]) -> Event:
+        """Step until the core is told that."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (found := [e for e in self.events if isinstance(e, kind)]):
+            assert time.monotonic() < deadline, self.events
+            self.step()
+        return found[-1]
+
+    def read(self) -> None:
+        """Step until nothing more comes in."""
+        for _ in range(5):
+            self.step()
+
+    def settle(self, issue_id: str, result: str = "1") -> None:
+        """It went well."""
+        self.serving.settled(IssueId(issue_id), Outcome(OutcomeKind.SUCCESS, result=result))
+        self.server.flush()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.server.close()
+
+
+def test_it_is_ours_alone_and_gone_at_the_end(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    assert bench.path.stat().st_mode & 0o777 == 0o600
+    bench.server.close()
+    assert not bench.path.exists()
+
+
+def test_a_request_arrives_and_its_answer_goes_out(bench: Bench) -> None:
+    with Client(bench.path) as client:
+        client.send(asked := request("f"))
+        bench.until(Arrived)
+        (owed,) = bench.serving.take(9)
+        bench.settle(str(owed.issue_id))
+        answer = client.answer()
+    assert answer is not None and (answer.request_id, answer.result) == (asked.request_id, 1)
+
+
+def test_what_has_come_is_told_as_soon_as_it_is_read(bench: Bench) -> None:
+    with Client(bench.path) as client:
+        client.send(request("f"))
+        while not bench.events:
+            for key, mask in bench.selector.select(PATIENCE_SECONDS):
+                key.data(mask)
+        assert bench.events == [Arrived()], "before anything is sent"
+        assert len(bench.serving.take(9)) == 1
+        bench.server.flush()
+        assert bench.events == [Arrived()], "and only once"
+
+
+def test_who_leaves_takes_its_requests_along(bench: Bench) -> None:
+    with Client(bench.path) as client:
+        client.send(request("f", job_id="j"))
+        bench.until(Arrived)
+        bench.serving.take(9)
+    assert bench.until(Withdrawn) == Withdrawn((IssueId("j"),), "whoever asked for it has left")
+
+
+def test_a_peer_that_does_not_read_is_not_read_from_and_then_gets_everything(
+    bench: Bench,
+) -> None:
+    large = '"' + "x" * (FRAME_BYTES_MAX // 4) + '"'
+    with Client(bench.path) as client:
+        client.send(*(request("f", version=V2, job_id=f"j{n}") for n in range(3)))
+        bench.until(Arrived)
+        for owed in bench.serving.take(9):
+            bench.settle(str(owed.issue_id), large)
+        client.send(request("f", version=V2, job_id="later"))
+        for _ in range(3):
+            bench.step()
+        assert bench.serving.waiting == 0, "it was read from, although it does not read"
+        client.socket.settimeout(0.01)
+        answers = []
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(answers) < 3 and time.monotonic() < deadline:
+            bench.step()
+            try:
+                answers.append(client.answer())
+            except TimeoutError:
+                pass
+        assert [len(a.result) for a in answers if a is not None] == [FRAME_BYTES_MAX // 4] * 3
+        bench.step()
+        assert bench.serving.waiting == 1
+
+
+def test_who_asks_for_too_much_at_once_is_heard_again_when_it_is_answered(bench: Bench) -> None:
+    with Client(bench.path) as client:
+        many = (request("f", version=V2, job_id=f"j{n}") for n in range(UNANSWERED_MAX))
+        client.send(*many)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while bench.serving.waiting < UNANSWERED_MAX and time.monotonic() < deadline:
+            bench.step()
+        client.send(request("f", version=V2, job_id="later"))
+        for _ in range(3):
+            bench.step()
+        assert bench.serving.waiting == UNANSWERED_MAX
+        bench.serving.take(1)
+        bench.settle("j0")
+        bench.step()
+        bench.step()
+        assert [str(owed.issue_id) for owed in bench.serving.take(999)][-1] == "later"
+
+
+def test_a_frame_that_is_never_finished_ends_its_connection(bench: Bench) -> None:
+    with Client(bench.path) as client:
+        client.raw(struct.pack(">I", 100) + b"{")
+        bench.read()
+        bench.server.tend(time.monotonic() + FRAME_SECONDS - 1)
+        bench.server.flush()
+        assert client.silent()
+        bench.server.tend(time.monotonic() + FRAME_SECONDS + 1)
+        bench.server.flush()
+        assert client.answer() is None
+
+
+def test_unfinished_frames_are_bounded_together(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, unread_bytes_max=100_000)
+    with Client(bench.path) as first, Client(bench.path) as second:
+        for client in (first, second):
+            client.raw(struct.pack(">I", FRAME_BYTES_MAX) + b"x" * 60_000)
+            bench.read()
+        bench.server.flush()
+        assert second.answer() is None
+        assert first.silent()
+    bench.server.close()
+
+
+def test_when_the_run_ends_nobody_new_is_let_in_and_everybody_is_answered(bench: Bench) -> None:
+    with Client(bench.path) as client, Client(bench.path) as other:
+        client.send(request("f", job_id="taken"))
+        bench.until(Arrived)
+        bench.serving.take(9)
+        bench.server.cease()
+        assert not bench.path.exists()
+        other.send(request("f", version=V1, job_id="late"))
+        bench.step()
+        bench.step()
+        bench.server.close()
+        for each in (client, other):
+            answer = each.answer()
+            assert answer is not None and answer.error and answer.error.type == "cancelled"
+            assert each.answer() is None
+
+
+def test_a_port_is_served_as_well(tmp_path: Path) -> None:
+    from beads_workers.integrations.rrq.source import Tcp
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    selector = selectors.DefaultSelector()
+    events: list[Event] = []
+    server = RrqFront(Tcp("127.0.0.1", port), Serving(), selector, events.append)
+    with Client(port) as client:
+        client.send(request("f", version=V2))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while Arrived() not in events and time.monotonic() < deadline:
+            for key, mask in selector.select(0.01):
+                key.data(mask)
+            server.flush()
+        server.close()
+        assert client.answer() is not None

@@ -1,0 +1,145 @@
+"""The door of a socket: back when its file is gone, shut without spinning, open again by itself."""
+
+from __future__ import annotations
+
+import os
+import resource
+import selectors
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from beads_workers.core.events import Eased, Event, Hindered, Warned
+from beads_workers.runtime.sockets import Door, Peers
+
+
+class Hall:
+    """A door, and what comes of it; ``turn`` is one turn of a loop at a told time."""
+
+    def __init__(self, path: Path, spares: int = 0) -> None:
+        self.path = path
+        self.selector = selectors.DefaultSelector()
+        self.events: list[Event] = []
+        self.peers: Peers = []
+        self.door = Door(
+            "the door", path, self.selector, self.events.append, self.peers.extend, spares
+        )
+
+    def turn(self) -> int:
+        """How many descriptors were ready."""
+        ready = self.selector.select(0)
+        for key, mask in ready:
+            key.data(mask)
+        return len(ready)
+
+    def tend(self) -> None:
+        self.door.tend(self.door.deadline())
+
+    def knock(self) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(self.path))
+        return client
+
+    def close(self) -> None:
+        self.door.close()
+        for sock, _ in self.peers:
+            sock.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_file_that_is_gone_comes_back_and_who_waited_at_the_old_one_comes_in(
+    tmp_path: Path,
+) -> None:
+    hall = Hall(tmp_path / "s")
+    early = hall.knock()
+    (tmp_path / "s").unlink()
+    hall.tend()
+    late = hall.knock()
+    hall.turn()
+    assert len(hall.peers) == 2
+    assert hall.events == [Warned(f"{tmp_path}/s was removed, and is there again")]
+    hall.close()
+    assert not (tmp_path / "s").exists()
+    early.close()
+    late.close()
+
+
+def test_what_is_not_ours_in_its_place_stays_and_is_told_once(tmp_path: Path) -> None:
+    hall = Hall(tmp_path / "s")
+    (tmp_path / "s").unlink()
+    (tmp_path / "s").write_text("mine")
+    hall.tend()
+    hall.tend()
+    (told,) = hall.events
+    assert isinstance(told, Hindered) and "not ours" in told.text and not told.stops
+    (tmp_path / "s").unlink()
+    hall.tend()
+    assert hall.events[-1] == Eased("the door")
+    hall.close()
+
+
+def test_without_a_descriptor_it_is_shut_for_a_while_and_then_opens(tmp_path: Path) -> None:
+    hall = Hall(tmp_path / "s")
+    client = hall.knock()
+    with no_descriptors():
+        assert hall.turn() == 1
+        assert hall.turn() == 0, "it would spin"
+        hall.tend()
+        assert hall.turn() == 0
+    assert hall.peers == []
+    hall.tend()
+    assert len(hall.peers) == 1
+    hall.tend()
+    assert [type(event) for event in hall.events] == [Hindered, Eased]
+    client.close()
+    hall.close()
+
+
+def test_a_spare_lets_somebody_in_when_no_descriptor_is_left_and_is_kept_again(
+    tmp_path: Path,
+) -> None:
+    hall = Hall(tmp_path / "s", spares=1)
+    clients = [hall.knock(), hall.knock()]
+    with no_descriptors():
+        hall.turn()
+        assert len(hall.peers) == 1
+        assert hall.turn() == 0
+        hall.peers.pop()[0].close()
+        hall.door.room()
+        hall.tend()
+        assert len(hall.peers) == 1
+    for client in clients:
+        client.close()
+    hall.close()
+
+
+def test_a_door_that_is_held_lets_nobody_in_and_loses_nobody(tmp_path: Path) -> None:
+    hall = Hall(tmp_path / "door.sock")
+    hall.door.hold(True)
+    with hall.knock():
+        hall.turn()
+        hall.tend()
+        assert hall.turn() == 0 and hall.peers == []
+        hall.path.unlink()
+        hall.tend()
+        assert len(hall.peers) == 1, "who waited at the old one comes in"
+        with hall.knock():
+            hall.turn()
+            assert len(hall.peers) == 1
+            hall.door.hold(False)
+            hall.turn()
+            assert len(hall.peers) == 2
+        hall.door.hold(True)
+        hall.close()

@@ -1,0 +1,180 @@
+"""The lane's thread: settle, renew, take; the journal on disk before; errors are no answers."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from beads_workers.core import journal as rec
+from beads_workers.core.commands import Turn
+from beads_workers.core.events import RecoveryEnded, TurnEnded
+from beads_workers.core.model import IssueId
+from beads_workers.core.source import (
+    Action,
+    Calls,
+    DeadRun,
+    Lost,
+    Renewed,
+    Result,
+    Settled,
+    Settlement,
+    SourceError,
+    Taken,
+)
+from beads_workers.runtime.journal import Journal
+from beads_workers.runtime.tracker_thread import Answer, LaneThread, PromptLane
+from tests.support.fleet import until
+
+A = IssueId("a")
+CLOSE = Settlement(Action.CLOSE, A)
+
+
+class Recorder:
+    """A source that writes down what it is asked, and fails where it is told to."""
+
+    name, actor, literal = "recorder", "us", False
+
+    def __init__(self, fails: str = "") -> None:
+        self.calls = Calls()
+        self.asked: list[str] = []
+        self.fails = fails
+        self.before: Callable[[], None] = lambda: None
+
+    def _ask(self, what: str) -> None:
+        self.before()
+        self.asked.append(what)
+        self.calls.count += 1
+        if what == self.fails:
+            raise SourceError(f"{what} failed", "a hint")
+
+    def describe(self) -> str:
+        return "recorder"
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
+        self._ask("take")
+        return Taken()
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        self._ask("settle")
+        return [Settled(s, Result.APPLIED) for s in settlements]
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
+        self._ask("renew")
+        return Renewed(lost=tuple(Lost(issue_id) for issue_id in issue_ids))
+
+    def recover(self, dead: DeadRun) -> list[Settled]:
+        return []
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+class Lane:
+    """A lane over a recorder; ``turn`` waits for the answer."""
+
+    def __init__(self, folder: Path, source: Recorder) -> None:
+        self.journal = Journal(folder / "journal.jsonl")
+        self.posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+        self.thread = LaneThread(source, self.journal, RecoveryEnded, self.posted.put)
+        self.thread.start()
+        assert self.posted.get(timeout=10) == RecoveryEnded()
+
+    def turn(self, turn: Turn) -> TurnEnded:
+        self.thread.begin(turn)
+        answer = self.posted.get(timeout=10)
+        assert isinstance(answer, TurnEnded), answer
+        return answer
+
+    def stop(self) -> None:
+        self.thread.stop(10)
+        self.journal.close()
+
+
+def ended(folder: Path, source: Recorder, turn: Turn) -> TurnEnded:
+    """One turn, from start to end."""
+    lane = Lane(folder, source)
+    answer = lane.turn(turn)
+    lane.stop()
+    return answer
+
+
+WHOLE = Turn((CLOSE,), (A,), 3)
+
+
+def test_a_turn_settles_then_renews_then_takes(tmp_path: Path) -> None:
+    source = Recorder()
+    answer = ended(tmp_path, source, WHOLE)
+    assert source.asked == ["settle", "renew", "take", "close"]
+    assert answer.settled == (Settled(CLOSE, Result.APPLIED),)
+    assert (answer.renewed, answer.taken, answer.calls) == (Renewed(lost=(Lost(A),)), Taken(), 3)
+
+
+def test_what_is_not_asked_for_is_not_asked(tmp_path: Path) -> None:
+    source = Recorder()
+    answer = ended(tmp_path, source, Turn(take=0))
+    assert source.asked == ["take", "close"]
+    assert (answer.settled, answer.taken) == ((), Taken())
+
+
+def test_after_a_failed_settlement_nothing_else_is_asked(tmp_path: Path) -> None:
+    source = Recorder("settle")
+    answer = ended(tmp_path, source, WHOLE)
+    assert source.asked == ["settle", "close"]
+    assert (answer.settle_error, answer.hint, answer.taken) == ("settle failed", "a hint", None)
+
+
+def test_a_failed_renewal_or_take_does_not_take_back_what_was_settled(tmp_path: Path) -> None:
+    for stage in ("renew", "take"):
+        folder = tmp_path / stage
+        folder.mkdir()
+        answer = ended(folder, Recorder(stage), WHOLE)
+        assert answer.settled == (Settled(CLOSE, Result.APPLIED),)
+        assert (answer.take_error, answer.taken) == (f"{stage} failed", None)
+        assert answer.settle_error == ""
+
+
+def test_the_journal_is_on_disk_before_the_tracker_is_written_to(tmp_path: Path) -> None:
+    source = Recorder()
+    lane = Lane(tmp_path, source)
+    synced = []
+    source.before = lambda: synced.append(lane.journal._synced)
+    lane.journal.append(rec.Claimed("a"))
+    written = len(lane.journal.flush())
+    lane.turn(Turn((CLOSE,)))
+    lane.journal.append(rec.Claimed("b"))
+    more = len(lane.journal.flush())
+    lane.turn(Turn(take=1))
+    lane.stop()
+    assert synced == [written, written + more]
+
+
+def test_a_bug_in_the_thread_is_posted_and_does_not_pass_in_silence(tmp_path: Path) -> None:
+    source = Recorder()
+    lane = Lane(tmp_path, source)
+
+    def broken() -> None:
+        raise KeyError("a bug")
+
+    source.before = broken
+    lane.thread.begin(Turn(take=1))
+    assert isinstance(lane.posted.get(timeout=10), KeyError)
+    lane.stop()
+
+
+def test_a_prompt_lane_answers_where_it_is_asked_and_syncs_soon_after(tmp_path: Path) -> None:
+    source, told = Recorder(), list[TurnEnded]()
+    journal = Journal(tmp_path / "journal.jsonl")
+    posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
+    lane = PromptLane(source, journal, RecoveryEnded, posted.put, told.append)
+    lane.start()
+    assert posted.get(timeout=10) == RecoveryEnded()
+    journal.append(rec.Claimed("a"))
+    written = len(journal.flush())
+    lane.begin(WHOLE)
+    assert [answer.settled for answer in told] == [(Settled(CLOSE, Result.APPLIED),)]
+    until(lambda: journal._synced == written, 10)
+    lane.stop(10)
+    journal.close()
+    assert source.asked == ["settle", "renew", "take", "close"]
+    assert posted.empty()

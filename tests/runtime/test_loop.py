@@ -1,0 +1,25 @@
+"""What a fleet needs of the machine: told when it fails, and when it holds again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.runtime.loop import Conditions, Place
+
+
+def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> None:
+    folder, events = tmp_path / "here", list[Event]()
+    folder.mkdir()
+    conditions = Conditions([Place("the folder", folder)], events.append)
+    conditions.look(conditions.deadline())
+    assert events == []
+    folder.rmdir()
+    conditions.look(conditions.deadline())
+    (told,) = events
+    assert isinstance(told, Hindered) and told.stops and str(folder) in told.text
+    folder.mkdir()
+    conditions.look(conditions.deadline() - 0.01)
+    assert events == [told], "not before it is due"
+    conditions.look(conditions.deadline())
+    assert events == [told, Eased("the folder")]

@@ -1,0 +1,214 @@
+"""The command of ``--notify``: real commands that work, hang, fail and flood."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry
+from beads_workers.core.snapshot import Board
+from beads_workers.runtime import sessions
+from beads_workers.runtime.notifications import (
+    LIMITS,
+    OUTPUT_BYTES_MAX,
+    QUEUE_MAX,
+    Limits,
+    Notifier,
+    argv_of,
+)
+from beads_workers.ui.notices import Notice
+from tests.support.fleet import until
+
+PATIENCE_SECONDS = 20.0
+SOON = Limits(command=0.1, grace=0.1, end=1.0)
+
+
+class Run:
+    """A notifier in a loop of its own."""
+
+    def __init__(self, folder: Path, command: str, limits: Limits) -> None:
+        self.folder = folder
+        self.began = time.monotonic()
+        self.selector = selectors.DefaultSelector()
+        self.warnings: list[str] = []
+        self.board = Board()
+        self.notifier = Notifier(
+            command, folder, self.board, self.elapsed, self.warnings.append, limits
+        )
+        self.notifier.attach(self.selector)
+        self.tell(rec.RunStarted("run-1", 1, "actor", "memory", "/project"))
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def tell(self, *records: rec.Record) -> None:
+        """Journal these."""
+        for record in records:
+            entry = Entry(record, 1_700_000_000.0, self.elapsed())
+            self.board.apply(entry)
+            self.notifier.add(entry)
+
+    def turn_until(self, holds: Callable[[], object]) -> None:
+        """Turn the loop, as the orchestrator does."""
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < ends, self.log()
+            self.notifier.pump()
+            left = self.notifier.deadline() - self.elapsed()
+            for key, mask in self.selector.select(min(max(left, 0.0), 0.05)):
+                key.data(mask)
+
+    def log(self) -> str:
+        file = self.folder / "notify.log"
+        return file.read_text() if file.exists() else ""
+
+    def lines(self, name: str = "told") -> list[str]:
+        file = self.folder / name
+        return file.read_text().splitlines() if file.exists() else []
+
+
+MakeRun = Callable[..., Run]
+PAUSED = rec.RunChanged("paused", "why")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[MakeRun]:
+    runs: list[Run] = []
+
+    def make(command: str, limits: Limits = LIMITS) -> Run:
+        runs.append(Run(tmp_path, command.replace("TMP", str(tmp_path)), limits))
+        return runs[-1]
+
+    yield make
+    for each in runs:
+        assert not each.selector.get_map(), "something is still watched"
+
+
+def living(pid: int) -> bool:
+    """Whether it runs still; a zombie does not."""
+    process = sessions.read_process(pid)
+    return process is not None and not process.zombie
+
+
+def test_the_command_has_the_notice_in_its_environment_and_on_stdin(run: MakeRun) -> None:
+    told = run('cat >TMP/json; echo "$BW_EVENT: $BW_TEXT $BW_RUN_ID" >TMP/told; echo hello')
+    told.tell(PAUSED)
+    told.turn_until(told.lines)
+    told.notifier.finish()
+    (line,) = told.lines()
+    assert line.startswith("paused: the fleet is paused (why)") and line.endswith(" run-1")
+    assert json.loads(told.lines("json")[0])["event"] == "paused"
+    assert "hello\n" in told.log()
+    assert told.warnings == []
+
+
+def test_one_runs_at_a_time_in_their_order(run: MakeRun) -> None:
+    told = run('echo "begin $BW_EVENT" >>TMP/told; sleep 0.05; echo end >>TMP/told')
+    told.tell(PAUSED, *(rec.SourceTrouble("x", 1.0, "", n) for n in (1, 2, 3)))
+    told.turn_until(lambda: len(told.lines()) == 4)
+    told.notifier.finish()
+    assert told.lines() == ["begin paused", "end", "begin tracker_failing", "end"]
+
+
+def test_one_that_hangs_is_ended_with_its_children_and_the_next_one_runs(run: MakeRun) -> None:
+    told = run(
+        'echo "$$" >>TMP/told; [ "$BW_EVENT" = paused ] || exit 0;'
+        ' trap "" TERM; sleep 300 & echo "$!" >>TMP/told; wait; sleep 300',
+        SOON,
+    )
+    told.tell(PAUSED, *(rec.SourceTrouble("x", 1.0, "", n) for n in (1, 2, 3)))
+    told.turn_until(lambda: len(told.lines()) == 3)
+    told.notifier.finish()
+    until(lambda: not any(map(living, map(int, told.lines()))))
+    (warning,) = told.warnings
+    assert "took too long" in warning and str(told.folder) in warning
+
+
+def test_one_that_fails_is_warned_of_once(run: MakeRun) -> None:
+    told = run("echo x >>TMP/told; echo wrong >&2; exit 3")
+    told.tell(PAUSED, PAUSED)
+    told.turn_until(lambda: len(told.lines()) == 2)
+    told.notifier.finish()
+    assert len(told.warnings) == 1 and "status 3" in told.warnings[0]
+    assert told.log().count("wrong\nended with status 3\n") == 2
+
+
+def test_one_that_cannot_be_started_is_a_failure_like_another(
+    run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    told = run("desktop")
+    told.tell(PAUSED)
+    told.notifier.pump()
+    told.notifier.finish()
+    assert "notify-send" in told.warnings[0]
+
+
+def test_one_that_floods_is_cut_and_holds_up_nobody(run: MakeRun) -> None:
+    told = run("yes; echo ended >TMP/told")
+    told.tell(PAUSED)
+    told.turn_until(told.lines)
+    told.notifier.finish()
+    assert len(told.log()) < OUTPUT_BYTES_MAX + 1000
+    assert "was cut" in told.log()
+
+
+def test_what_it_leaves_in_the_background_does_not_outlive_it(run: MakeRun) -> None:
+    told = run("sleep 300 & echo $! >TMP/told")
+    told.tell(PAUSED)
+    told.turn_until(told.lines)
+    told.notifier.finish()
+    until(lambda: not living(int(told.lines()[0])))
+
+
+def test_too_many_waiting_notices_are_dropped_but_never_the_last_word(run: MakeRun) -> None:
+    told = run('echo "$BW_EVENT" >>TMP/told')
+    told.tell(*[PAUSED] * (QUEUE_MAX + 5), rec.RunEnded(0))
+    told.notifier.finish()
+    assert told.lines() == ["paused"] * QUEUE_MAX + ["finished"]
+    assert told.log().count("dropped") == 5
+
+
+def test_at_the_end_hanging_ones_leave_half_of_the_time_to_the_last_word(run: MakeRun) -> None:
+    told = run(
+        '[ "$BW_EVENT" = finished ] || sleep 300; echo "$BW_EVENT" >>TMP/told',
+        Limits(9.0, 0.1, 1.0),
+    )
+    told.tell(PAUSED, PAUSED, PAUSED, rec.RunEnded(0))
+    began = time.monotonic()
+    told.notifier.finish()
+    assert told.lines() == ["finished"]
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_last_word_that_hangs_is_ended_in_time(run: MakeRun) -> None:
+    told = run('trap "" TERM; echo $$ >TMP/told; while :; do sleep 1; done', SOON)
+    told.tell(rec.RunEnded(0))
+    told.notifier.finish()
+    until(lambda: not living(int(told.lines()[0])))
+
+
+def test_a_folder_that_is_gone_does_no_harm(run: MakeRun) -> None:
+    told = run("true")
+    told.tell(PAUSED)
+    told.folder.rmdir()
+    told.notifier.pump()
+    told.notifier.finish()
+    assert told.warnings == []
+
+
+def test_the_desktop_is_told_without_a_shell_and_without_markup() -> None:
+    notice = Notice("set_aside", "-x <b>$(touch pwned)</b> & more", 0.0, "run-1", "/project")
+    argv = argv_of("desktop", notice)
+    assert argv[0] == "notify-send"
+    assert argv[-3:] == [
+        "--",
+        "beads-workers: set aside",
+        "-x &lt;b&gt;$(touch pwned)&lt;/b&gt; &amp; more",
+    ]

@@ -1,0 +1,157 @@
+"""Settling what dead runs left: first they must be gone, then the tracker is asked."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from beads_workers.core.events import RecoveryFailed
+from beads_workers.core.journal import Carried, Entry, Finished, Owing, Started, encode
+from beads_workers.core.model import IssueId
+from beads_workers.core.recovery import Remains
+from beads_workers.core.source import Action, Result
+from beads_workers.core.wire import Done
+from beads_workers.runtime import sessions
+from beads_workers.runtime.journal_file import read_journal
+from beads_workers.runtime.result_spool import leave_word
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.tracker_thread import Recovery
+from beads_workers.trackers.issue import Issue
+from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
+
+
+class Scene:
+    """A dead run that holds issue a, and one that works on it now."""
+
+    def __init__(self, folder: Path, *faults: Fault) -> None:
+        self.directory = RunDirectory(folder)
+        self.directory.create()
+        self.run_id, self.alive = self.directory.create_run()
+        self.dead = Remains(run_id=self.run_id, actor="actor/dead")
+        self.source = MemorySource(
+            [Issue(id="a", title="t", status="in_progress", assignee="actor/dead")],
+            actor="actor/new",
+            faults=faults,
+        )
+        self.trouble: list[RecoveryFailed] = []
+        self.recovery = Recovery(self.directory, self.source, [self.dead], self.failed)
+
+    def failed(self, event: RecoveryFailed) -> None:
+        self.trouble.append(event)
+        self.recovery.abandon()  # A stop comes: nothing here waits for a second.
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_what_a_dead_run_held_is_given_back_and_the_run_is_settled(scene: Scene) -> None:
+    os.close(scene.alive)
+    (settled,) = scene.recovery.run().settled
+    assert (settled.settlement.action, settled.result) == (Action.RELEASE, Result.APPLIED)
+    assert scene.source.tracker.issues["a"].status == "open"
+    assert scene.directory.is_settled(scene.run_id)
+
+
+def test_what_it_had_done_is_closed(scene: Scene) -> None:
+    os.close(scene.alive)
+    scene.dead.apply(Entry(Carried("a", held_by="actor/dead"), 5.0, 2.0))
+    scene.recovery.run()
+    assert scene.source.tracker.issues["a"].status == "closed"
+
+
+def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene: Scene) -> None:
+    os.close(scene.alive)
+    folder = scene.directory.run(scene.run_id)
+    started = Started("a", "W1", 1, "r.1")
+    (folder / "journal.jsonl").write_bytes(encode(Entry(started, 5.0, 2.0)) + b'{"v":1,"e":"to')
+    scene.dead.apply(Entry(started, 5.0, 2.0))
+    leave_word(str(folder), Done(IssueId("a"), "W1", 7, {"note": "fine"}, request_id="r.1"))
+    ended = scene.recovery.run()
+    (settled,) = ended.settled
+    assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
+    assert settled.settlement.note == "fine"
+    assert ended.heard == (Carried("a", held_by="actor/dead"),)
+    assert scene.source.tracker.issues["a"].status == "closed"
+    _, added = read_journal(folder / "journal.jsonl")
+    assert isinstance(added.record, Finished) and added.record.verdict == "finish"
+    assert (added.at, added.elapsed) == (5.007, 2.007), "when its worker was done with it"
+
+
+def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, Fault(FaultKind.NOT_APPLIED, "recover"))
+    os.close(scene.alive)
+    folder = scene.directory.run(scene.run_id)
+    scene.dead.apply(Entry(Started("a", "W1", 1, "r.1"), 5.0, 2.0))
+    leave_word(str(folder), Done(IssueId("a"), "W1", 7, request_id="r.1"))
+    ended = scene.recovery.run()
+    assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.heard) == 1
+    assert not (folder / "journal.jsonl").exists() and not scene.directory.is_settled(scene.run_id)
+
+
+def test_nothing_is_touched_while_any_process_of_that_run_lives(scene: Scene) -> None:
+    thread = threading.Thread(target=scene.recovery.run)
+    thread.start()
+    thread.join(0.15)
+    assert thread.is_alive() and scene.source.tracker.writes == []
+    os.close(scene.alive)
+    thread.join(10)
+    assert scene.source.tracker.issues["a"].status == "open"
+
+
+@pytest.mark.parametrize("what", ["its last call of the tracker", "a worker of somebody else"])
+def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None:
+    os.close(scene.alive)
+    wait, release = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(release)
+        os.read(wait, 1)
+        os._exit(0)
+    left = (child, sessions.start_time(child) or 0)
+    if what.startswith("its"):
+        scene.dead.last_call = left
+    else:
+        scene.dead.apply(Entry(Owing("a", "", *left), 5.0, 2.0))
+    thread = threading.Thread(target=scene.recovery.run)
+    thread.start()
+    thread.join(0.15)
+    assert thread.is_alive() and scene.source.tracker.writes == []
+    os.close(release)
+    os.waitpid(child, 0)
+    os.close(wait)
+    thread.join(10)
+    assert scene.source.tracker.issues["a"].status == "open"
+
+
+def test_another_process_under_the_same_pid_is_not_waited_for(scene: Scene) -> None:
+    os.close(scene.alive)
+    scene.dead.last_call = (os.getpid(), 1)
+    scene.dead.apply(Entry(Owing("a", "", os.getpid(), 1), 5.0, 2.0))
+    assert len(scene.recovery.run().settled) == 1
+
+
+def test_a_tracker_in_trouble_is_told_of_and_the_run_stays_unsettled(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, Fault(FaultKind.REFUSED, "recover"))
+    os.close(scene.alive)
+    assert scene.recovery.run().settled == ()
+    assert [t.error for t in scene.trouble] == ["the tracker does not answer"]
+    assert not scene.directory.is_settled(scene.run_id)
+
+
+def test_a_run_of_which_one_issue_could_not_be_settled_stays_unsettled(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, Fault(FaultKind.NOT_APPLIED, "recover"))
+    os.close(scene.alive)
+    assert [s.result for s in scene.recovery.run().settled] == [Result.FAILED]
+    assert not scene.directory.is_settled(scene.run_id)
+
+
+def test_a_stop_overtakes_the_waiting(scene: Scene) -> None:
+    scene.recovery.abandon()
+    assert scene.recovery.run().settled == ()
+    assert scene.source.tracker.writes == []
+    os.close(scene.alive)

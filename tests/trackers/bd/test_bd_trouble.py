@@ -1,0 +1,242 @@
+"""``bd`` in trouble: whatever it does, nothing is claimed, closed or reopened by mistake."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from beads_workers.core.model import Filters
+from beads_workers.core.source import Action, Result, Settlement, SourceError
+from beads_workers.trackers.bd.calls import start_time
+from beads_workers.trackers.bd.source import BdSource, open_bd
+from tests.support.bd import NEW, BdProject
+
+US = "beads-workers/host/run-1"
+
+
+class Wrapped:
+    """A ``bd`` that passes everything on, except what it is told to do ``instead``."""
+
+    def __init__(self, project: BdProject, folder: Path) -> None:
+        self.program = folder / "wrapped" / "bd"
+        self.program.parent.mkdir()
+        self._real = project.directory / "bd"
+        self.mend()
+
+    def mend(self) -> None:
+        """Pass everything on."""
+        self._write("")
+
+    def break_(self, command: str, instead: str) -> None:
+        """From now on, a call whose arguments match the pattern ``command`` runs ``instead``."""
+        self._write(f'case " $* " in *{command}*) {instead};; esac\n')
+
+    def _write(self, lines: str) -> None:
+        new = self.program.with_suffix(".new")
+        new.write_text(f'#!/bin/sh\nBD="{self._real}"\n{lines}exec "$BD" "$@"\n')
+        new.chmod(0o755)
+        new.rename(self.program)
+
+
+@pytest.fixture
+def wrapped(project: BdProject, tmp_path: Path) -> Wrapped:
+    return Wrapped(project, tmp_path)
+
+
+@pytest.fixture
+def source(project: BdProject, wrapped: Wrapped) -> BdSource:
+    source = project.source(US, program=str(wrapped.program))
+    source.describe()
+    return source
+
+
+FAULTS = {
+    "it exits 1": "echo 'Error: database is locked' >&2; exit 1",
+    "it prints garbage": "echo 'panic: <nil>'; exit 0",
+    "it prints an error object": 'echo \'{"error": "no such table"}\'; exit 0',
+    "it prints nothing": "exit 0",
+    "it prints half an array": "echo '[{\"id\": '; exit 0",
+    "it prints an array of junk": "echo '[1, null]'; exit 0",
+    "it dies": "kill -9 $$",
+}
+each_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+
+
+@each_fault
+def test_a_listing_that_fails_is_an_error_and_never_no_work(
+    project: BdProject, wrapped: Wrapped, source: BdSource, fault: str
+) -> None:
+    wrapped.break_("' ready '", fault)
+    with pytest.raises(SourceError, match=r"^bd ready") as trouble:
+        source.take(8, ())
+    assert "\n" not in str(trouble.value) and trouble.value.hint
+    wrapped.mend()
+    assert source.take(8, ()).jobs == ()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS.values()][:4], ids=[*FAULTS][:4])
+def test_a_write_that_fails_changes_nothing_and_can_be_done_later(
+    project: BdProject, wrapped: Wrapped, source: BdSource, fault: str
+) -> None:
+    done, back, _ = project.create_many([{"priority": 0}, {"priority": 1}, {"priority": 4}])
+    assert len(source.take(2, ()).jobs) == 2
+    before = project.read_all()
+    wrapped.break_("' '[bcu]*' --json '", fault)
+    settlements = (Settlement(Action.CLOSE, done), Settlement(Action.RELEASE, back))
+    answers = source.settle(settlements)
+    assert [answer.result for answer in answers] == [Result.FAILED] * 2
+    assert all(answer.error and "\n" not in answer.error for answer in answers)
+    assert project.read_all() == before
+    wrapped.mend()
+    assert [answer.result for answer in source.settle(settlements)] == [Result.APPLIED] * 2
+
+
+def test_when_a_look_fails_as_well_nothing_is_known(
+    project: BdProject, wrapped: Wrapped, source: BdSource
+) -> None:
+    (held,) = project.create_many([{}])
+    assert len(source.take(1, ()).jobs) == 1
+    wrapped.break_("", "exit 1")
+    with pytest.raises(SourceError):
+        source.settle([Settlement(Action.RELEASE, held, read_first=True)])
+    with pytest.raises(SourceError):
+        source.settle([Settlement(Action.CLOSE, held)])
+    assert project.read(held) == ("in_progress", US)
+
+
+def test_a_late_bd_is_waited_for_and_what_it_won_is_given_back(
+    project: BdProject, wrapped: Wrapped, tmp_path: Path
+) -> None:
+    (key,) = project.create_many([{}])
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # A listing comes before the claim, and takes a second where much else runs.
+    source = project.source(US, program=str(wrapped.program), call_seconds=5.0)
+    source.describe()
+    # The claim is done, but its answer does not come before somebody opens the gate.
+    wrapped.break_("--claim", f'"$BD" "$@"; read x <"{gate}"; exit 0')
+    with pytest.raises(SourceError, match="did not answer in"):
+        source.take(1, ())
+    assert project.read(key) == ("in_progress", US)
+    for _ in range(2):
+        with pytest.raises(SourceError, match="is still running") as trouble:
+            source.take(1, ())
+    pid = int(str(trouble.value).split("pid ")[1].split(")")[0])
+    wrapped.mend()
+    descriptor = os.pidfd_open(pid)
+    gate.write_text("go\n")
+    assert select.select([descriptor], [], [], 10)[0]
+    os.close(descriptor)
+    assert source.take(0, ()).listed[0].issue_id == key
+    assert project.read(key) == ("open", "")
+    assert [job.issue_id for job in source.take(1, ()).jobs] == [key]
+
+
+def test_a_missing_bd_is_named_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no-such-bd not found") as trouble:
+        open_bd(tmp_path, actor=US, filters=Filters(), listed_max=9, program="no-such-bd")
+    assert "install" in trouble.value.hint
+
+
+def test_a_folder_without_a_tracker_is_an_error(project: BdProject, tmp_path: Path) -> None:
+    source = project.source(US)
+    source.describe()
+    (project.folder / ".beads").rename(tmp_path / "moved")
+    with pytest.raises(SourceError, match="beads is gone") as trouble:
+        source.take(0, ())
+    assert "bd init" in trouble.value.hint
+
+
+@pytest.mark.parametrize(
+    ("version", "help_text", "said"),
+    [("bd version 0.9.1", "  --status string", "too old"), ("go away", "", "no version")],
+)
+def test_a_bd_that_cannot_claim_is_refused(
+    tmp_path: Path, version: str, help_text: str, said: str
+) -> None:
+    program = tmp_path / "bd"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in --version) echo "{version}";; *) echo "{help_text}";; esac\n'
+    )
+    program.chmod(0o755)
+    with pytest.raises(SourceError, match=said):
+        open_bd(tmp_path, actor=US, filters=Filters(), listed_max=9, program=str(program))
+
+
+class Recorder:
+    """A ``CallLog`` that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, tuple[int, Sequence[str]]] = {}
+        self.commands: list[str] = []
+        self.own_start = start_time(os.getpid())
+
+    def started(self, pid: int, start_time: int, argv: Sequence[str]) -> None:
+        assert start_time >= self.own_start > 0
+        self.running[pid] = (start_time, argv)
+        self.commands.append(argv[1])
+
+    def ended(self, pid: int) -> None:
+        del self.running[pid]
+
+
+def test_every_process_is_logged_counted_and_alone_in_its_group(
+    project: BdProject, wrapped: Wrapped, tmp_path: Path
+) -> None:
+    seen, log = tmp_path / "seen", Recorder()
+    project.create_many([{}])
+    source = project.source(US, program=str(wrapped.program), call_log=log)
+    source.describe()
+    said = f'(ps -o pgid= -p $$; echo $$; readlink /proc/$$/fd/0; ls /proc/$$/fd) >"{seen}"'
+    wrapped.break_("' ready '", f'{said}; exec "$BD" "$@"')
+    with (tmp_path / "ours").open("w") as ours:
+        os.set_inheritable(ours.fileno(), True)
+        source.take(0, ())
+        assert str(ours.fileno()) not in seen.read_text().split()[3:]
+    group, pid, stdin = seen.read_text().split()[:3]
+    assert group == pid and stdin == os.devnull
+    assert log.running == {}
+    assert len(log.commands) == source.calls.count > 0
+    assert source.calls.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("complaint", "status", "option"),
+    [
+        ("Warning: Daemon failed to start", 0, "--no-daemon"),
+        ("Error: Database out of sync with JSONL.", 1, "--allow-stale"),
+    ],
+)
+def test_what_the_old_bd_complains_of_is_avoided_from_then_on(
+    project_old: BdProject, tmp_path: Path, complaint: str, status: int, option: str
+) -> None:
+    keys = project_old.create_many([{}, {}])
+    wrapped, log = Wrapped(project_old, tmp_path), Recorder()
+    source = project_old.source(US, program=str(wrapped.program), call_log=log)
+    source.describe()
+    log.commands.clear()
+    said = (
+        f'[ "$1" = {option} ] || {{ echo "{complaint}" >&2; [ {status} = 0 ] || exit {status}; }}'
+    )
+    wrapped.break_("' ready '", said)
+    assert [row.issue_id for row in source.take(0, ()).listed] == keys
+    assert [job.issue_id for job in source.take(2, ()).jobs] == keys
+    again = [option] if status else []
+    assert log.commands == ["ready", *again, *[option] * 3]
+    assert option in source.literal_argv
+
+
+def test_more_output_than_a_pipe_holds_comes_through(project: BdProject) -> None:
+    project.create_many([{"description": "x" * 9_000}] * 12)
+    jobs = project.source(US).take(12, ()).jobs
+    assert [len(job.description) for job in jobs] == [9_000] * 12
+
+
+def test_a_worker_that_calls_bd_gets_options_that_fit(project: BdProject) -> None:
+    program = str(project.directory / "bd")
+    extra = () if project.version == NEW else ("--no-daemon", "--allow-stale")
+    assert project.source(US, program="bd").literal_argv == (program, *extra)

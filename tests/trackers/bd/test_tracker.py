@@ -1,0 +1,108 @@
+"""Reading what ``bd`` prints: exit status and JSON together, whatever stands in them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core.limits import NESTED_MAX
+from beads_workers.core.source import SourceError
+from beads_workers.trackers.bd.calls import Answer
+from beads_workers.trackers.bd.tracker import is_safe_id, refusals, rows, rows_of_group, version_in
+
+ISSUE = {"id": "bw-1", "title": "t", "status": "open", "priority": 0}
+
+
+def answer(stdout: object, status: int = 0, stderr: str = "", cut: bool = False) -> Answer:
+    text = stdout if isinstance(stdout, str) else json.dumps(stdout)
+    return Answer("list", status, text.encode(), stderr.encode(), cut)
+
+
+def test_warnings_on_stderr_are_no_failure() -> None:
+    (row,) = rows(answer([ISSUE], stderr="WARNING: hash mismatch\nError: in a hook"))
+    assert (row.issue_id, row.status, row.priority, row.assignee) == ("bw-1", "open", 0, "")
+
+
+@pytest.mark.parametrize(
+    ("given_answer", "said"),
+    [
+        (answer([ISSUE], status=1), "exit 1"),
+        (answer([ISSUE], cut=True), "larger"),
+        (answer({"error": "two\nlines"}), "two lines"),
+        (answer("", status=1, stderr='{"error": "from stderr"}'), "from stderr"),
+        (answer("", status=1, stderr="note\nError: told\nHint: x"), "told"),
+        (answer(""), "printed nothing"),
+        (answer("<html>\x1b[2J"), "<html>"),
+        (answer("[" * 100_000), "no JSON"),
+    ],
+)
+def test_each_failure_is_one_line_that_says_why(given_answer: Answer, said: str) -> None:
+    with pytest.raises(SourceError) as trouble:
+        rows(given_answer)
+    assert said in str(trouble.value)
+    assert str(trouble.value).isprintable() and trouble.value.hint
+
+
+@given(st.binary(max_size=200), st.integers(-9, 20))
+def test_junk_is_an_error_and_nothing_else(junk: bytes, status: int) -> None:
+    try:
+        found = rows(Answer("list", status, junk, junk))
+    except SourceError as error:
+        assert str(error).isprintable()
+    else:
+        assert status == 0 and len(found) <= len(json.loads(junk))
+
+
+def test_a_row_whose_id_could_be_an_option_is_dropped() -> None:
+    assert [row.issue_id for row in rows(answer([ISSUE, {"id": "--all"}, {}]))] == ["bw-1"]
+    assert is_safe_id("a-1.2_b") and not is_safe_id("a-1\n") and not is_safe_id("")
+
+
+@pytest.mark.parametrize(
+    ("value", "read"), [(9, 4), (-1, 0), (None, 2), ("1", 2), (True, 2), (3, 3)]
+)
+def test_an_odd_priority_is_read_as_a_sensible_one(value: object, read: int) -> None:
+    assert rows(answer([{**ISSUE, "priority": value}]))[0].priority == read
+
+
+def test_a_group_that_was_partly_refused_shows_both_parts() -> None:
+    refused = {"error": "1 of 2", "failed": [{"id": "bw-2", "error": "already claimed by a"}]}
+    partly = answer([ISSUE], status=1, stderr="Error updating bw-2\n" + json.dumps(refused))
+    assert [row.issue_id for row in rows_of_group(partly)] == ["bw-1"]
+    assert [(r.issue_id, r.lost) for r in refusals(partly)] == [("bw-2", True)]
+
+
+def test_a_wholly_lost_claim_is_an_answer_but_silence_is_none() -> None:
+    assert rows_of_group(answer("", stderr="Error claiming bw-1: already claimed by a")) == []
+    with pytest.raises(SourceError):
+        rows_of_group(answer(""))
+    with pytest.raises(SourceError):
+        rows_of_group(answer("", status=1, stderr="Error: database is locked"))
+
+
+def test_a_field_that_could_not_be_passed_on_is_left_out_and_its_issue_is_not() -> None:
+    deep: object = 1
+    for _ in range(NESTED_MAX + 5):
+        deep = [deep]
+    (row,) = rows(answer([{"id": "bw-1", "title": "t", "metadata": deep, "labels": ["x"]}]))
+    assert row.original == {"id": "bw-1", "title": "t", "labels": ["x"]}
+
+
+@pytest.mark.parametrize("text", [b'[{"id": "a", "x": NaN}]', b'[{"id": "a", "x": 1e999}]'])
+def test_what_is_no_json_to_a_worker_is_none_to_us(text: bytes) -> None:
+    with pytest.raises(SourceError):
+        rows(Answer("ready", 0, text, b""))
+
+
+def test_lone_surrogates_become_question_marks() -> None:
+    (row,) = rows(Answer("ready", 0, b'[{"id": "a", "title": "x\\ud800"}]', b""))
+    assert row.title == "x?"
+
+
+def test_a_version_is_found_at_once_or_not_at_all() -> None:
+    assert version_in(Answer("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
+    with pytest.raises(SourceError):
+        version_in(Answer("--version", 0, b"1" * (1 << 20), b""))

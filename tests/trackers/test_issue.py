@@ -1,0 +1,42 @@
+"""What a worker is given to do for an issue of ours."""
+
+from __future__ import annotations
+
+import json
+
+from beads_workers.core.traces import headers_of
+from beads_workers.trackers.issue import Dependency, Issue, to_job, to_object
+
+ISSUE = Issue(
+    "bw-1",
+    "A title",
+    labels=("x",),
+    created_at="2026-01-01T00:00:00Z",
+    dependencies=(Dependency("bw-2"),),
+    extra={"job_path": "shop.work", "args": [1], "own": None},
+)
+
+
+def test_the_whole_issue_is_there_for_whoever_looks() -> None:
+    job = to_job(ISSUE, "embedded")
+    assert job.original and job.original == to_object(ISSUE)
+    assert json.loads(json.dumps(dict(job.original))) == to_object(ISSUE)
+    assert job.original["own"] is None and "notes" not in job.original
+
+
+def test_a_function_is_named_by_its_path_before_a_label() -> None:
+    called = to_job(ISSUE, "embedded").call
+    assert called is not None and (called.path, called.args) == ("shop.work", (1,))
+
+
+def test_a_label_calls_a_function_with_the_issue() -> None:
+    issue = Issue("bw-1", "A title", labels=("x", "call:shop.look"))
+    called = to_job(issue, "embedded").call
+    assert called is not None and called.path == "shop.look"
+    assert json.dumps(called.kwargs) == json.dumps({"issue": to_object(issue)})
+
+
+def test_an_issue_may_have_a_trace_context_in_its_own_fields() -> None:
+    headers = {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}
+    assert headers_of(to_job(Issue("a", "b", extra={"trace_context": headers}), "s")) == headers
+    assert headers_of(to_job(Issue("a", "b", extra={"trace_context": "none"}), "s")) == {}

@@ -1,0 +1,256 @@
+"""Reasons as a table: what the tracker and the scheduler know of an issue, and what is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from beads_workers.core.facts import Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.source import Seen
+from beads_workers.ui.reasons import Cause, Picture, epoch, span
+from beads_workers.ui.why import explain, headline
+
+NOW = 1_700_000_000.0
+A = IssueId("a")
+RUNNING = Facts("running", "run-1", attempts_max=3, slots=2, look_seconds=4.0)
+US, THEM = "beads-workers/host/run-1", "beads-workers/host/run-0"
+LATER = "2023-11-14T23:00:00Z"
+
+
+def picture(*seen: Seen, facts: Facts = RUNNING, **others: Any) -> Picture:
+    """What is known; the tracker lists everything open as ready."""
+    ready = frozenset(each.issue_id for each in seen if each.status == "open")
+    return Picture(
+        facts,
+        NOW,
+        lambda at: f"T{at - NOW:+.0f}",
+        {each.issue_id: each for each in seen},
+        **{"ready": ready, **others},
+    )
+
+
+def issue(issue_id: str = "a", status: str = "open", **fields: Any) -> Seen:
+    """An issue; what it waits for as plain texts."""
+    return Seen(IssueId(issue_id), f"title of {issue_id}", status, **fields)
+
+
+def causes(shown: Picture) -> list[Cause]:
+    """The causes for issue ``a``, in order."""
+    return [reason.cause for reason in explain(A, shown)]
+
+
+def said(shown: Picture) -> str:
+    """The headline for issue ``a``."""
+    return headline(A, explain(A, shown), shown)
+
+
+def known(**fields: Any) -> Facts:
+    """A running fleet that knows this of issue ``a``."""
+    return replace(RUNNING, issues=(IssueFacts("a", **fields),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause", "words"),
+    [
+        ({"status": "closed", "close_reason": "done"}, Cause.CLOSED, "closed: done"),
+        ({"status": "closed", "closed_at": LATER}, Cause.CLOSED, "closed at T+2800"),
+        ({"status": "closed", "assignee": "bob"}, Cause.CLOSED, "last assigned to bob"),
+        ({"status": "in_progress", "assignee": "bob"}, Cause.IN_PROGRESS, "in progress by bob"),
+        ({"status": "in_progress"}, Cause.IN_PROGRESS, "in nobody's name"),
+        ({"status": "in_progress", "assignee": US}, Cause.IN_PROGRESS, "by this fleet just now"),
+        ({"status": "in_progress", "assignee": THEM}, Cause.IN_PROGRESS, "host/run-0"),
+        ({"assignee": "bob"}, Cause.ASSIGNED, "assigned to bob"),
+        ({"deferred_until": LATER}, Cause.DEFERRED, "deferred until T+2800, in 47 min"),
+        ({"status": "deferred"}, Cause.DEFERRED, "deferred"),
+        ({"status": "blocked"}, Cause.STATUS, "its status is blocked"),
+        ({"issue_type": "epic"}, Cause.FILTERED, "it is an epic"),
+    ],
+)
+def test_what_the_tracker_shows_is_said_in_its_words(
+    fields: dict[str, Any], cause: Cause, words: str
+) -> None:
+    shown = picture(issue(**fields))
+    assert causes(shown) == [cause]
+    assert words in said(shown)
+    assert explain(A, shown)[0].change
+
+
+def test_a_deferral_that_is_over_holds_nothing_back() -> None:
+    assert causes(picture(issue(deferred_until="2023-11-14T20:00:00.123456789Z"))) == [Cause.DUE]
+
+
+def test_an_issue_that_does_not_exist_is_not_found() -> None:
+    assert causes(picture()) == [Cause.NOT_FOUND]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (Filters(labels=("x", "night")), "filtered by --label night: its labels are x, y"),
+        (Filters(labels_any=("p", "q")), "filtered by --label-any p or q: its labels are x, y"),
+        (Filters(exclude_labels=("y",)), "filtered by --exclude-label y: its labels are x, y"),
+        (Filters(types=("bug",)), "filtered by --type bug: its type is task"),
+        (Filters(priorities=(0, 1)), "filtered by --priority 0 or 1: its priority is 2"),
+        (Filters(parent="e9"), "filtered by --parent e9: its parent is e1"),
+        (Filters(only=("b", "c")), "filtered by only b, c: it was not named at the start"),
+        (
+            Filters(bring=("function", "command")),
+            "it has no function of its own and no command of its own,"
+            " and the fleet has none for it",
+        ),
+    ],
+)
+def test_each_filter_is_named_with_the_issues_own_value(wanted: Filters, text: str) -> None:
+    shown = picture(
+        issue(labels=("x", "y"), parents=(IssueId("e1"),)),
+        issue("e1", issue_type="epic"),
+        facts=replace(RUNNING, filters=wanted),
+    )
+    assert [reason.text for reason in explain(A, shown)] == [text]
+
+
+def test_a_filter_that_lets_it_through_is_no_reason() -> None:
+    wanted = Filters(("x",), ("x", "z"), ("q",), ("task",), (2,), "e0", ("a",))
+    shown = picture(
+        issue(labels=("x",), parents=(IssueId("e1"),)),
+        issue("e1", parents=(IssueId("e0"),)),
+        facts=replace(RUNNING, filters=wanted),
+    )
+    assert causes(shown) == [Cause.DUE]
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause", "words"),
+    [
+        (
+            {"held": "running", "worker_id": "W3", "running_seconds": 12.0, "attempt": 2},
+            Cause.RUNNING,
+            "W3 has had it for 12 s, attempt 2 of 3",
+        ),
+        ({"held": "loose", "worker_id": "W3", "holder_pid": 77}, Cause.LOST, "pid 77 still lives"),
+        ({"held": "handing", "worker_id": "W3"}, Cause.HANDING, "handed over to W3"),
+        ({"held": "claimed", "position": 4}, Cause.QUEUED, "number 4 in the queue"),
+        ({"held": "closing"}, Cause.NOT_CLOSED, "owed the close"),
+        ({"standing": "not_closed", "owed_tries": 2}, Cause.NOT_CLOSED, "refused 2 times"),
+        ({"held": "releasing"}, Cause.SETTLING, "being given back"),
+        ({"held": "shelving", "standing": "set_aside"}, Cause.SETTLING, "being set aside"),
+        ({"standing": "withheld"}, Cause.TAKEN_AWAY, "a person took it away"),
+        (
+            {"standing": "set_aside", "charged": 3, "error": "boom"},
+            Cause.SET_ASIDE,
+            "set aside after 3 attempts; last error: boom",
+        ),
+        (
+            {"standing": "cooling", "again_seconds": 90.0, "attempt": 2, "error": "boom"},
+            Cause.COOLING,
+            "cooling down until T+90, in 90 s: then attempt 2 of 3; last error: boom",
+        ),
+    ],
+)
+def test_what_the_scheduler_knows_is_said(fields: dict[str, Any], cause: Cause, words: str) -> None:
+    status = "blocked" if fields.get("standing") == "set_aside" else "open"
+    shown = picture(issue(status=status), facts=known(**fields))
+    assert causes(shown) == [cause]
+    assert words in said(shown)
+    assert explain(A, shown)[0].change
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause", "words"),
+    [
+        (Facts("none"), Cause.NO_FLEET, "ready, but no fleet is running here"),
+        (replace(RUNNING, state="recovering"), Cause.RECOVERING, "an earlier run left"),
+        (replace(RUNNING, state="paused"), Cause.PAUSED, "ready, but the fleet is paused"),
+        (replace(RUNNING, state="draining"), Cause.DRAINING, "draining"),
+        (replace(RUNNING, state="settling"), Cause.STOPPING, "stopping"),
+        (replace(RUNNING, slots=0), Cause.NO_WORKERS, "has no workers"),
+        (replace(RUNNING, slots=0, starting=3), Cause.NO_WORKERS, "3 are starting"),
+        (replace(RUNNING, issues_max=5, ended=5), Cause.LIMIT, "--limit 5 is reached"),
+        (replace(RUNNING, busy=2), Cause.BUSY, "all 2 workers are busy"),
+        (
+            replace(RUNNING, trouble=TrackerTrouble("locked", "wait", 4, 61.0, 8.0)),
+            Cause.TRACKER,
+            "has failed 4 times in a row, for 61 s: locked",
+        ),
+        (RUNNING, Cause.DUE, "it can be taken: the tracker is asked again at T+4, in 4 s"),
+    ],
+)
+def test_a_ready_issue_that_is_not_taken_has_the_fleets_reasons(
+    facts: Facts, cause: Cause, words: str
+) -> None:
+    shown = picture(issue(), facts=facts)
+    assert causes(shown)[0] is cause
+    assert words in said(shown)
+
+
+def test_behind_busy_workers_the_more_urgent_ones_are_counted() -> None:
+    facts = replace(RUNNING, busy=2, unsent=1, listed=(1, 2, 9, 9, 9))
+    reasons = explain(A, picture(issue(), facts=facts))
+    assert [reason.cause for reason in reasons] == [Cause.BUSY, Cause.BEHIND]
+    assert reasons[1].text.startswith("4 issues")
+
+
+def test_every_reason_that_holds_is_given_the_most_decisive_first() -> None:
+    shown = picture(
+        issue(assignee="bob", waits_for=(IssueId("b"),), labels=("x",)),
+        issue("b"),
+        facts=replace(
+            known(standing="cooling", again_seconds=5.0),
+            state="paused",
+            filters=Filters(labels=("y",)),
+        ),
+    )
+    assert causes(shown) == [
+        Cause.ASSIGNED,
+        Cause.BLOCKED,
+        Cause.FILTERED,
+        Cause.COOLING,
+        Cause.PAUSED,
+    ]
+
+
+def test_what_the_tracker_does_not_call_ready_is_not_promised() -> None:
+    assert causes(picture(issue(), ready=frozenset())) == [Cause.NOT_READY]
+
+
+def test_a_tracker_that_cannot_be_looked_at_leaves_what_the_fleet_knows() -> None:
+    shown = picture(unseen="bd list: locked", facts=known(standing="set_aside", charged=3))
+    assert causes(shown) == [Cause.SET_ASIDE]
+    assert causes(picture(unseen="bd list: locked")) == [Cause.TRACKER]
+    assert said(picture(unseen="locked")) == "the tracker could not be looked at: locked"
+
+
+def test_what_was_set_aside_and_is_open_again_is_ready() -> None:
+    assert causes(picture(issue(), facts=known(standing="set_aside", charged=3))) == [Cause.DUE]
+
+
+def test_a_claim_of_our_own_ended_run_is_given_back_by_the_next_start() -> None:
+    facts = Facts("none", "run-1")
+    (first, second) = explain(A, picture(issue(status="in_progress", assignee=US), facts=facts))
+    assert "held by a run that has ended" in first.text
+    assert "next 'beads-workers start' gives it back" in first.change
+    assert second.cause is Cause.NO_FLEET
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:01:00Z", 60.0),
+        ("1970-01-01T01:01:00.123456789+01:00", 60.123456),
+        ("1970-01-01T00:01:00", 60.0),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_trackers_time_is_read_or_is_none(text: str, seconds: float | None) -> None:
+    assert epoch(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (180, "3 min"), (9000, "2.5 h")]
+)
+def test_a_span_is_said_in_the_unit_that_people_use(seconds: float, text: str) -> None:
+    assert span(seconds) == text

@@ -1,0 +1,151 @@
+"""What follows from a run's account: reasons, waste, figures, and what to do next."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core import journal as rec
+from beads_workers.core.history import History
+from beads_workers.ui import findings
+from beads_workers.ui.findings import report
+from tests.core.test_history import account, begun
+from tests.support.journals import BEGAN_AT, Script, night
+
+
+def ended(script: Script, code: int = 0, reason: str = "idle_timeout") -> History:
+    """The account of a script that ends by itself."""
+    script.add(100.0, rec.RunEnded(code, reason))
+    return account(script)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("tests failed: 3 of 212", "tests failed: 17 of 9"),
+        ("took 1.5 s", "took 22,000 s"),
+        ("commit 3fa9c01 is missing", "commit 77b0e1d9aa is missing"),
+        ("at 0x7f3a", "at 0x10"),
+        ("no 01234567-89ab-cdef-0123-456789abcdef", "no fedcba98-89ab-cdef-0123-456789abcdef"),
+        ("host 10.0.0.1:80  is down", "host 10.0.0.22:8080 is down"),
+        ("bw-12: bad", "bw-7: bad"),
+    ],
+)
+def test_errors_of_one_kind_have_one_reason(one: str, other: str) -> None:
+    assert findings.reason(one, "bw-12") == findings.reason(other, "bw-7")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("not found", "not allowed"), ("defaced", "effaced"), ("a 1 b", "a 1 c")]
+)
+def test_errors_of_two_kinds_have_two_reasons(one: str, other: str) -> None:
+    assert findings.reason(one) != findings.reason(other)
+
+
+@given(st.text(), st.text(max_size=5))
+def test_a_reason_is_its_own_reason(error: str, issue_id: str) -> None:
+    once = findings.reason(error, issue_id)
+    assert findings.reason(once) == once
+
+
+def test_failures_are_grouped_and_the_most_frequent_stands_first() -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, 9.0, "timeout", "requeue", error="timed out after 9 s")
+    for n in range(3):
+        script.attempt("W1", f"b{n}", 10.0 + n, 11.0 + n, "error", "requeue", error=f"line {n}")
+    script.attempt("W1", "c", 20.0, 21.0, "cancelled", "requeue", error="taken away")
+    first, second = findings.failures(ended(script))
+    assert (first.reason, first.example, first.attempts, first.seconds) == (
+        "line #", "line 2", 3, 3.0,
+    )  # fmt: skip
+    assert first.issue_ids == ("b0", "b1", "b2") and first.last == 13.0
+    assert (second.reason, second.outcome) == ("timed out after 9 s", "timeout")
+
+
+def test_waste_is_all_time_that_led_to_no_close() -> None:
+    script = begun()
+    script.attempt("W1", "good", 0.0, 10.0)
+    script.attempt("W1", "bad", 10.0, 14.0, "error", "requeue", error="no")
+    script.attempt("W1", "late", 14.0, 20.0, "timeout", "requeue", error="no")
+    script.attempt("W1", "vain", 20.0, 25.0, settled=False)
+    script.add(26.0, rec.SettledRecord("vain", "close", "not_ours"))
+    lost = findings.waste_of(ended(script))
+    assert (lost.seconds, lost.attempts, lost.share) == (15.0, 3, 0.6)
+    assert lost.by_outcome == {"timeout": 6.0, "not_ours": 5.0, "error": 4.0}
+
+
+def test_what_still_runs_is_no_waste() -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, None)
+    told = account(script, alive=True, now=BEGAN_AT + 50)
+    assert findings.waste_of(told).seconds == 0.0
+    assert findings.durations(told.attempts).count == 0
+
+
+def test_median_and_ninety_percent_are_attempts_that_there_were() -> None:
+    script = begun()
+    for seconds in range(1, 11):
+        script.attempt("W1", f"a{seconds}", seconds * 20.0, seconds * 21.0)
+    found = findings.durations(account(script).attempts)
+    assert (found.count, found.median, found.p90, found.longest) == (10, 5.0, 9.0, 10.0)
+
+
+@given(st.integers(0, 80), st.integers(0, 50))
+def test_throughput_counts_every_attempt_that_ended_once(attempts: int, seed: int) -> None:
+    told = account(night(attempts, 3, seed))
+    width, buckets = findings.throughput(told)
+    assert len(buckets) <= findings.BUCKETS_MAX and width * len(buckets) >= told.seconds
+    assert sum(b.done for b in buckets) == sum(a.outcome == "success" for a in told.attempts)
+    assert sum(b.failed for b in buckets) == sum(f.attempts for f in findings.failures(told)) - sum(
+        a.outcome == "retry" for a in told.attempts
+    )
+
+
+def test_the_issue_that_took_longest_over_all_attempts_is_the_slowest() -> None:
+    script = begun()
+    script.attempt("W1", "once", 0.0, 7.0)
+    script.attempt("W1", "twice", 10.0, 15.0, "error", "requeue", error="no")
+    script.attempt("W1", "twice", 20.0, 24.0, number=2)
+    assert [i.issue_id for i in findings.slowest(ended(script))] == ["twice", "once"]
+    assert [i.issue_id for i in findings.slowest(ended(script), 1)] == ["twice"]
+
+
+def commands(history: History) -> list[str]:
+    """What is suggested."""
+    return [step.command for step in findings.next_steps(history)]
+
+
+def test_nothing_is_suggested_where_all_is_done() -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, 1.0)
+    assert commands(ended(script)) == []
+
+
+def test_what_was_set_aside_can_be_retried_by_pasting_a_command() -> None:
+    script = begun()
+    for name in ("a", "b; rm -rf /"):
+        script.attempt("W1", name, 0.0, 1.0, "error", "set_aside", error="no")
+    assert commands(ended(script, 7)) == [
+        "beads-workers logs a",
+        "beads-workers retry a 'b; rm -rf /'",
+    ]
+
+
+def test_a_killed_run_is_started_again_unless_that_was_done() -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, None)
+    assert commands(account(script, settled=False)) == ["beads-workers start"]
+    told = account(script, settled=True)
+    assert "settled" in findings.how_it_ended(told)
+    assert commands(told) == ["beads-workers start"]
+
+
+def test_the_json_says_the_same_in_numbers() -> None:
+    told = report(account(night(200, 5)))
+    assert sum(told["attempts_by_outcome"].values()) == len(told["attempts"]) == 200
+    assert told["issues_by_fate"]["closed"] == told["attempts_by_outcome"]["success"]
+    assert told["tracker"]["calls_per_closed"] == pytest.approx(
+        told["tracker"]["calls"] / told["issues_by_fate"]["closed"], abs=1e-3
+    )
+    assert told["ended_at"] - told["began_at"] == pytest.approx(told["seconds"], abs=0.002)

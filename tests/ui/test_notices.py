@@ -1,0 +1,157 @@
+"""What a person is told who does not look: records in, notices out."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry, Record
+from beads_workers.core.snapshot import Board
+from beads_workers.ui.notices import (
+    FAILURES_TOLD,
+    NAMED_MAX,
+    SET_ASIDE_SECONDS,
+    Notice,
+    Notices,
+    environment,
+    to_json,
+)
+
+EPOCH = 1_700_000_000.0
+
+
+class Told:
+    """A run whose records are told of, with a clock that only we move."""
+
+    def __init__(self) -> None:
+        self.board = Board()
+        self.notices = Notices()
+        self.elapsed = 0.0
+        self.add(rec.RunStarted("run-1", 1, "actor", "memory", "/project"))
+
+    def add(self, *records: Record) -> list[Notice]:
+        """These are journalled now."""
+        told = []
+        for record in records:
+            entry = Entry(record, EPOCH + self.elapsed, self.elapsed)
+            self.board.apply(entry)
+            told += self.notices.add(entry, self.board)
+        return told
+
+    def wait(self, seconds: float) -> list[Notice]:
+        """Time passes."""
+        self.elapsed += seconds
+        return self.notices.due(self.elapsed, self.board)
+
+    def give_up(self, issue_id: str, error: str = "boom", title: str = "") -> list[Notice]:
+        """An issue is claimed, tried, and set aside."""
+        ended = rec.Finished(
+            issue_id, "W1", 3, f"r.{issue_id}", "error", "set_aside", error, charged=3
+        )
+        started = rec.Started(issue_id, "W1", 3, f"r.{issue_id}", title)
+        return self.add(rec.Claimed(issue_id, title), started, ended)
+
+
+def one(told: list[Notice]) -> Notice:
+    """The only notice."""
+    (notice,) = told
+    return notice
+
+
+def test_an_issue_that_is_set_aside_is_told_at_once_with_its_error() -> None:
+    notice = one(Told().give_up("a", "boom\n", "Fix it"))
+    assert notice.event == "set_aside"
+    assert notice.text == "a (Fix it) was set aside after 3 attempts: boom⏎"
+    assert (notice.issue_ids, notice.issue_title, notice.count) == (("a",), "Fix it", 1)
+    assert (notice.run_id, notice.project, notice.set_aside) == ("run-1", "/project", 1)
+    assert notice.exit_code is None
+
+
+def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
+    run = Told()
+    told = []
+    for number in range(50):
+        told += run.give_up(f"n{number}") + run.wait(60 / 50)
+    told += run.wait(SET_ASIDE_SECONDS)
+    assert [notice.count for notice in told] == [1, 25, 24]
+    assert len(told[1].issue_ids) == NAMED_MAX
+    assert told[1].text == "25 issues were set aside (n1, n2, n3, n4, n5, ...); n1: boom"
+    assert run.notices.ends == inf
+
+
+def test_after_a_quiet_time_the_next_one_is_told_at_once_again() -> None:
+    run = Told()
+    run.give_up("a")
+    assert run.wait(SET_ASIDE_SECONDS) == []
+    assert one(run.give_up("b")).issue_ids == ("b",)
+
+
+def test_what_has_gathered_is_told_before_the_end() -> None:
+    run = Told()
+    run.give_up("a")
+    assert run.give_up("b") == []
+    told = run.add(rec.RunEnded(7, "idle_timeout"))
+    assert [notice.event for notice in told] == ["set_aside", "finished"]
+    assert told[0].issue_ids == ("b",)
+
+
+def test_other_endings_of_an_attempt_are_nobody_s_business() -> None:
+    run = Told()
+    ends = [("error", "requeue"), ("success", "finish"), ("cancelled", "requeue")]
+    for number, (outcome, verdict) in enumerate(ends):
+        assert run.add(rec.Finished(f"n{number}", "W1", 1, "r", outcome, verdict, "boom")) == []
+
+
+def test_a_pause_is_told_with_its_reason() -> None:
+    run = Told()
+    assert run.add(rec.RunChanged("running")) == []
+    notice = one(run.add(rec.RunChanged("paused", "a person asked for it")))
+    assert notice.event == "paused"
+    assert "(a person asked for it)" in notice.text
+
+
+def test_a_failing_tracker_is_told_once_and_its_recovery_too() -> None:
+    run = Told()
+    told: list[Notice] = []
+    for failures in range(1, 9):
+        told += run.add(rec.SourceTrouble("locked", 1.0, "", failures))
+        assert bool(told) == (failures >= FAILURES_TOLD)
+    assert one(told).text == "the tracker has failed 3 times in a row: locked"
+    assert one(run.add(rec.SourceRecovered())).event == "tracker_recovered"
+    again = run.add(*(rec.SourceTrouble("locked", 1.0, "", n) for n in range(1, 4)))
+    assert one(again).event == "tracker_failing"
+
+
+def test_a_hiccup_of_the_tracker_is_not_told() -> None:
+    assert Told().add(rec.SourceTrouble("locked"), rec.SourceRecovered()) == []
+
+
+def test_the_end_is_told_with_the_figures() -> None:
+    run = Told()
+    run.give_up("a")
+    run.add(
+        rec.Finished("b", "W1", 1, "r", "success", "finish"),
+        rec.SettledRecord("b", "close", "applied"),
+        rec.Finished("c", "W1", 1, "r", "success", "finish"),
+    )
+    notice = one(run.add(rec.RunEnded(7, "idle_timeout")))
+    assert notice.text == (
+        "the run has ended (nothing is left to do):"
+        " closed 1, failed attempts 1, set aside 1, not closed 1"
+    )
+    assert (notice.closed, notice.failed, notice.not_closed, notice.exit_code) == (1, 1, 1, 7)
+
+
+def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same() -> None:
+    notice = one(Told().give_up("a", "e\x1b[2J\0", "t\x07"))
+    found = environment(notice)
+    assert all(value.isprintable() for value in found.values())
+    assert (found["BW_EVENT"], found["BW_ISSUE_ID"], found["BW_ERROR"]) == (
+        "set_aside",
+        "a",
+        "e\\x1b[2J\\x00",
+    )
+    assert found["BW_EXIT_CODE"] == ""
+    fields: dict[str, Any] = to_json(notice)
+    assert fields["text"] == found["BW_TEXT"]

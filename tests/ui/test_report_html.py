@@ -1,0 +1,85 @@
+"""The report's page as text: everything is in it, nothing is loaded, nothing breaks out of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from beads_workers.core import journal as rec
+from beads_workers.core.history import OUTCOMES
+from beads_workers.ui.report_html import page
+from tests.core.test_history import account, begun
+from tests.support.journals import HOSTILE_TITLES, night
+from tests.ui.test_report_sections import Read
+
+
+@pytest.fixture(scope="module")
+def whole() -> str:
+    """The page of a bad night."""
+    return page(account(night(300, 8)))
+
+
+def test_every_attempt_has_its_bar_and_its_row(whole: str) -> None:
+    assert len(re.findall(r'<a href="#a\d+" class="b o-', whole)) == 300
+    rows = re.findall(r'<tr id="a(\d+)"', whole)
+    assert rows == [str(n) for n in range(300)]
+
+
+def test_nothing_is_loaded_and_the_policy_names_just_what_is_inside(whole: str) -> None:
+    assert not re.findall(r'(?:src|href|action|data|poster)="(?!#|data:image/svg)', whole)
+    assert "@import" not in whole and not re.findall(r"url\((?!#)", whole)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', whole)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", whole, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not re.findall(r'\s(?:style|on\w+)="', whole), "the policy would forbid these"
+
+
+def test_text_from_issues_adds_no_markup(whole: str) -> None:
+    read = Read(whole)
+    assert read.tags.count("script") == 1 and "img" not in read.tags
+    assert HOSTILE_TITLES[0] in read.text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", whole)
+    whole.encode("utf-8")
+
+
+def test_a_thousand_attempts_stay_under_a_megabyte() -> None:
+    for workers in (8, 100):
+        assert len(page(account(night(1000, workers))).encode()) < 1_000_000
+
+
+def test_a_thousand_long_errors_in_another_script_stay_under_a_megabyte() -> None:
+    script = begun()
+    for n in range(1000):
+        verdict = "set_aside" if n % 3 == 0 else "requeue"
+        script.attempt("W1", f"a{n}", n, n + 1, "error", verdict, error=f"{n} " + "ошибка " * 45)
+    assert len(page(account(script)).encode()) < 1_000_000
+
+
+def test_megabytes_of_title_and_error_stay_a_small_page() -> None:
+    script = begun()
+    for n in range(20):
+        script.attempt("W1", f"a{n}", n, n + 1, "error", "set_aside", error="x" * 2000,
+                       title="y" * 60_000)  # fmt: skip
+    assert len(page(account(script)).encode()) < 100_000
+
+
+def test_the_style_knows_every_outcome() -> None:
+    style = page(account(begun())).partition("<style>")[2].partition("</style>")[0]
+    for outcome in OUTCOMES:
+        assert f".o-{outcome} rect" in style
+        assert f"#show-{outcome}:not(:checked)" in style
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_run_without_a_single_attempt_has_a_page(alive: bool) -> None:
+    script = begun()
+    script.add(1.0, rec.WorkerStarted("W1", 5))
+    shown = page(account(script, alive=alive))
+    assert "No issue was taken." in shown
+    assert ("still running" if alive else "killed") in shown

@@ -1,0 +1,54 @@
+"""The report on a terminal: fits the width, safe to show, and says what matters."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import journal as rec
+from beads_workers.core.text import columns
+from beads_workers.ui.report_text import told
+from tests.core.test_history import account, begun
+from tests.support.journals import night
+
+
+def lines(script: object, width: int = 80, *, unicode: bool = True) -> list[str]:
+    """The report's lines."""
+    return [line.plain for line in told(account(script), width, unicode=unicode)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("workers", [1, 8, 100])
+def test_no_line_is_wider_than_the_terminal_or_obeyed_by_it(width: int, workers: int) -> None:
+    shown = lines(night(200, workers), width)
+    assert max(map(columns, shown)) <= width
+    assert all(line.isprintable() for line in shown)
+
+
+def test_without_unicode_it_is_ascii() -> None:
+    assert all(line.isascii() for line in lines(night(60, 3), unicode=False))
+
+
+def test_it_says_what_failed_what_was_set_aside_and_what_to_type() -> None:
+    script = begun()
+    script.attempt("W1", "good", 1.0, 2.0)
+    script.attempt("W1", "bad", 2.0, 7.0, "error", "set_aside", error="no such file", number=3)
+    script.add(7.0, rec.RunEnded(7, "idle_timeout"))
+    shown = "\n".join(lines(script))
+    assert "ended: nothing was left to do (exit 7)" in shown
+    assert "1 closed, 1 set aside" in shown
+    assert "no such file  (bad)" in shown
+    assert "bad  3 attempts: no such file" in shown
+    assert "beads-workers retry bad" in shown
+
+
+def test_a_worker_s_row_shows_when_it_did_what() -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, 5.0)
+    script.attempt("W1", "b", 5.0, 10.0, "timeout", "requeue", error="late", settled=False)
+    (row,) = (line for line in lines(script, 27) if line.startswith("   W1"))
+    assert row == "   W1  " + "█" * 10 + "T" * 10
+
+
+def test_a_run_in_which_nothing_happened_can_be_told() -> None:
+    shown = "\n".join(lines(begun()))
+    assert "none taken" in shown and "killed" in shown

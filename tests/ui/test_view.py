@@ -1,0 +1,180 @@
+"""The dashboard's picture: exactly as large as the terminal, whatever there is to show."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from beads_workers.core import journal as rec
+from beads_workers.ui.dashboard import draw, page_rows
+from beads_workers.ui.viewer import Log, Look, Pane, Question, Role
+from tests.ui.snapshots import after, ended, fleet
+
+NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u202eright to left",
+         "👩‍👩‍👧 family", "é" * 300, "[bold]markup[/bold] :smile:", "", " "]  # fmt: skip
+
+
+def drawn(snapshot: dict[str, Any], look: Look, columns: int, rows: int, age: float = 0.0) -> str:
+    """The screen as text."""
+    console = Console(
+        width=columns, height=rows, file=StringIO(), force_terminal=True, color_system=None
+    )
+    with console.capture() as captured:
+        console.print(draw(snapshot, look, age, columns, rows))
+    return captured.get()
+
+
+def lines(snapshot: dict[str, Any], look: Look | None = None, *, columns: int = 80, rows: int = 24,
+          age: float = 0.0) -> list[str]:  # fmt: skip
+    """Its rows, without the blanks at their ends."""
+    text = drawn(snapshot, look or Look(), columns, rows, age)
+    return [line.rstrip() for line in Console().render_str(text).plain.splitlines()]
+
+
+def test_eighty_by_twentyfour_shows_the_fleet_at_a_glance() -> None:
+    records = [
+        *fleet(8, busy=2),
+        rec.Listed((1, 2, 0, 0, 0), False, 2),
+        ended("app-9"),
+        ended("app-8", outcome="error", verdict="requeue", error="tests fail", delay_seconds=10.0),
+        rec.Spent(4, 2.0),
+        rec.TurnBegan(3, 0, 8),
+    ]
+    shown = "\n".join(lines(after(*records), age=5.0))
+    for expected in (
+        "project  bd  20261121-031500.000-abcdef", "running", "up 15 s", "ready 3",
+        "P0-4: 1 2 0 0 0", "blocked 2", "settling 3, claiming up to 8", "0.50 s each",
+        "nothing needs you", "workers 1-8 of 8, 2 busy", "app-1", "Say what went wrong",
+        "W8   idle", "error, again in 10 s: tests fail",
+    ):  # fmt: skip
+        assert expected in shown
+
+
+@pytest.mark.parametrize(
+    ("charged", "delay", "said"),
+    [(1, 10.0, "error, again in 10 s"), (1, 0.0, "error, again at once"), (0, 0.0, "not charged")],
+)
+def test_a_failure_says_what_comes_next(charged: int, delay: float, said: str) -> None:
+    failed = ended(
+        "app-8", outcome="error", verdict="requeue", charged=charged, delay_seconds=delay
+    )
+    assert any(said in line for line in lines(after(*fleet(1), failed)))
+
+
+def test_clocks_go_on_with_the_age_of_the_snapshot_until_the_run_is_over() -> None:
+    running, over = after(*fleet(1, busy=1)), after(*fleet(1), rec.RunEnded(0))
+    assert "up 10 s" in lines(running)[0] and "up 1:00" in lines(running, age=50)[0]
+    assert "up 10 s" in lines(over, age=50)[0] and "ended" in lines(over)[0]
+
+
+def test_what_needs_a_person_says_what_to_type() -> None:
+    aside = ended("app-1", outcome="error", verdict="set_aside", charged=3, error="no way")
+    trouble = rec.SourceTrouble("bd: locked", 8.0, "bd doctor", failures=3)
+    shown = lines(after(*fleet(1), aside, trouble), columns=120, rows=40)
+    assert any("the tracker does not answer: bd: locked" in line for line in shown)
+    assert any("1 set aside" in line and "retry app-1" in line for line in shown)
+    assert any("failing" in line and "again in" in line for line in shown)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
+def test_a_hundred_workers_come_in_pages_that_follow_the_chosen_one(
+    columns: int, rows: int
+) -> None:
+    snapshot = after(*fleet(100, busy=100))
+    count = page_rows(snapshot, Look(), columns, rows)
+    assert count >= 9
+    seen = set()
+    for number in range(1, 101, count):
+        shown = lines(snapshot, Look(chosen=f"W{number}"), columns=columns, rows=rows)
+        seen |= {word for line in shown for word in line.split()[:1] if word.startswith("W")}
+    assert seen == {f"W{number}" for number in range(1, 101)}
+
+
+def test_outcomes_stay_where_they_are_when_workers_leave() -> None:
+    many = [*fleet(8), ended("app-1")]
+    left = [*many, *(rec.WorkerGone(f"W{number}") for number in range(3, 9))]
+    before, after_that = lines(after(*many)), lines(after(*left))
+    assert before.index("── last outcomes " + "─" * 63) == after_that.index(
+        "── last outcomes " + "─" * 63
+    )
+    assert "workers 1-2 of 2" in "\n".join(after_that)
+
+
+def test_a_question_a_message_and_a_caption_take_no_room_from_each_other() -> None:
+    snapshot = after(*fleet(2))
+    asked = lines(snapshot, Look(question=Question("sure? y", {}), caption="just seen"))
+    assert asked[-1].strip() == "sure? y" and asked[-2].strip() == "just seen"
+    assert lines(snapshot, Look(message="paused"))[-1].strip() == "paused"
+
+
+def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
+    aside = ended("app-1", outcome="error", verdict="set_aside", charged=3, error="E: 3 != 4")
+    snapshot = after(*fleet(1), aside)
+    log = Log("W1 runs app-1", tuple(f"line {n}" for n in range(50)))
+    followed = lines(snapshot, Look(pane=Pane.LOG, log=log))
+    assert "W1 runs app-1" in followed[5] and followed[-2].strip() == "line 49"
+    assert any("3 tries" in line and "E: 3 != 4" in line
+               for line in lines(snapshot, Look(pane=Pane.ASIDE)))  # fmt: skip
+    helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
+    assert all(word in helped for word in ("pause", "follow the log", "take", "Ctrl-C"))
+
+
+def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
+    assert "'scale N' or + starts some" in lines(after())[6]
+    assert lines(after(rec.RunEnded(0, "idle_timeout")))[6].strip() == "all have left"
+
+
+def test_one_try_is_one_try() -> None:
+    aside = ended("app-1", outcome="error", verdict="set_aside", charged=1, error="E: 3 != 4")
+    snapshot = after(*fleet(1), aside)
+    assert any("set aside after 1 try: E" in line for line in lines(snapshot))
+    assert any("1 try " in line for line in lines(snapshot, Look(pane=Pane.ASIDE)))
+
+
+def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:
+    def place(ready: int) -> int:
+        listed = rec.Listed((ready, 0, 0, 0, 0), False, 0)
+        return lines(after(*fleet(1), listed))[1].index("/min")
+
+    assert place(0) == place(7) == place(40) == place(300)
+
+
+def test_without_unicode_the_frame_is_ascii() -> None:
+    records = [*fleet(3, busy=1), ended("app-1"), rec.Noted("warning", "careful")]
+    assert drawn(after(*records), Look(unicode=False), 80, 24).isascii()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(1, 240),
+    st.integers(1, 80),
+    st.integers(0, 40),
+    st.sampled_from(NASTY),
+    st.sampled_from(list(Pane)),
+    st.sampled_from(list(Role)),
+    st.booleans(),
+)
+def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
+    columns: int, rows: int, workers: int, text: str, pane: Pane, role: Role, unicode: bool
+) -> None:
+    records = [
+        *fleet(workers, busy=workers // 2, title=text),
+        *(ended(f"{text[:9]}-{n}", outcome="error", verdict="set_aside", error=text)
+          for n in range(workers // 3)),
+        rec.Noted("error", text),
+        rec.SourceTrouble(text, 3.0, text, failures=4),
+    ]  # fmt: skip
+    look = Look(role, pane, "W3", 2, None, text, text, Log(text, (text,) * 60), unicode)
+    console = Console(width=columns, height=rows, file=StringIO(), force_terminal=True)
+    screen = console.render_lines(
+        draw(after(*records), look, 3.0, columns, rows), pad=False, new_lines=False
+    )
+    assert len(screen) == rows
+    for row in screen:
+        assert cell_len("".join(segment.text for segment in row)) == columns
