@@ -23,7 +23,8 @@ Where things are: ``core`` and ``protocols`` are pure, ``sources`` and ``executo
 the map.
 
 What projects may import from here is ``Retry`` and ``trace_context``, for functions that workers
-call."""
+call.
+"""
 
 from __future__ import annotations
 

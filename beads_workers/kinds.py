@@ -1,7 +1,8 @@
 """What a kind of source is: one object that says everything about it that others ask.
 
 Whoever starts a fleet, explains why an issue waits, or checks what a start needs, asks this object
-and never the name of a kind. A kind is entered in ``sources.registry.KINDS``."""
+and never the name of a kind. A kind is entered in ``sources.registry.KINDS``.
+"""
 
 from __future__ import annotations
 

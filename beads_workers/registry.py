@@ -1,12 +1,14 @@
-"""Every kind of source: the one table that a new one is entered in.
+"""The one static table of what can be added and left out: kinds of sources, and integrations.
 
-A kind is imported when it is asked for. One whose module is not there is passed over, and using it
-is one clear error."""
+Everything else asks here, and imports no integration by its name. What is named is imported when it
+is asked for. A room that is not there is passed over, and using it is one clear error.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +29,119 @@ TABLES: dict[str, str] = {
     "hero": "beads_workers.integrations.hero.options:read_hero",
 }
 """Tables of ``beads-workers.toml`` that a kind reads by itself: ``module:function``."""
+
+
+SERVICES: dict[str, str] = {
+    "control_plane": "beads_workers.integrations.dispatcherd.control",
+    "task_messages": "beads_workers.integrations.dispatcherd.tasks",
+    "executors": "beads_workers.integrations.rrq.opening",
+    "executor_driver": "beads_workers.integrations.rrq.driver",
+    "executor_requests": "beads_workers.integrations.rrq.requests",
+    "executor_option": "beads_workers.integrations.rrq.options",
+    "envelopes": "beads_workers.integrations.envelopes.shown",
+    "figures": "beads_workers.integrations.metrics.figures",
+    "metrics": "beads_workers.integrations.metrics.listening",
+    "tracer": "beads_workers.integrations.tracing.tracer",
+    "tracing": "beads_workers.integrations.tracing.options",
+}
+"""What the engine and the command line ask integrations for: the module that has it."""
+
+
+COMMANDS: dict[str, dict[str, str]] = {
+    "demo.commands": {
+        "demo": "Show a whole run in under a minute, mishaps included.",
+    },
+    "chaos.commands": {
+        "chaos": "Kill things at random on a throw-away tracker, and check that nothing is lost.",
+    },
+    "cli.doctor": {
+        "doctor": "Check what a fleet needs, and say how to mend it.",
+    },
+    "cli.starting": {
+        "start": "Run the fleet: take issues, hand them to workers, close them.",
+    },
+    "cli.restarting": {
+        "restart": "Stop the fleet and start it again as it was started.",
+    },
+    "cli.fleet": {
+        "status": "Show what the fleet does, or how the last run ended.",
+        "stop": "Stop the fleet, giving back what runs.",
+        "wait": "Wait until the fleet ends; its exit code is ours.",
+        "scale": "Have more or fewer workers.",
+        "pause": "Hand out nothing new; what runs goes on.",
+        "resume": "Go on after a pause.",
+        "release": "Take issues away from the fleet, until 'retry'.",
+    },
+    "integrations.metrics.commands": {
+        "metrics": "Print the fleet's figures for Prometheus.",
+    },
+    "integrations.dispatcherd.commands": {
+        "dispatcherd-config": "Print the settings with which 'dispatcherctl' finds this fleet.",
+    },
+    "cli.watching": {
+        "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
+        "replay": "Show a run again from its journal, as it was shown when it ran.",
+    },
+    "cli.retrying": {
+        "retry": "Try issues again that were set aside or taken away.",
+    },
+    "cli.why": {
+        "why": "Say why an issue does not run; without one, why nothing happens.",
+    },
+    "cli.logs": {
+        "logs": "Show the fleet's events, or what attempts printed.",
+    },
+    "cli.reporting": {
+        "report": "Show what happened in a run, and what it cost.",
+    },
+    "cli.tracker": {
+        "init": "Make a tracker and a settings file in this folder.",
+        "add": "Add an issue, and print its id.",
+        "list": "List issues, the most urgent first.",
+        "show": "Show one issue with everything that is known about it.",
+        "import": "Read issues from beads' JSON Lines: all of them, or none.",
+        "export": "Write every issue as beads' JSON Lines.",
+    },
+    "integrations.envelopes.commands": {
+        "submit": "Hand in jobs as envelopes: all of them, or none.",
+    },
+    "cli.worker": {
+        "worker": "Run one worker in this folder.",
+    },
+    "integrations.rrq.commands": {
+        "rrq-executor": "Be an RRQ executor: run what an orchestrator sends.",
+    },
+    "integrations.hero.commands": {
+        "hero": "Hand in Hero jobs in a Redis, wait for them, stop them.",
+    },
+    "cli.config": {
+        "config": "What beads-workers.toml and others settle.",
+    },
+    "cli.cleaning": {
+        "clean": "Remove what old runs left: logs, sockets, empty worktrees.",
+    },
+}
+"""Module of ``beads_workers`` -> its commands, each with the first sentence of its help.
+
+Each module has ``register(app)``. A test compares the sentences with what the commands say.
+"""
+
+
+class Missing(Exception):
+    """This installation has no such integration; the text is for people."""
+
+
+def service(name: str) -> ModuleType | None:
+    """The module that serves this; None where its room is not there."""
+    return load(SERVICES[name])
+
+
+def need(name: str) -> ModuleType:
+    """The module that serves this; raises ``Missing``."""
+    if (found := service(name)) is None:
+        room = SERVICES[name].split(".")[2]
+        raise Missing(f"the integration {room} is not part of this installation")
+    return found
 
 
 def kind_of(name: str) -> SourceKind:
@@ -61,10 +176,15 @@ def _load(name: str) -> SourceKind | None:
     module, _, attribute = KINDS.get(name, "").partition(":")
     if not module:
         return None
+    found = load(module)
+    return None if found is None else getattr(found, attribute)
+
+
+def load(module: str) -> ModuleType | None:
+    """The module; None where its room is not there."""
     try:
-        found: SourceKind = getattr(importlib.import_module(module), attribute)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # It is there, and misses something else.
         return None
-    return found

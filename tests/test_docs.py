@@ -114,9 +114,9 @@ def named_commands(path: Path) -> set[str]:
 @pytest.mark.skipif(not (ROOT / "beads_workers/cli/app.py").exists(), reason="not written yet")
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_every_command_that_a_document_names_exists(path: Path) -> None:
-    from beads_workers.cli.app import MODULES
+    from beads_workers.registry import COMMANDS
 
-    known = {command for commands in MODULES.values() for command in commands} | {"version"}
+    known = {command for commands in COMMANDS.values() for command in commands} | {"version"}
     assert named_commands(path) - known == set()
 
 

@@ -18,19 +18,18 @@ from beads_workers.kinds import KindMissing, Late
 from beads_workers.registry import KINDS, kind_of, kinds, recognise
 
 PACKAGE = Path(beads_workers.__file__).parent
-CORE = (
-    "runtime/opening.py", "runtime/opening.py", "runtime/fleet.py", "runtime/tracker_thread.py", "runtime/loop.py",
-    "cli/config.py", "cli/options.py", "cli/preparing.py", "cli/kinds.py", "cli/why.py",
-    "cli/doctor.py", "cli/preparing.py", "cli/located.py", "cli/starting.py", "core/settings.py",
-    "core/facts.py", "core/control.py", "kinds.py",
-)  # fmt: skip
-"""What serves every kind of source, and may name none that pushes."""
+CORE = [
+    path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if "integrations" not in path.parts and path.name != "registry.py"
+]
+"""What serves every kind of source, and may name no integration."""
 
 
 @pytest.fixture
 def without_hero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "hero", "beads_workers.sources.gone.kind:KIND")
-    monkeypatch.setitem(registry.TABLES, "hero", "beads_workers.cli.gone:read")
+    monkeypatch.setitem(KINDS, "hero", "beads_workers.integrations.gone:KIND")
+    monkeypatch.setitem(registry.TABLES, "hero", "beads_workers.integrations.gone.options:read")
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -99,11 +98,10 @@ def test_a_kind_whose_own_imports_fail_says_which(monkeypatch: pytest.MonkeyPatc
         kind_of("hero")
 
 
-@pytest.mark.parametrize("file", CORE)
-def test_what_serves_every_kind_names_none_that_pushes(file: str) -> None:
-    names = re.compile("hero|dispatcherd|rrq", re.IGNORECASE)
-    found = [name for name in _identifiers(PACKAGE / file) if names.search(name)]
-    assert found == []
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nobody_names_an_integration_but_the_registry(path: Path) -> None:
+    names = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
+    assert [name for name in _identifiers(path) if names.search(name)] == []
 
 
 def _identifiers(path: Path) -> list[str]:

@@ -39,7 +39,7 @@ TABLE = ("registry", "kinds")
 PLUGS = ("trackers", "executors", "agents", "ui")
 ENGINE = ("core", *TABLE, *PLUGS, "runtime", "worktrees", "doctor")
 ROOMS: dict[str, tuple[str, ...]] = {
-    "registry": (),
+    "registry": ("kinds",),
     "kinds": ("core",),
     "core": (),
     "trackers": ("core", *TABLE),
@@ -88,7 +88,7 @@ def part(path: Path) -> str:
 def is_pure(path: Path) -> bool:
     """Whether it may do nothing but compute: the core, and each integration's wire format."""
     room = part(path)
-    return room in ("core", "kinds") or (room == "integrations" and path.name.startswith("wire"))
+    return room == "core" or (room == "integrations" and path.name.startswith("wire"))
 
 
 def is_door(path: Path) -> bool:

@@ -6,7 +6,8 @@ permissions in its arguments, so that nobody has to know a default.
 
 Sources, both read in 2026: https://docs.anthropic.com/claude/docs/claude-code/cli-usage and
 https://developers.openai.com/codex/noninteractive (with openai/codex issue 13614: ``exec``
-takes the approval policy as a configuration value, not as ``--ask-for-approval``)."""
+takes the approval policy as a configuration value, not as ``--ask-for-approval``).
+"""
 
 from __future__ import annotations
 

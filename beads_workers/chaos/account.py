@@ -1,7 +1,8 @@
 """What a chaos came to: a fold over the journals of all its runs, and the log of its tasks.
 
 The journals say what the orchestrators knew, the log what really ran; the tracker has the last
-word. Where the three disagree, a promise was broken."""
+word. Where the three disagree, a promise was broken.
+"""
 
 from __future__ import annotations
 

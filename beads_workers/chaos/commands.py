@@ -20,7 +20,7 @@ from beads_workers.chaos.account import Account, Log
 from beads_workers.chaos.injector import Tally
 from beads_workers.chaos.place import Place
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.demo.throwaway import Promise, what_was_checked
+from beads_workers.cli.throwaway import Promise, what_was_checked
 
 if TYPE_CHECKING:
     from beads_workers.chaos.injector import Hunt

@@ -1,6 +1,7 @@
 """Where a chaos runs: a temporary folder with a tracker of either kind, and nothing of the user's.
 
-Nothing here is called while a fleet lives: what is read from a tracker is its last word."""
+Nothing here is called while a fleet lives: what is read from a tracker is its last word.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from typing import Protocol
 
 from beads_workers.chaos.plan import PREFIX
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.throwaway import Throwaway, add_issues, make_tracker, statuses
 from beads_workers.core.journal import RunStarted
-from beads_workers.demo.throwaway import Throwaway, add_issues, make_tracker, statuses
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.runtime.run_directory import RunDirectory

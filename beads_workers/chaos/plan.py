@@ -1,7 +1,8 @@
 """What is killed and when, and what there is to do: all of it follows from one number, the seed.
 
 The same seed strikes the same blows at the same intervals. What each of them meets is up to the
-machine: real processes are never twice at the same point."""
+machine: real processes are never twice at the same point.
+"""
 
 from __future__ import annotations
 

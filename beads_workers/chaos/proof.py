@@ -10,7 +10,7 @@ from pathlib import Path
 from beads_workers.chaos.account import Account, Log, unasked
 from beads_workers.chaos.injector import Hunt, Prey, Tally
 from beads_workers.chaos.place import Place
-from beads_workers.demo.throwaway import Promise
+from beads_workers.cli.throwaway import Promise
 
 LEAVE_SECONDS = 2.0
 """The orchestrator is the last to leave; what the kernel has not buried by then is an orphan."""

@@ -2,7 +2,8 @@
 
 Runs by itself, without the package: it must start fast. It writes down that it begins, behaves
 as its issue's title says, and writes down how it ends, each time with one line that is appended
-whole. While it lives it holds a lock in its issue's name, so a second one beside it is noticed."""
+whole. While it lives it holds a lock in its issue's name, so a second one beside it is noticed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The application that typer runs, with as much in it as this call needs.
 
 A command that is called comes from its module, with all of its options. Everything else is there
-by name and sentence only, which is all that ``--help`` shows and a misspelt name is compared with."""
+by name and sentence only, which is all that ``--help`` shows and a misspelt name is compared with.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers import __version__
-from beads_workers.cli.app import MODULES
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.registry import COMMANDS
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
 """Set by a shell that asks for completions; it may ask about any option of any command."""
@@ -23,10 +24,10 @@ COMPLETING = "_BEADS_WORKERS_COMPLETE"
 def build(arguments: list[str]) -> typer.Typer:
     """The application for a call with these arguments (without the program's name)."""
     called = next((word for word in arguments if not word.startswith("-")), "")
-    found = [module for module, commands in MODULES.items() if called in commands]
+    found = [module for module, commands in COMMANDS.items() if called in commands]
     completing = COMPLETING in os.environ
     app = _empty(add_completion=completing or not found)
-    for module in MODULES if completing else found:
+    for module in COMMANDS if completing else found:
         _load(module).register(app)
     if found and not completing:
         # Typer works out the options of every command that it knows.
@@ -43,7 +44,7 @@ def _load(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        commands = ", ".join(MODULES[module])
+        commands = ", ".join(COMMANDS[module])
         hint = "'beads-workers --help' lists the commands"
         message = f"not part of this installation: {commands}"
         raise CommandError(message, hint, EXIT_USAGE) from None
@@ -66,7 +67,7 @@ def _empty(*, add_completion: bool) -> typer.Typer:
 
 
 def _name_all(app: typer.Typer) -> None:
-    for commands in MODULES.values():
+    for commands in COMMANDS.values():
         for name, sentence in commands.items():
             app.command(name, help=sentence)(_by_name_only)
     app.registered_commands.append(app.registered_commands.pop(0))  # The version comes last.

@@ -1,6 +1,7 @@
 """Talking to the running fleet: found from any folder of the project, through its run directory.
 
-Imports little: ``status`` is to cost no more than an empty application."""
+Imports little: ``status`` is to cost no more than an empty application.
+"""
 
 from __future__ import annotations
 

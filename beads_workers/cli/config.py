@@ -1,7 +1,8 @@
 """``beads-workers.toml``: found walking up, checked key by key, and shown with its origin.
 
 What wins, key by key: the command line, the environment, the file, the default. Not imported by
-``status`` and its like, whose start-up time matters."""
+``status`` and its like, whose start-up time matters.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import typer
 
 from beads_workers.cli.doctor_remedies import edit, mend_apart, mend_file, sentence, settle_on_bd
 from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, CommandError
+from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.preparing import check_modules
@@ -318,10 +319,9 @@ def _work(here: Situation, said: Options) -> Any:
     if here.kind is not None and here.kind.work_checks is not None:
         return here.kind.work_checks(here.looked)
     if here.options.executor:
-        from beads_workers.integrations.rrq.opening import commands_of
-
         remedy = mend_file(here.file, here.folder)
-        return [work.executor(argv, here.folder, remedy) for argv in commands_of(here.options)]
+        commands = need("executors").commands_of(here.options)
+        return [work.executor(argv, here.folder, remedy) for argv in commands]
     if here.command is not None:
         remedy = "" if said.command or here.file is None else edit(here.file)
         return work.command(here.command, here.folder, remedy)

@@ -12,8 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers.cli.client import Client, NoAnswer, connect, find_state_directory, wait_for_exit
-from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, CommandError
-from beads_workers.integrations.envelopes.shown import EnvelopesToo, refuse_without_json
+from beads_workers.cli.errors import (
+    EXIT_NOT_RUNNING,
+    EXIT_UNFINISHED,
+    EXIT_UNKNOWN,
+    EXIT_USAGE,
+    CommandError,
+)
+from beads_workers.cli.kinds import need
 
 # --- leftovers -----------------------------------------------------------------------------------
 # After the end of a fleet: whether any process of its run is still there.
@@ -65,6 +71,9 @@ RUN_CHANGED = "run_changed"
 
 StateDir = Annotated[str | None, typer.Option("--state-dir", metavar="DIR", help="Run directory.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+EnvelopesToo = Annotated[
+    bool, typer.Option("--envelopes", help="With --json: jobs as envelopes, see docs/ENVELOPE.md.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -261,9 +270,7 @@ def _pid(directory: Path) -> int:
 
 
 def _unfinished(directory: Path, *, wanted: bool) -> dict[str, Any]:
-    from beads_workers.integrations.envelopes.shown import unfinished
-
-    return {"envelopes": unfinished(directory)} if wanted else {}
+    return {"envelopes": need("envelopes").unfinished(directory)} if wanted else {}
 
 
 def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
@@ -284,3 +291,9 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
         from beads_workers.core.text import printable
 
         print(f"set aside {printable(row['issue_id'])}: {printable(row['error'], 120)}")
+
+
+def refuse_without_json(*, envelopes: bool, as_json: bool) -> None:
+    """Envelopes are for programs; raises ``CommandError``."""
+    if envelopes and not as_json:
+        raise CommandError("--envelopes goes with --json", "add --json", EXIT_USAGE)

@@ -1,9 +1,11 @@
-"""Which kind of source a text of ``--source`` means, for the command line."""
+"""Kinds of sources and integrations, for the command line: a missing one is a ``CommandError``."""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+from beads_workers import registry
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -36,3 +38,12 @@ def read_source(value: object) -> str:
         return str(value)  # Whoever is about to use it says so.
     forms = ", ".join(f'"{kind.forms[0]}"' for kind in kinds() if kind.forms)
     raise ValueError(f"{forms} or a URL")
+
+
+def need(name: str) -> ModuleType:
+    """The module that serves this (``registry.SERVICES``); raises ``CommandError``."""
+    try:
+        return registry.need(name)
+    except registry.Missing as missing:
+        hint = "leave the option out, or install beads-workers whole"
+        raise CommandError(str(missing), hint, EXIT_USAGE) from None

@@ -1,6 +1,7 @@
 """``list`` and ``show`` for a tracker that is neither bd nor the embedded one: asked, as it is.
 
-Which one it is stands in ``beads-workers.toml``: ``source``."""
+Which one it is stands in ``beads-workers.toml``: ``source``.
+"""
 
 from __future__ import annotations
 

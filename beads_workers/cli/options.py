@@ -2,11 +2,11 @@
 
 Everything else is made from it: the parameters of the command line (``cli.parameters``), the keys
 of ``beads-workers.toml`` and of its tables, the environment, ``config show`` and completion. To add
-an option, add a field of ``Options``."""
+an option, add a field of ``Options``.
+"""
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -16,8 +16,6 @@ from beads_workers import registry
 from beads_workers.cli.kinds import read_source
 from beads_workers.core import limits
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
-from beads_workers.integrations.metrics.commands import read_port
-from beads_workers.integrations.rrq.options import read_executor
 
 T = TypeVar("T")
 
@@ -233,6 +231,26 @@ def _flag(help: str, flags: str, default: bool | None = False, **more: Any) -> b
     return _option(BOOLEAN, default, help, flags=(flags,), **more)
 
 
+PORT_MAX = 65_535
+PORT_FORMS = "a port of this machine: 9464, 127.0.0.1:9464, or 0 for any that is free"
+
+
+def read_port(value: Any) -> int:
+    """The port; raises ``ValueError`` saying what may be. Nobody outside this machine is served."""
+    if isinstance(value, str) and (form := re.fullmatch(r"(?:127\.0\.0\.1:)?([0-9]{1,5})", value)):
+        value = int(form[1])
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
+        raise ValueError(PORT_FORMS)
+    return value
+
+
+def _read_executor(value: object) -> str:
+    found = registry.service("executor_option")
+    if found is None:
+        raise ValueError("left out: this installation has no such integration")
+    return str(found.read_executor(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Every option; None is "not said". Durations in seconds, paths as text.
@@ -327,7 +345,7 @@ class Options:
         metavar="NAME",
     )
     executor: tuple[str, ...] | None = _option(
-        _several(Kind(read_executor)),
+        _several(Kind(_read_executor)),
         (),
         "Drive this RRQ executor; or rrq-tcp:, rrq2:.",
         metavar="[NAME=]rrq:CMD",
@@ -358,12 +376,8 @@ def _keys() -> Iterator[tuple[str, Option]]:
 def _table(name: str) -> Reader[Any]:
     def read(value: Any) -> Any:
         module, _, function = registry.TABLES[name].partition(":")
-        try:
-            found = importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != module:
-                raise
-            raise ValueError("left out: this installation has no such kind of source") from None
+        if (found := registry.load(module)) is None:
+            raise ValueError("left out: this installation has no such kind of source")
         return getattr(found, function)(value)
 
     return read

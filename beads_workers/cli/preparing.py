@@ -14,19 +14,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from beads_workers.agents.presets import DEFAULT_PROMPT, PRESETS, WORKTREE_PROMPT, find_agents
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
-from beads_workers.cli.kinds import kind_said
+from beads_workers.cli.kinds import kind_said, need
 from beads_workers.cli.options import Options
 from beads_workers.core import limits
 from beads_workers.core.model import COMMAND, FUNCTION, Filters
 from beads_workers.core.policy import Policy
-from beads_workers.core.settings import NOTIFY_DESKTOP, Agent, FleetSettings, Work, Worktrees
+from beads_workers.core.settings import (
+    NOTIFY_DESKTOP,
+    Agent,
+    FleetSettings,
+    Tracing,
+    Work,
+    Worktrees,
+)
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import printable
 from beads_workers.executors.command import check_command
-from beads_workers.integrations.rrq.opening import find_executors
-from beads_workers.integrations.tracing.options import tracing
 from beads_workers.kinds import SourceKind
-from beads_workers.registry import kind_of, kinds
+from beads_workers.registry import kind_of, kinds, service
 from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
 from beads_workers.worktrees.git import BRANCHES, GitError, git
 from beads_workers.worktrees.making import matching
@@ -375,7 +380,7 @@ def settings_of(
         journal_bytes_max=_known(options.journal_max),
         shared=bool(options.shared),
         metrics=options.metrics,
-        tracing=tracing(options.trace, os.environ),
+        tracing=find_tracing(options.trace),
         source_options=tracker.options,
     )
 
@@ -421,8 +426,9 @@ def find_work(resolved: Resolved, tracker: Tracker) -> Work:
     """What is run; nothing that costs money is ever run unasked."""
     options = resolved.options
     if options.executor:
+        work: Work = need("executors").find_executors(options, runnable)
         return replace(
-            find_executors(options, runnable),
+            work,
             term_grace_seconds=_known(options.term_grace),
             log_bytes_max=_known(options.log_max),
         )
@@ -541,3 +547,16 @@ def what_to_type() -> str:
     if found:
         return f"type 'beads-workers start --agent {found[0]}' (found here: {', '.join(found)})"
     return "type 'beads-workers start -- ./do-issue.sh {id}', with your own command"
+
+
+def find_tracing(asked: bool | None) -> Tracing | None:
+    """How spans are made; None where they are not, or cannot be and nobody asked for them."""
+    if asked is None and service("tracing") is None:
+        return None
+    found: Tracing | None = need("tracing").tracing(asked, os.environ)
+    return found
+
+
+def tracing_lines(tracing: Tracing | None) -> list[tuple[str, str]]:
+    """What is said of spans before a fleet starts: names, and texts."""
+    return need("tracing").lines(tracing) if tracing is not None else []

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from beads_workers.cli.client import Client
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.preparing import shown_functions, shown_place
@@ -23,7 +24,6 @@ from beads_workers.core.model import IssueId, Listed
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, Work
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.text import printable
-from beads_workers.integrations.rrq.opening import shown_executors
 from beads_workers.runtime.opening import open_source
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def shown_command(work: Work) -> str:
     """What is run, as one would type it."""
     if work.executors:
-        return shown_executors(work)
+        return str(need("executors").shown_executors(work))
     if work.contexts:
         return ", ".join(f"{c.name}: {shlex.join(c.command)}" for c in work.contexts)
     argv = work.command or (work.agent.argv if work.agent else ())
@@ -52,9 +52,8 @@ def shown_command(work: Work) -> str:
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
-    from beads_workers.cli.preparing import shown_place
+    from beads_workers.cli.preparing import shown_place, tracing_lines
     from beads_workers.core.text import printable
-    from beads_workers.integrations.tracing.options import lines
 
     until = ", until empty" if settings.until_empty else ""
     for name, text in (
@@ -63,7 +62,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("workers", f"{settings.workers}{until}"),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
-        *lines(settings.tracing),
+        *tracing_lines(settings.tracing),
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)

@@ -17,11 +17,11 @@ from typer.core import TyperCommand
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.fleet import StateDir
+from beads_workers.cli.kinds import need
 from beads_workers.cli.located import located
 from beads_workers.cli.tracker_place import Json, init, opened, warn
 from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.text import json_line, printable
-from beads_workers.integrations.envelopes.shown import print_list
 
 if TYPE_CHECKING:
     from beads_workers.trackers.issue import Issue
@@ -206,7 +206,8 @@ def list_issues(
     Without --all only what is not closed.
     """
     if envelopes:
-        print_list(find_state_directory(state_dir), closed_too=closed_too, as_json=json)
+        directory = find_state_directory(state_dir)
+        need("envelopes").print_list(directory, closed_too=closed_too, as_json=json)
         return
     with located() as tracker:
         if tracker is not None:

@@ -13,14 +13,9 @@ import typer
 
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.fleet import StateDir
+from beads_workers.cli.fleet import EnvelopesToo, StateDir, refuse_without_json
+from beads_workers.cli.kinds import need
 from beads_workers.cli.runs import find_run
-from beads_workers.integrations.envelopes.shown import (
-    EnvelopesToo,
-    print_replay,
-    refuse_without_json,
-)
-from beads_workers.integrations.envelopes.shown import watch as watch_envelopes
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import Client
@@ -48,7 +43,7 @@ def watch(
     directory = find_state_directory(state_dir)
     client = connect(directory)
     if envelopes:
-        watch_envelopes(client, directory)
+        need("envelopes").watch(client, directory)
         return
     if not as_json and _can_draw():
         _watch_drawn(client, directory)
@@ -116,7 +111,7 @@ def replay(
     folder = find_run(find_state_directory(state_dir), run)
     entries = read_journal(folder / "journal.jsonl")
     if envelopes:
-        print_replay(entries)
+        need("envelopes").print_replay(entries)
         return
     if as_json:
         for snapshot in paced(frames(entries), speed):

@@ -1,7 +1,8 @@
 """When the source is asked, and for how much.
 
 Enough is claimed that a worker which finishes during one turn of the lane finds its next job
-here, and no more: minute-long agents hoard nothing, no-ops get large groups."""
+here, and no more: minute-long agents hoard nothing, no-ops get large groups.
+"""
 
 from __future__ import annotations
 

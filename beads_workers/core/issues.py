@@ -10,7 +10,8 @@ keeps an account of its own. The states are those of the table that the live cor
 impossible is taken at its word.
 
 What an issue holds is what is true of it now. Once it is closed, somebody else's, or open again
-without a past, it is forgotten."""
+without a past, it is forgotten.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Every limit of the core in one place, each with its reason.
 
-Bytes, seconds or counts, as the name says."""
+Bytes, seconds or counts, as the name says.
+"""
 
 from __future__ import annotations
 

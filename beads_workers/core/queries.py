@@ -64,7 +64,7 @@ class FoundTasks:
 # The tasks of a fleet as dispatcherd shows them, and which of them a filter means.
 
 
-DISPATCHERD = "dispatcherd"
+MESSAGES = "dispatcherd"
 """The source whose jobs are such messages: ``Job.original`` is the one that came."""
 
 
@@ -93,7 +93,7 @@ _WITH_A_WORKER = (IssueState.HANDING, IssueState.RUNNING, IssueState.LOOSE)
 
 def message_of(job: Job, source: str) -> dict[str, Any]:
     """A job as the message of a task: the one that came, or one that says the same."""
-    if job.source == DISPATCHERD:
+    if job.source == MESSAGES:
         return {"channel": source, **job.original}
     call = job.call or job.named
     message = _message(job.issue_id, job.title, call, source)

@@ -1,7 +1,8 @@
 """Scripts that come with jobs: in which context each runs, and what is asked of it before.
 
 A context is what the user who starts the fleet allows: the program that runs its scripts, what may
-refuse one, what is wrapped around it, how much of the machine it may use. A job only names it."""
+refuse one, what is wrapped around it, how much of the machine it may use. A job only names it.
+"""
 
 from __future__ import annotations
 

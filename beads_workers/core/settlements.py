@@ -1,7 +1,8 @@
 """What the source is owed and asked: settlements gather, and go out in one turn at a time.
 
 While a turn is under way everything waits for the next; the busier the tracker, the larger the
-groups. A failure to ask is never an answer: settlements stay owed, and nothing is concluded."""
+groups. A failure to ask is never an answer: settlements stay owed, and nothing is concluded.
+"""
 
 from __future__ import annotations
 

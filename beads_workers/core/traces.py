@@ -1,7 +1,8 @@
 """W3C trace contexts: which trace an attempt belongs to, and what it is given of that.
 
 A context is a header ``traceparent``, with or without a ``tracestate``. Ids are hashes of what is
-unique: the core has no randomness. Source: docs/TRACING.md; W3C, Trace Context, level 1."""
+unique: the core has no randomness. Source: docs/TRACING.md; W3C, Trace Context, level 1.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The backlog of ``demo``: what there is to do in a small web shop, and what goes wrong with it.
 
 Each issue's task is a small ``sh`` script that anybody can read. They wait and say a few lines,
-and most of them succeed; what goes wrong goes wrong by the script, in every run the same."""
+and most of them succeed; what goes wrong goes wrong by the script, in every run the same.
+"""
 
 from __future__ import annotations
 

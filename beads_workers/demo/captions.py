@@ -1,6 +1,7 @@
 """What ``demo`` says about its own run while it runs: one caption at a time, for long enough.
 
-A caption is a function of the snapshots so far, so it says nothing that the fleet has not said."""
+A caption is a function of the snapshots so far, so it says nothing that the fleet has not said.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Where a demo runs: a folder of its own in the cache, kept when it went well, until the next one.
 
-Nothing else is touched: whatever project the demo is called in has no part in it."""
+Nothing else is touched: whatever project the demo is called in has no part in it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.throwaway import Throwaway, make_tracker, statuses
 from beads_workers.demo import backlog
-from beads_workers.demo.throwaway import Throwaway, make_tracker, statuses
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.runtime.run_directory import RunDirectory

@@ -1,7 +1,8 @@
 """What the machine has to offer: file limit, processes, memory, disk, clock. Changes nothing.
 
 ``quick`` is the half that costs next to nothing: ``start`` runs it every time, so this module
-imports little."""
+imports little.
+"""
 
 from __future__ import annotations
 

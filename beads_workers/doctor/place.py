@@ -1,7 +1,8 @@
 """Where a run keeps its things: the run directory, /tmp, and what dead runs left there.
 
 Nothing is changed: what is tried out is tried on a file without a name, or on a socket that is
-gone again at once."""
+gone again at once.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from dataclasses import replace as with_fields
 from typing import Any
 
+from beads_workers import registry
 from beads_workers.core.model import Call, OutcomeKind, Script
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
 from beads_workers.core.redaction import NotConfined, parts_below, secrets_of
@@ -144,9 +145,9 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
         # Written and lost by the machine, not by the task.
         return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
     if settings.work.executors:
-        from beads_workers.integrations.rrq import requests  # No other worker has use for it.
-
-        return requests.plan(task, _call(task.payload), settings)
+        requests = registry.need("executor_requests")  # No other worker has use for it.
+        planned: Plan | NotRunnable = requests.plan(task, _call(task.payload), settings)
+        return planned
     if (script := from_payload(task.payload.get("script"))) is not None:
         return _script_plan(script, task, settings)
     run = _run(task, settings)

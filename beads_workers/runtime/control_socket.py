@@ -9,21 +9,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from beads_workers import registry
 from beads_workers.core import events as ev
 from beads_workers.core.commands import Answer
-from beads_workers.core.events import Event, StopAsked, Ticket
+from beads_workers.core.events import ConnId, Event, StopAsked, Ticket
 from beads_workers.core.framing import Line, ProtocolError, as_integer, as_number, parse_object
 from beads_workers.core.journal import KINDS, heads
 from beads_workers.core.model import IssueId
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
+from beads_workers.core.wire import ControlAsked
 from beads_workers.runtime.sockets import Door, Peers, Stream
 
 if TYPE_CHECKING:
-    from beads_workers.integrations.dispatcherd.control import DispatcherControl
-    from beads_workers.integrations.metrics.server import MetricsServer
     from beads_workers.runtime.worker_server import WorkerServer
 
 
@@ -238,19 +238,40 @@ SPARES = 2
 """Kept for when no descriptor is left: ``status`` and ``stop`` are needed most then."""
 
 
-def scraped(board: Board, elapsed: float) -> dict[str, Any]:
-    """The answer to ``bw.metrics``: the figures, and whose use the client is to read."""
-    from beads_workers.integrations.metrics import figures
-    from beads_workers.integrations.metrics import figures as exposition  # Few fleets are asked.
-    from beads_workers.integrations.metrics import figures as usage
+class ControlPlane(Protocol):
+    """Commands of another system, answered for this fleet: on the control socket, and for tasks."""
 
-    whose = usage.watched(board)
-    return {
-        "families": exposition.to_json(figures.families(board, elapsed)),
-        "orchestrator": whose.orchestrator,
-        "workers": whose.workers,
-        "own": sorted(whose.own),
-    }
+    def asked(self, conn_id: ConnId, asked: ControlAsked, workers: WorkerServer) -> None:
+        """A task that runs asks, over the connection of its worker."""
+
+    def whole(self, line: bytes) -> Mapping[str, Any] | None:
+        """The request that this line ends; None where more of it is to come."""
+
+    def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
+        """Carry out a request of the control socket; ``send`` takes the answer."""
+
+
+class FiguresServer(Protocol):
+    """What serves the fleet's figures, tended by the loop."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether ``flush`` has work left."""
+
+    def deadline(self) -> float:
+        """When ``tend`` is due (monotonic seconds)."""
+
+    def tend(self, now: float) -> None:
+        """Cut off who takes too long."""
+
+    def flush(self, now: float) -> None:
+        """Another slice of work, once in each turn of the loop."""
+
+    def describe(self) -> dict[str, Any]:
+        """Where it serves, and what it has served."""
+
+    def close(self) -> None:
+        """The run is over."""
 
 
 FOLLOWER_BYTES_MAX = 1 << 20
@@ -288,7 +309,7 @@ class ControlServer:
         self._tickets = Tickets()
         self._last = 0
         self._owner: int | None = None
-        self._metrics: MetricsServer | None = None
+        self._metrics: FiguresServer | None = None
         name = "the control socket"
         self.door = Door(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
@@ -296,17 +317,34 @@ class ControlServer:
             self._followers.add(self._owner, NOTHING if quiet else ALL)
 
     @cached_property
-    def dispatching(self) -> DispatcherControl:
-        """Answers dispatcherd's commands; made when somebody has one, because few fleets are asked
-        and it brings twenty modules."""
-        from beads_workers.integrations.dispatcherd.control import DispatcherControl
+    def control_plane(self) -> ControlPlane | None:
+        """Answers the commands of another system; made when somebody has one, because few fleets
+        are asked and it brings twenty modules."""
+        found = registry.service("control_plane")
+        if found is None:
+            return None
+        plane: ControlPlane = found.open_control(
+            self._tickets, self._tell, self._look, self._metrics
+        )
+        return plane
 
-        return DispatcherControl(self._tickets, self._tell, self._look, self._metrics)
-
-    def attach(self, workers: WorkerServer, metrics: MetricsServer | None) -> None:
+    def attach(self, workers: WorkerServer, metrics: FiguresServer | None) -> None:
         """Have tasks that run answered, too, and the figures that are served told of."""
         self._metrics = metrics
-        workers.asked = lambda conn_id, asked: self.dispatching.asked(conn_id, asked, workers)
+        not_asked = workers.asked
+
+        def asked(conn_id: ConnId, asked: ControlAsked) -> None:
+            if (plane := self.control_plane) is None:
+                not_asked(conn_id, asked)
+            else:
+                plane.asked(conn_id, asked, workers)
+
+        workers.asked = asked
+
+    def _plane(self) -> ControlPlane:
+        if (plane := self.control_plane) is None:
+            raise ProtocolError(f"no such command: all begin with {PREFIX}")
+        return plane
 
     def publish(self, lines: bytes) -> None:
         """New journal lines, for whoever follows; they leave with one of the next ``flush``es."""
@@ -391,10 +429,10 @@ class ControlServer:
         try:
             fields: Mapping[str, Any] = parse_object(line)
             if not is_ours(fields):
-                if (whole := self.dispatching.whole(line)) is None:
+                if (whole := self._plane().whole(line)) is None:
                     return
                 if not is_ours(fields := whole):
-                    self.dispatching.heard(fields, lambda data: self._queue(stream, data))
+                    self._plane().heard(fields, lambda data: self._queue(stream, data))
                     return
             name, data = parse_request(fields)
             if name == STATUS:
@@ -404,13 +442,20 @@ class ControlServer:
             elif name == WATCH:
                 self._watch(stream)
             elif name == METRICS:
-                self._reply(stream, scraped(*self._look()))
+                self._reply(stream, self._figures())
             elif name == "bw.detach":
                 self._detach(stream)
             else:
                 self._ask(stream, name, data)
         except ProtocolError as error:
             self._reply(stream, {"error": str(error)})
+
+    def _figures(self) -> dict[str, Any]:
+        try:
+            figures: dict[str, Any] = registry.need("figures").scraped(*self._look())
+        except registry.Missing as missing:
+            raise ProtocolError(str(missing)) from None
+        return figures
 
     def _ask(self, stream: Stream, name: str, data: dict[str, Any]) -> None:
         ticket = self._tickets.issue()

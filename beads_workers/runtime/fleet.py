@@ -2,7 +2,8 @@
 
 The client that starts it sends the settings as one JSON line, and gets ``{"started": {...}}`` or
 ``{"failed": {...}}``, then the journal's lines, and at last ``{"ended": {...}}``. Nothing is
-printed: what goes wrong inside goes to the run's log."""
+printed: what goes wrong inside goes to the run's log.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
-from beads_workers import __version__
+from beads_workers import __version__, registry
 from beads_workers.core.events import Warned
 from beads_workers.core.journal import CheckpointEnded, Noted, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
@@ -24,7 +26,6 @@ from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
 from beads_workers.core.status import Frames, last_words
-from beads_workers.integrations.metrics.listening import listen, serve, url_of
 from beads_workers.runtime import sessions
 from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import Refused, read_settings, say, say_failed, vars_of
@@ -47,13 +48,13 @@ from beads_workers.runtime.run_directory import (
     host_name,
     lock_tracker,
 )
+from beads_workers.runtime.sockets import TcpListener
 from beads_workers.runtime.supervisor import Nursery
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote import Zygote, start_zygote
 
 if TYPE_CHECKING:
-    from beads_workers.integrations.tracing.tracer import Tracer
     from beads_workers.runtime.opening import Front
 
 
@@ -77,7 +78,7 @@ class Fleet:
         """Start, run, end; returns the exit code. Raises ``Refused`` before anything is done."""
         self._directory.create()
         locks = self._lock()
-        self._scrapes = listen(self._settings.metrics)
+        self._scrapes = _listen(self._settings.metrics)
         unsettled, last = self._directory.left_over()
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
@@ -157,11 +158,12 @@ class Fleet:
                 look=loop.look,
             )
             if self._scrapes is not None:
-                loop.metrics = serve(self._scrapes, selector, loop.tell, loop.look)
+                metrics = registry.need("metrics")
+                loop.metrics = metrics.serve(self._scrapes, selector, loop.tell, loop.look)
             loop.control.attach(loop.workers, loop.metrics)
             loop.front = self._front(selector, loop)
             # Only now: whoever hears it may talk to us at once.
-            where = {"tracker": description, "metrics": url_of(self._scrapes)}
+            where = {"tracker": description, "metrics": _url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})
             keep = Keep(self._settings.keep_runs)
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
@@ -183,7 +185,7 @@ class Fleet:
 
     def _front(self, selector: selectors.BaseSelector, loop: Loop) -> Front | None:
         return open_front(
-            self._settings, self._source, selector, loop.tell, lambda: loop.control.dispatching
+            self._settings, self._source, selector, loop.tell, lambda: loop.control.control_plane
         )
 
     def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
@@ -244,9 +246,9 @@ class Fleet:
 
     def _trace(self, selector: selectors.BaseSelector, loop: Loop) -> None:
         if self._settings.tracing is not None:
-            from beads_workers.integrations.tracing.tracer import start_tracer  # Few need it.
-
-            self._tracer = start_tracer(self._folder / "journal.jsonl", selector, loop.tell)
+            tracer = _service("tracer")
+            journal = self._folder / "journal.jsonl"
+            self._tracer = tracer.start_tracer(journal, selector, loop.tell)
 
     def _info(self, description: str) -> RunInfo:
         pid = os.getpid()
@@ -298,3 +300,28 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     except Refused as refused:
         say_failed(client, str(refused), refused.hint, refused.exit_code)
         return refused.exit_code
+
+
+class Tracer(Protocol):
+    """What makes spans of a run, in a process of its own."""
+
+    def finish(self) -> None:
+        """The run is over: wait for what is still to be sent."""
+
+
+def _service(name: str) -> ModuleType:
+    try:
+        return registry.need(name)
+    except registry.Missing as missing:
+        raise Refused(str(missing), "leave the option out", 2) from None
+
+
+def _listen(port: int | None) -> TcpListener | None:
+    if port is None:
+        return None
+    listener: TcpListener = _service("metrics").listen(port)
+    return listener
+
+
+def _url_of(listener: TcpListener | None) -> str | None:
+    return None if listener is None else str(registry.need("metrics").url_of(listener))

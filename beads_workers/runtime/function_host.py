@@ -9,12 +9,13 @@ import os
 import signal
 import socket
 import sys
-from _signal import getsignal  # type: ignore[import-not-found]  # C\'s own: no enums
+from _signal import getsignal  # type: ignore[import-not-found]  # C's own: no enums
 from _thread import allocate_lock
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from beads_workers import registry
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import OutcomeKind
@@ -28,10 +29,6 @@ from beads_workers.executors.functions import (
 )
 from beads_workers.runtime.functions import CALL_BYTES_MAX, WORKER_FD, answer_line, asking_line
 from beads_workers.runtime.output import keep_result
-
-if TYPE_CHECKING:
-    from beads_workers.integrations.dispatcherd.tasks import DispatcherCaller
-
 
 # --- surroundings --------------------------------------------------------------------------------
 # What a call may change around it, and the next one must not find changed.
@@ -138,7 +135,7 @@ def _variables() -> dict[bytes, bytes]:
 
 
 # --- host ----------------------------------------------------------------------------------------
-# The process that calls functions for one worker: ``python -m beads_workers.runtime.function_host``.
+# The process that calls functions for one worker: a program of its own, started by ``functions``.
 #
 # Descriptor 3 is its worker. Every line is a call, and comes with the descriptor that its output
 # goes to where that is another one than before; every call is answered by one line, in order. It
@@ -172,7 +169,7 @@ class Host:
         self._reader = LineReader(CALL_BYTES_MAX)
         self._number = 0
         self._asking = allocate_lock()
-        self._dispatcher: DispatcherCaller | None = None
+        self._messages: Any = None
         folder = os.getcwd()  # noqa: PTH109
         # What is called lies in the project, as for any program that is started there.
         sys.path.insert(0, folder)
@@ -199,8 +196,8 @@ class Host:
 
     def retire(self) -> None:
         """The worker is gone, or says goodbye."""
-        if self._dispatcher is not None:
-            self._dispatcher.close()
+        if self._messages is not None:
+            self._messages.close()
 
     def _answer(self, call: dict[str, Any]) -> bytes:
         self._number = call["n"]
@@ -234,7 +231,7 @@ class Host:
         except OSError as error:
             return Answer(OutcomeKind.RETRY, error=f"cannot use {error.filename}: {error.strerror}")
         if "message" in call:
-            return self._dispatch(call)
+            return self._call_message(call)
         path = call["path"]
         try:
             if (function := self._resolver.known.get(path)) is None:
@@ -245,25 +242,26 @@ class Host:
         self._surroundings.remember()
         return self._caller.call(function, call["args"], call["kwargs"])
 
-    def _dispatch(self, call: dict[str, Any]) -> Answer:
-        """A task of dispatcherd: called as its own workers call it."""
-        from beads_workers.integrations.dispatcherd import tasks  # Few fleets run any.
-
-        if self._dispatcher is None:
+    def _call_message(self, call: dict[str, Any]) -> Answer:
+        """The message of another system: called as its own workers call it."""
+        tasks = registry.need("task_messages")  # Few fleets run any.
+        if self._messages is None:
             worker_id = call["variables"].get("BW_WORKER_ID", "")
-            made = tasks.DispatcherCaller(worker_id, self._resolver, self._caller, self._ask)
-            self._dispatcher = made
+            made = tasks.open_caller(worker_id, self._resolver, self._caller, self._ask)
+            self._messages = made
         path = call["path"]
         try:
-            if self._dispatcher.prepare(path):
+            if self._messages.prepare(path):
                 self._surroundings.settle()
         except NotCallable as error:
             return not_callable(error)
         except tasks.Cancelled:
-            return tasks.CANCELLED
+            cancelled: Answer = tasks.CANCELLED
+            return cancelled
         self._surroundings.remember()
         message = {"task": path, "args": call["args"], "kwargs": call["kwargs"]}
-        return self._dispatcher.call(message | call["message"])
+        answer: Answer = self._messages.call(message | call["message"])
+        return answer
 
     def _ask(self, command: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the orchestrator, by way of the worker. Raises ``ValueError`` for what is no JSON."""

@@ -3,7 +3,8 @@
 Source: docs/PROTOCOL.md, "The journal". ``append`` only gathers; ``flush`` writes what has
 gathered with one system call, before anything that depends on it is done; ``sync`` makes it
 survive a power cut, and runs in the lane's thread because it costs a tenth of a millisecond.
-``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves."""
+``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves.
+"""
 
 from __future__ import annotations
 

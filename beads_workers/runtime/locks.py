@@ -1,6 +1,7 @@
 """Files that are locked for as long as somebody lives (flock): what a process leaves, it unlocks.
 
-It imports nothing of ours: ``status`` looks at a lock before anything else is loaded."""
+It imports nothing of ours: ``status`` looks at a lock before anything else is loaded.
+"""
 
 from __future__ import annotations
 

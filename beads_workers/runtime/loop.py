@@ -33,7 +33,7 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.core.snapshot import Board
 from beads_workers.core.states import RunState
 from beads_workers.core.status import Frames, status
-from beads_workers.runtime.control_socket import ControlServer
+from beads_workers.runtime.control_socket import ControlServer, FiguresServer
 from beads_workers.runtime.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, lost
 from beads_workers.runtime.sessions import watch_exit
 from beads_workers.runtime.sockets import next_look
@@ -43,7 +43,6 @@ from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.trackers.settling import boot_seconds
 
 if TYPE_CHECKING:
-    from beads_workers.integrations.metrics.server import MetricsServer
     from beads_workers.runtime.notifications import Notifier
     from beads_workers.runtime.opening import Front
 
@@ -210,7 +209,7 @@ class Loop:
         self.conditions: Conditions
         self.notifier: Notifier | None = None
         self.front: Front | None = None
-        self.metrics: MetricsServer | None = None
+        self.metrics: FiguresServer | None = None
 
     def tell(self, event: Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""

@@ -1,7 +1,8 @@
 """The orchestrator's process: ``python -m beads_workers.runtime.main FD``.
 
 ``FD`` is a connected socket to the client that starts it. The zygote is forked before all else:
-what is loaded by then is copied to every worker, and what only an orchestrator needs is not."""
+what is loaded by then is copied to every worker, and what only an orchestrator needs is not.
+"""
 
 from __future__ import annotations
 

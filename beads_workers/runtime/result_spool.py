@@ -1,7 +1,8 @@
 """The file of a run's directory with what workers have said last, once nobody reads it any more.
 
 Source: docs/PROTOCOL.md, "Last words". A line for each message, as it would have been sent. Whoever
-was killed leaves none, and what it was sent is taken for begun."""
+was killed leaves none, and what it was sent is taken for begun.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The orchestrator asks over a socket pair, in JSON lines. The zygote reports every worker's pid and
 exit status, ends whatever a dead worker left behind before it reports, and outlives the
 orchestrator just long enough to see its workers go. Signals are sent by the zygote, because only
-a parent knows that a pid still means its child."""
+a parent knows that a pid still means its child.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from beads_workers import registry
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, worker_from_json
@@ -357,9 +358,7 @@ def _run(settings: WorkerSettings) -> int:
     if not settings.work.executors:
         return run_worker(settings)
     # Here, and not above: it would lie in the memory of every other worker, too.
-    from beads_workers.integrations.rrq.driver import run_driver
-
-    return run_driver(settings)
+    return int(registry.need("executor_driver").run_driver(settings))
 
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,7 +1,8 @@
 """A tracker in memory, for tests and the simulator: deterministic, and it fails on request.
 
 Several sources may share one ``MemoryTracker``: several orchestrators on one tracker. It keeps
-the same contract as the real ones (``tests/contracts/test_sources.py``)."""
+the same contract as the real ones (``tests/contracts/test_sources.py``).
+"""
 
 from __future__ import annotations
 

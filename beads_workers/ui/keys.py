@@ -6,7 +6,8 @@ come first, in this order: ``ctrl+up``, ``shift+tab``, ``alt+x``, ``ctrl+alt+shi
 
 A paste is no command: when one read brings more than ``BURST_MAX`` characters, they are ignored,
 and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Arrows and such pass: a
-mouse wheel sends many of them at once."""
+mouse wheel sends many of them at once.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
     told = notices.due(elapsed, board)        # when ``notices.ends`` has come
 
 Whatever comes in crowds is told together: a fleet whose command is broken sets fifty issues aside
-in a minute, and that is one thing to know, not fifty."""
+in a minute, and that is one thing to know, not fifty.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Style and script are files beside this one, written into the page; its Content-Security-Policy
 allows exactly these two, by their hashes, and nothing from anywhere else. Without a script all
-of it can be read, filtered and zoomed; with it, attempts can be pointed at and walked through."""
+of it can be read, filtered and zoomed; with it, attempts can be pointed at and walked through.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
       <name>.ready   there once a task may run in it
 
 A worktree is ours only while the git directory that git keeps for it holds the record's token:
-whatever else may have come to that path since is a stranger's."""
+whatever else may have come to that path since is a stranger's.
+"""
 
 from __future__ import annotations
 

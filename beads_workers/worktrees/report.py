@@ -1,6 +1,7 @@
 """The REPORT step: one line on what a successful task left in its worktree.
 
-``python -m`` with the preparation on stdin, as for the PREPARE step."""
+``python -m`` with the preparation on stdin, as for the PREPARE step.
+"""
 
 from __future__ import annotations
 

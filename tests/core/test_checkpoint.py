@@ -1,5 +1,6 @@
 """The checkpoint of a further segment says all that a recovery needs: docs/PROTOCOL.md, "The
-journal"."""
+journal".
+"""
 
 from __future__ import annotations
 

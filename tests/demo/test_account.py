@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from beads_workers.cli.throwaway import Promise, what_was_checked
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.demo.account import OUTCOMES, Account, Killed, promises, what_was_seen
 from beads_workers.demo.backlog import BACKLOG, Fate
-from beads_workers.demo.throwaway import Promise, what_was_checked
 
 KILLED = Killed("W3", 42, "shop-20")
 ONCE, TWICE, LEFT, LIVING, WORDS, SHOW = range(6)

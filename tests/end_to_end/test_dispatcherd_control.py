@@ -1,5 +1,6 @@
 """The same script against the real dispatcherd and against a fleet of ours, over both brokers; and
-what tasks may do to their worker and ask of it."""
+what tasks may do to their worker and ask of it.
+"""
 
 from __future__ import annotations
 

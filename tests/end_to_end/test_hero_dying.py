@@ -1,5 +1,6 @@
 """Whatever is killed in the middle of a Hero queue: one end for every job, one reply, no run too
-many."""
+many.
+"""
 
 from __future__ import annotations
 

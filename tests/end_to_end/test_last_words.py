@@ -1,5 +1,6 @@
 """What ended in the moment of the orchestrator's death is closed by the next start, and not done
-again: its workers have left word of it."""
+again: its workers have left word of it.
+"""
 
 from __future__ import annotations
 

@@ -273,6 +273,7 @@ PARSERS = [
         (
             *("core/snapshot.py", "core/recovery.py", "core/history.py", "core/status.py"),
             "integrations/envelopes/fold.py",
+            "core/inflight.py",
         ),
         journal.decode,
         _journal,

@@ -27,11 +27,8 @@ EXEMPT = {
     "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
     "cli/fleet.py": "run.json, for the pid of a run that is known to live",
     "cli/restarting.py": "run.json of a fleet that has just been talked to",
-    "runtime/control_socket.py": "lines by 'parse_object' and 'LineReader', both fuzzed",
-    "core/worker.py": "the text that our own process beside the worker has made of a result",
     "ui/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
     "integrations/dispatcherd/brokers.py": "lines by the fuzzed 'LineReader'; a front reads them",
-    "runtime/functions.py": "bytes for 'LineReader' and 'parse_answer', both fuzzed",
     "runtime/function_host.py": "the worker at the other end of that socket pair",
     "runtime/handshake.py": "our own client at the other end of a socket pair",
     "runtime/project.py": "the mark in a git directory: three paths",
@@ -45,9 +42,8 @@ EXEMPT = {
     "worktrees/making.py": "what this program hands itself as an argument",
     "runtime/zygote.py": "our own fork at the other end of a socket pair that no task inherits",
     "runtime/zygote_loop.py": "the orchestrator at the other end of that socket pair",
-    "integrations/rrq/serving.py": "JSON that we have written, or looked at, ourselves",
     "integrations/hero/source.py": "a result whose JSON a worker's message, or a journal, has held",
-    "core/source.py": "whether a file is JSON; whatever it holds goes to the peer",
+    "executors/files.py": "whether a file is JSON; whatever it holds goes to the peer",
     "trackers/sqlite/store.py": "columns that 'issue.from_object' has checked before they went in",
 }
 """What reads, and is not fuzzed: the reason. Nothing else is excepted."""

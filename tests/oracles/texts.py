@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.app import MODULES
 from beads_workers.core import wire as message_types
 from beads_workers.core.journal import KINDS, Entry, encode
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from beads_workers.core.wire import encode as encode_message
+from beads_workers.registry import COMMANDS
 from tests.simulation.journal import Journal
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
@@ -148,7 +148,7 @@ def _call(folder: str, *arguments: str) -> tuple[int, str, str]:
 
 def helps() -> str:
     """``--help`` of every command, and of those below ``hero`` and ``config``."""
-    words = [[], *([name] for commands in MODULES.values() for name in commands), ["version"]]
+    words = [[], *([name] for commands in COMMANDS.values() for name in commands), ["version"]]
     words += [["hero", name] for name in ("run", "list", "status", "stop", "logs")]
     words += [["config", "show"]]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:

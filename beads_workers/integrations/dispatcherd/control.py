@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
@@ -23,12 +23,8 @@ from beads_workers.integrations.dispatcherd.wire_chunks import (
     read_object,
     split_message,
 )
-from beads_workers.runtime.control_socket import Tickets
+from beads_workers.runtime.control_socket import FiguresServer, Tickets
 from beads_workers.runtime.worker_server import WorkerServer
-
-if TYPE_CHECKING:
-    from beads_workers.integrations.metrics.server import MetricsServer
-
 
 # --- answers -------------------------------------------------------------------------------------
 # The answers to dispatcherd's control commands, with the keys of the real one.
@@ -317,7 +313,7 @@ class DispatcherControl:
         tickets: Tickets,
         tell: Callable[[Event], None],
         look: Callable[[], tuple[Board, float]],
-        metrics: MetricsServer | None,
+        metrics: FiguresServer | None,
     ) -> None:
         self._tickets = tickets
         self._tell = tell
@@ -437,3 +433,13 @@ def lines(answer: Mapping[str, Any]) -> bytes:
     text = json.dumps(answer)
     parts = split_message(text, max_bytes=SOCKET_BYTES_MAX, message_id=os.urandom(16).hex())
     return "".join(f"{part}\n" for part in parts).encode("ascii")
+
+
+def open_control(
+    tickets: Tickets,
+    tell: Callable[[Event], None],
+    look: Callable[[], tuple[Board, float]],
+    metrics: FiguresServer | None,
+) -> DispatcherControl:
+    """What answers for a fleet; made when somebody asks for the first time."""
+    return DispatcherControl(tickets, tell, look, metrics)

@@ -3,7 +3,8 @@
 One JSON object a line, appended: ``{"n", "id", "at", "c", "m"}`` for a task (number, name here,
 epoch seconds, channel, message) and ``{"d": [numbers]}`` for those that are over. It is begun anew
 when nothing is left, or most of it is over. Only one orchestrator at a time uses it: that of its
-state directory."""
+state directory.
+"""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 is installed in this Python, and in much the same way where it is not.
 
 Nothing is imported but from allowed modules, and nothing is evaluated. Source:
-docs/DISPATCHERD.md, "How tasks are run"."""
+docs/DISPATCHERD.md, "How tasks are run".
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
 import signal
-from _signal import SIG_IGN, SIGUSR1  # type: ignore[import-not-found]  # C\'s own: no enums
+from _signal import SIG_IGN, SIGUSR1  # type: ignore[import-not-found]  # C's own: no enums
 from _signal import signal as set_handler
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -260,3 +261,8 @@ def _listed(message: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 def _number(worker_id: str) -> int:
     digits = worker_id.removeprefix("W").partition(".")[0]
     return int(digits) if digits.isdecimal() and len(digits) < 10 else 0
+
+
+def open_caller(worker_id: str, resolver: Resolver, caller: Caller, ask: Ask) -> DispatcherCaller:
+    """What calls the tasks of one worker; made when the first one comes."""
+    return DispatcherCaller(worker_id, resolver, caller, ask)

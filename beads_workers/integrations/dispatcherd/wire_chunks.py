@@ -1,7 +1,8 @@
 """Messages that are too long for a broker: cut into envelopes, and joined again.
 
 Whatever comes, memory is bounded: what was begun and not finished goes when it is stale, and the
-least recently touched goes first when there is too much of it."""
+least recently touched goes first when there is too much of it.
+"""
 
 from __future__ import annotations
 

@@ -1,34 +1,22 @@
 """Jobs as envelopes, for ``list``, ``status`` and ``watch``: read from the journal by the client.
 
-Nothing of it costs the orchestrator anything."""
+Nothing of it costs the orchestrator anything.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import Client
     from beads_workers.core.journal import Entry
     from beads_workers.integrations.envelopes.fold import Envelopes
     from beads_workers.integrations.envelopes.wire import Envelope
-
-
-EnvelopesToo = Annotated[
-    bool, typer.Option("--envelopes", help="With --json: jobs as envelopes, see docs/ENVELOPE.md.")
-]
-
-
-def refuse_without_json(*, envelopes: bool, as_json: bool) -> None:
-    """Envelopes are for programs; raises ``CommandError``."""
-    if envelopes and not as_json:
-        raise CommandError("--envelopes goes with --json", "add --json", EXIT_USAGE)
 
 
 def unfinished(directory: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@
         ended = client.run(HeroJob(worker_id="w1", context_id="sh", script="echo hello"), 60.0)
         print(ended.status, ended.output, ended.error)
 
-docs/HERO.md, "The client", has every call."""
+docs/HERO.md, "The client", has every call.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The jobs of a queue that are with us: which may begin, what the others wait for. Pure.
 
 A job is first in, first out, unless it waits: for other jobs, for its context, for another attempt.
-Two threads share one stock; whoever uses it holds its lock. Times are monotonic seconds."""
+Two threads share one stock; whoever uses it holds its lock. Times are monotonic seconds.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from beads_workers.core.source import (
     Settlement,
     SourceError,
     Taken,
-    whole,
 )
+from beads_workers.executors.files import whole
 from beads_workers.integrations.hero.buffer import AHEAD_MAX, BUSY_SECONDS, Kept, Standing, Stock
 from beads_workers.integrations.hero.connection import Link
 from beads_workers.integrations.hero.maintenance import Holding

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,27 +12,6 @@ from beads_workers.cli.fleet import Json, StateDir
 
 if TYPE_CHECKING:
     from beads_workers.integrations.metrics.figures import Family
-
-
-# --- option metrics ------------------------------------------------------------------------------
-# Reads the option ``metrics``: a port of the loopback interface.
-
-
-PORT_MAX = 65_535
-ALLOWED = "a port of this machine: 9464, 127.0.0.1:9464, or 0 for any that is free"
-
-
-def read_port(value: Any) -> int:
-    """The port; raises ``ValueError`` saying what may be. Nobody outside this machine is served."""
-    if isinstance(value, str) and (form := re.fullmatch(r"(?:127\.0\.0\.1:)?([0-9]{1,5})", value)):
-        value = int(form[1])
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= PORT_MAX:
-        raise ValueError(ALLOWED)
-    return value
-
-
-# --- metrics -------------------------------------------------------------------------------------
-# ``metrics``: the figures of the running fleet, for Prometheus or a person.
 
 
 def register(app: typer.Typer) -> None:

@@ -431,3 +431,14 @@ def _of_orchestrator(process: ProcessUse | None) -> list[Family]:
 def _worker_family(name: str, kind: str, told: str, values: Iterable[tuple[str, float]]) -> Family:
     samples = (Sample(value, (("worker", worker),)) for worker, value in values)
     return Family(PREFIX + name, kind, told, tuple(samples))
+
+
+def scraped(board: Board, elapsed: float) -> dict[str, Any]:
+    """The answer to ``bw.metrics``: the figures, and whose use the client is to read."""
+    whose = watched(board)
+    return {
+        "families": to_json(families(board, elapsed)),
+        "orchestrator": whose.orchestrator,
+        "workers": whose.workers,
+        "own": sorted(whose.own),
+    }

@@ -1,5 +1,6 @@
 """Figures for a monitoring system, read from /proc and served over HTTP: a port of the loopback
-interface, taken before a fleet starts. What serves there is loaded only where it is wanted."""
+interface, taken before a fleet starts. What serves there is loaded only where it is wanted.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 
 
-def listen(port: int | None) -> TcpListener | None:
-    """Take the port, 0: any that is free; None for None. Raises ``Refused``."""
-    if port is None:
-        return None
+def listen(port: int) -> TcpListener:
+    """Take the port, 0: any that is free. Raises ``Refused``."""
     try:
         return TcpListener(LOOPBACK, port)
     except OSError as error:
@@ -31,9 +30,9 @@ def listen(port: int | None) -> TcpListener | None:
         raise Refused(why, "see who is there: ss -ltnp; or take any free one: 0", 1) from None
 
 
-def url_of(listener: TcpListener | None) -> str | None:
-    """Where the figures are; None where they are not served."""
-    return f"http://{LOOPBACK}:{listener.port}/metrics" if listener else None
+def url_of(listener: TcpListener) -> str:
+    """Where the figures are."""
+    return f"http://{LOOPBACK}:{listener.port}/metrics"
 
 
 def serve(

@@ -98,12 +98,11 @@ def rrq_executor(
     It calls Python functions below --allow-module by their names, or runs the command behind --,
     which finds the request as JSON in the file $BW_ISSUE_FILE.
     """
-    from beads_workers.cli.preparing import check_modules
+    from beads_workers.cli.preparing import check_modules, find_tracing
     from beads_workers.core.policy import Policy
     from beads_workers.core.settings import FleetSettings
     from beads_workers.integrations.rrq import RrqExecutor
     from beads_workers.integrations.rrq.source import choose, split_command
-    from beads_workers.integrations.tracing.options import tracing
     from beads_workers.runtime.project import STATE_FOLDER
 
     command, behind = split_command(command_of(ctx) or ())
@@ -133,7 +132,7 @@ def rrq_executor(
             quiet=not json_lines,
             source_options=asdict(RrqExecutor(str(address), prefix)),
             metrics=said.metrics,
-            tracing=tracing(said.trace, os.environ),
+            tracing=find_tracing(said.trace),
         ),
         as_json=json_lines,
     )
@@ -173,8 +172,8 @@ def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
 
 def _run(settings: FleetSettings, *, as_json: bool) -> None:
     from beads_workers.cli.launching import Interrupts, Launch, watch_run
+    from beads_workers.cli.preparing import tracing_lines
     from beads_workers.core.text import printable
-    from beads_workers.integrations.tracing.options import lines
 
     launch = Launch()
     started = launch.tell(settings)
@@ -186,7 +185,7 @@ def _run(settings: FleetSettings, *, as_json: bool) -> None:
         print(f"ok workers  {settings.workers}, state in {state}", file=sys.stderr)
         if started["metrics"]:
             print(f"ok metrics  {started['metrics']}", file=sys.stderr)
-        for name, text in lines(settings.tracing):
+        for name, text in tracing_lines(settings.tracing):
             print(f"ok {name:<8} {text}", file=sys.stderr)
         print(f"ok fleet    {fleet}", file=sys.stderr)
     code = watch_run(launch.client, started, named=(), as_json=as_json, interrupts=interrupts)

@@ -19,8 +19,8 @@ from beads_workers.core.source import (
     Settled,
     Settlement,
     Taken,
-    whole,
 )
+from beads_workers.executors.files import whole
 from beads_workers.integrations.rrq.serving import Owed, Serving
 from beads_workers.integrations.rrq.wire import (
     SOCKET_VARIABLE,

@@ -4,7 +4,8 @@ Between the birth of a process and the journal's line about it a caller can be k
 that nobody knows of could then claim an issue after the next start has looked at everything. So
 a shell stands in its place until the line is written: it waits for a word on its stdin, becomes
 the program when the word comes, and exits at the end of the stream (docs/PROTOCOL.md, "The
-tracker in trouble"). Its pid and start time stay the same."""
+tracker in trouble"). Its pid and start time stay the same.
+"""
 
 from __future__ import annotations
 
