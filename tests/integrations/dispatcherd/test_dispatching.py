@@ -162,7 +162,7 @@ def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(desk: Desk) -> N
 
 
 def test_tasks_that_wait_in_a_front_are_shown_and_cancelled_with_the_others(desk: Desk) -> None:
-    front = desk.server.dispatching.front = Front()
+    front = desk.server.control_plane.front = Front()
     with desk.client() as client:
         send(desk, client, control="running", reply_to="r")
         answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W1"))
@@ -178,7 +178,7 @@ def test_tasks_that_wait_in_a_front_are_shown_and_cancelled_with_the_others(desk
 
 
 def test_a_front_is_handed_what_is_run(desk: Desk) -> None:
-    front = desk.server.dispatching.front = Front()
+    front = desk.server.control_plane.front = Front()
     with desk.client() as client:
         send(desk, client, control="run", control_data={"task": "m.f"}, reply_to="r")
         assert replies(client) == [{"ack": {"task": "m.f"}, "node_id": "the-node"}]

@@ -20,6 +20,7 @@ from beads_workers.integrations.metrics.server import (
     VISIT_SECONDS,
     VISITORS_MAX,
 )
+from beads_workers.runtime import fleet
 from beads_workers.runtime.handshake import Refused
 from tests.support.fleet import until
 
@@ -207,8 +208,8 @@ def test_a_port_that_somebody_has_is_refused_in_words() -> None:
 
 
 def test_without_a_port_nothing_listens() -> None:
-    assert listen(None) is None
-    assert url_of(None) is None
+    assert fleet._listen(None) is None
+    assert fleet._url_of(None) is None
 
 
 def test_only_this_machine_can_connect(hall: Hall) -> None:
