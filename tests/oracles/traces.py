@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from beads_workers.core.commands import Command
 from beads_workers.core.events import Event
+from beads_workers.core.journal import Entry
 from beads_workers.core.orchestrator import Orchestrator
 from tests.oracles.notation import neutral
+from tests.simulation import journal as simulated
 from tests.simulation.mutants import Mutant
 from tests.simulation.pushed.world import PushedWorld
 from tests.simulation.seeds import PUSHED_EACH
@@ -20,6 +24,28 @@ SEEDS = 200
 MINUTES = 3.0
 BATCH = 20
 """Seeds whose digests stand in one line."""
+
+LINE_BYTES = 512
+"""The simulated disk fills up and tears lines by their length: each is a multiple of this."""
+
+
+def _padded(encode: Callable[[Entry], bytes]) -> Callable[[Entry], bytes]:
+    def padded(entry: Entry) -> bytes:
+        line = encode(entry)
+        return line[:-2] + b" " * (-len(line) % LINE_BYTES) + line[-2:]
+
+    return padded
+
+
+@contextmanager
+def _neutral_lengths() -> Iterator[None]:
+    """While this lasts, no fault of a simulated disk depends on how long a word is."""
+    encode, repeated = simulated.encode, simulated.encode_repeated
+    simulated.encode, simulated.encode_repeated = _padded(encode), _padded(repeated)
+    try:
+        yield
+    finally:
+        simulated.encode, simulated.encode_repeated = encode, repeated
 
 
 def digest(seed: int) -> str:
@@ -53,7 +79,8 @@ def digest(seed: int) -> str:
             return commands
 
     world = PushedWorld if seed % PUSHED_EACH == 1 else World
-    outcome = world(Options(seed, MINUTES), replace(Mutant(), orchestrator=Observed)).run()
+    with _neutral_lengths():
+        outcome = world(Options(seed, MINUTES), replace(Mutant(), orchestrator=Observed)).run()
     assert not outcome.violation, outcome.violation
     return told.hexdigest()[:12]
 
