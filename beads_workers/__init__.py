@@ -7,7 +7,7 @@ attempt    one try at a job by one worker: number from 1, request id, start, dea
 outcome    how an attempt ended: success, error, retry, timeout, cancelled, lost, not_found
 policy     the one pure function that turns an outcome into finish, requeue or set aside
 journal    the append-only record of every transition, written before anything is acted on
-source     where jobs come from and who is owed an answer: bd, the embedded tracker, memory
+source     where jobs come from and who is to get an answer: bd, the embedded tracker, memory
 executor   what runs an attempt: a connected worker and, in it, a command or an agent
 view       a snapshot made visible: plain lines, ``status --json``
 

@@ -3,7 +3,7 @@
 Ours is the real orchestrator (``start -n 0``) on the embedded tracker with enough ready issues, and
 everything that it does counts: its journal, claiming ahead, closing, and where a worker has to
 wait for the tracker, that wait. Both servers live through all rounds and are driven in turn, a
-second or two each; before a turn ends every answer that is owed is heard, so neither begins its
+second or two each; before a turn ends every answer that is due is heard, so neither begins its
 next turn with a queue.
 
 Two questions: how long a worker waits that works for a while between TASK and DONE (without that,

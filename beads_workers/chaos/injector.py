@@ -175,7 +175,7 @@ class Havoc:
             self.tally.issues += len(round_rows)
             self._place.tracker.add(plan.as_lines(round_rows))
             self._drain()
-        self._read_journals(also_owed=True)
+        self._read_journals(also_settled=True)
         return self.tally
 
     def _drain(self) -> None:
@@ -215,16 +215,16 @@ class Havoc:
             self.tally.troubles.append(f"the orchestrator (pid {launch.pid}) ended with {code}")
         return died
 
-    def _read_journals(self, *, also_owed: bool = False) -> None:
+    def _read_journals(self, *, also_settled: bool = False) -> None:
         """Of runs that are settled: nobody adds to them, and later starts may remove them.
 
-        ``also_owed``: and of all others.
+        ``also_settled``: and of all others.
         """
         for run_id in self._place.state.run_ids():
             if run_id in self._read:
                 continue
             entries = list(read_journal(self._place.state.run(run_id) / "journal.jsonl"))
-            if entries and not also_owed and not self._place.state.is_settled(run_id):
+            if entries and not also_settled and not self._place.state.is_settled(run_id):
                 return  # Those after it wait, too: they are read in their order.
             self._read.add(run_id)
             self.account.read(run_id, entries)

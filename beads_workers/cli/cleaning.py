@@ -42,7 +42,7 @@ def worktree_json(looked: Looked) -> dict[str, object]:
 
 
 # --- cleaning ------------------------------------------------------------------------------------
-# ``clean``: remove what old runs left; never what is alive, owed or remembered.
+# ``clean``: remove what old runs left; never what is alive, pending or remembered.
 
 
 KEEP = 3
@@ -63,7 +63,7 @@ def clean(
 ) -> None:
     """Remove what old runs left: logs, sockets, empty worktrees.
 
-    Never what is alive, owed, or holds work.
+    Never what is alive, pending, or holds work.
     """
     from beads_workers.core.text import printable
     from beads_workers.runtime.retention import Keep, disposable, remove

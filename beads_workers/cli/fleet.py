@@ -142,10 +142,10 @@ def stop(
             "'beads-workers status' shows it; the next start settles what it left",
         )
     ended["left"] = [asdict(each) for each in left]
-    given_back, owed = ended["given_back"], ended["owed"]
+    given_back, pending = ended["given_back"], ended["pending"]
     if as_json:
         print(json.dumps(ended))
-        raise typer.Exit(1 if left else EXIT_UNFINISHED if owed else 0)
+        raise typer.Exit(1 if left else EXIT_UNFINISHED if pending else 0)
     everyone = "not everyone has left" if left else "everyone has left"
     print(f"stopped: {everyone}, {len(given_back)} issues given back")
     if given_back:
@@ -157,9 +157,9 @@ def stop(
             f"{len(left)} processes of this fleet are still there: {named}",
             f"look at them: ps -o pid,stat,user,args {pids}",
         )
-    if owed:
+    if pending:
         raise CommandError(
-            f"the tracker did not take back {', '.join(owed)[:500]}",
+            f"the tracker did not take back {', '.join(pending)[:500]}",
             "the next start settles that, as soon as the tracker works",
             EXIT_UNFINISHED,
         )

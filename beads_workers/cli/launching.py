@@ -56,10 +56,10 @@ def summary(ended: dict[str, Any]) -> list[str]:
 
 
 def _next(ended: dict[str, Any], queue: dict[str, Any], set_aside: list[dict[str, Any]]) -> str:
-    if ended.get("owed"):
-        ids = " ".join(printable(issue_id) for issue_id in ended["owed"][:SHOWN_MAX])
-        return f"start again when the tracker works: it is still owed a word on {ids}"
-    if queue["not_closed"]:
+    if ended.get("pending"):
+        ids = " ".join(printable(issue_id) for issue_id in ended["pending"][:SHOWN_MAX])
+        return f"start again when the tracker works: writes are still pending for {ids}"
+    if queue["unclosed"]:
         return "start again when the tracker works: what is done is closed then, never run again"
     if set_aside:
         ids = " ".join(printable(row["issue_id"]) for row in set_aside[:SHOWN_MAX])

@@ -87,8 +87,8 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
     unsettled, last = directory.left_over()
     for left in unsettled:
         late = hear(left, directory.run(left.run_id))
-        last.done_not_closed.update(dict.fromkeys(late, left.actor))
-    ids = dict.fromkeys([*last.done_not_closed, *last.pages])
+        last.unclosed.update(dict.fromkeys(late, left.actor))
+    ids = dict.fromkeys([*last.unclosed, *last.pages])
     issues = (_issue_facts(each, last, now) for each in ids)
     return Facts(
         state=NO_FLEET,
@@ -107,7 +107,7 @@ def _issue_facts(issue_id: str, last: Remains, now: float) -> IssueFacts:
     left = min(page.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
     standing = "set_aside" if page.set_aside else standing
-    standing = "not_closed" if issue_id in last.done_not_closed else standing
+    standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,
         standing=standing,

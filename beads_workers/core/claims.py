@@ -105,7 +105,7 @@ class Intake:
         want = self._want()
         take = want if want > 0 or self._peek or self._listing_due() else None
         lingers = take is None and self._may_linger()
-        settlements = () if lingers else lane.payable()
+        settlements = () if lingers else lane.due_writes()
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         if take is None and not renew and not settlements:
             return
@@ -123,7 +123,9 @@ class Intake:
         flowing = (
             self._parts.state is RunState.RUNNING and self._tasks.count(IssueState.CLAIMED) > 0
         )
-        return flowing and not self._awaited and bool(self._lane.owed) and self._lane.may_linger()
+        return (
+            flowing and not self._awaited and bool(self._lane.pending) and self._lane.may_linger()
+        )
 
     def answered(self, turn: TurnEnded) -> None:
         """Take in what a turn brought: claims go to the backlog."""

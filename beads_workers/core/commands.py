@@ -95,12 +95,12 @@ class Answer:
 class End:
     """The run is over: remove the sockets and exit.
 
-    ``owed``: issues that are still ours in the tracker. ``settled``: it is known to owe nothing;
-    otherwise the next start asks the tracker what this run still holds.
+    ``pending``: issues that are still ours in the tracker. ``settled``: it is known to have nothing
+    pending; otherwise the next start asks the tracker what this run still holds.
     """
 
     exit_code: int
-    owed: tuple[IssueId, ...] = ()
+    pending: tuple[IssueId, ...] = ()
     settled: bool = True
 
 

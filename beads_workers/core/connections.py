@@ -283,7 +283,7 @@ class Replies:
             self._desk.note("error", f"{connection.worker_id} {text}")
 
     def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
-        """WAIT, and no more is owed."""
+        """WAIT, and nothing more follows."""
         self._timers.cancel(HoldOver(connection.conn_id))
         self._roster.move(connection, ConnStimulus.WAIT_SENT)
         self.say(connection, Wait(seconds or self._wait_seconds(connection)))

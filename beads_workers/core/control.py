@@ -157,12 +157,12 @@ class Control:
 
     def _retry_one(self, issue_id: IssueId) -> bool:
         stood = self._parts.ledger.retry(issue_id)
-        if stood is None or stood is Standing.NOT_CLOSED:
+        if stood is None or stood is Standing.UNCLOSED:
             return False
         self._parts.storm.retried(issue_id)
         self._desk.write(RetryAsked(issue_id))
         if stood is Standing.SET_ASIDE and issue_id not in self._parts.tasks.held:
-            self._parts.lane.owe(Settlement(Action.REOPEN, issue_id))
+            self._parts.lane.enqueue(Settlement(Action.REOPEN, issue_id))
         return True
 
     def _release_one(self, issue_id: IssueId) -> bool:
@@ -277,7 +277,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
 def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
     held = parts.tasks.held.get(issue_id)
     page = parts.ledger.pages.get(issue_id)
-    owed = parts.lane.owed.get(issue_id)
+    pending = parts.lane.pending.get(issue_id)
     history = parts.ledger.history(issue_id)
     cooling = page is not None and page.standing is Standing.COOLING
     running = held is not None and held.state in (IssueState.RUNNING, IssueState.LOOSE)
@@ -293,8 +293,8 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         charged=history.charged,
         again_seconds=_from(parts, page.not_before) if page and cooling else None,
         error=page.error[:ERROR_CHARS_MAX] if page else "",
-        owed=owed.settlement.action.value if owed else "",
-        owed_tries=owed.tries if owed else 0,
+        pending=pending.settlement.action.value if pending else "",
+        pending_tries=pending.tries if pending else 0,
     )
 
 

@@ -125,7 +125,7 @@ class TurnEnded:
     """The lane has done a ``Turn``; whatever it could not ask carries an error and no answer.
 
     ``taken`` is None where nothing was to be taken, or where it failed (``take_error``).
-    ``settle_error``: nothing is known of the settlements, which stay owed. ``renewed`` is None
+    ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
     where no lease was to be renewed, or where the tracker could not be asked. ``calls`` and
     ``call_seconds``: the source's cost in this run so far.
     """

@@ -19,9 +19,8 @@ class IssueFacts:
     ``held``: the name of its ``IssueState`` in lower case, empty where it is not in our hands.
     ``position``: in the queue of what is claimed, 1 is next. ``standing``: the name of its
     ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
-    or the next one; ``charged`` have been counted. ``owed``: the ``Action`` that the tracker is
-    owed, refused ``owed_tries`` times so far.
-    """
+    or the next one; ``charged`` have been counted. ``pending``: the ``Action`` that writes are
+    pending, refused ``pending_tries`` times so far."""
 
     issue_id: str
     held: str = ""
@@ -34,8 +33,8 @@ class IssueFacts:
     charged: int = 0
     again_seconds: float | None = None
     error: str = ""
-    owed: str = ""
-    owed_tries: int = 0
+    pending: str = ""
+    pending_tries: int = 0
 
 
 @value

@@ -47,7 +47,7 @@ class Fate(Enum):
 
     CLOSED = "closed"
     SET_ASIDE = "set_aside"
-    NOT_CLOSED = "not_closed"
+    UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
     GIVEN_BACK = "given_back"
     """Open again, for anybody to take."""
@@ -154,7 +154,7 @@ class History:
 
     ``state``: ``running``, ``ended`` (by itself) or ``killed`` (it ended without a word).
     ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the account is.
-    ``settled``: the tracker is owed nothing of it, for a later start has seen to that.
+    ``settled``: nothing of it is pending, for a later start has seen to that.
     ``tracker_calls`` and ``tracker_seconds``: what asking the tracker has cost.
     """
 
@@ -202,7 +202,7 @@ def fold(
     """The account of one run; None where not even its first record is there.
 
     ``alive``: its orchestrator lives; then ``now`` (epoch seconds) is where the account ends,
-    else it ends with the last entry. ``settled``: whether the tracker is owed nothing of it.
+    else it ends with the last entry. ``settled``: whether nothing of it is pending.
     """
     account = _Account()
     for entry in entries:
@@ -425,7 +425,7 @@ _KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Carr
 
 _FATES = {
     IssueState.ENQUEUED: Fate.GIVEN_BACK,
-    IssueState.CLOSING: Fate.NOT_CLOSED,
+    IssueState.CLOSING: Fate.UNCLOSED,
     IssueState.CLOSED: Fate.CLOSED,
     IssueState.FOREIGN: Fate.LEFT_ALONE,
 }
@@ -440,8 +440,8 @@ def _fate(issue: reducer.Issue) -> Fate:
 
 
 def _told(issue_id: str, issue: _Issue, state: str, settled: bool) -> IssueHistory:
-    # The tracker is owed nothing any more: a later start has closed what this run could not.
-    late = state == "killed" and settled and issue.fate is Fate.NOT_CLOSED
+    # Nothing is pending any more: a later start has closed what this run could not.
+    late = state == "killed" and settled and issue.fate is Fate.UNCLOSED
     return IssueHistory(
         issue_id,
         issue.title,

@@ -231,7 +231,7 @@ class Tasks:
         self._move(held, IssueStimulus.RESERVED)
         held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
         self._desk.write(HandingOver(held.job.issue_id, worker_id))
-        self._lane.owe(Settlement(Action.HAND_OVER, held.job.issue_id))
+        self._lane.enqueue(Settlement(Action.HAND_OVER, held.job.issue_id))
 
     def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
@@ -250,7 +250,7 @@ class Tasks:
         self._desk.write(Started(*ids, job.title, job.priority, *spans))
 
     def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
-        """An attempt ended: the policy decides, the journal knows, the tracker is owed."""
+        """An attempt ended: the policy decides, the journal knows, is pending."""
         job = held.job
         self.last_seconds = self._desk.now - held.started_at
         history = self._ledger.history(job.issue_id)
@@ -266,11 +266,11 @@ class Tasks:
             case Finish():
                 self._move(held, IssueStimulus.SUCCEEDED)
                 self._record(held, outcome, duration_ms, "finish")
-                self._owe(held, Action.CLOSE, outcome.note, outcome)
+                self._enqueue(held, Action.CLOSE, outcome.note, outcome)
             case HandBack():
                 self._record(held, outcome, duration_ms, "hand_back")
                 self._ledger.done(job.issue_id)
-                self._owe(held, Action.RELEASE, outcome=outcome)
+                self._enqueue(held, Action.RELEASE, outcome=outcome)
                 self._move(held, IssueStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
@@ -285,7 +285,7 @@ class Tasks:
             case SetAside(reason, history):
                 self._record(held, outcome, duration_ms, "set_aside", verdict)
                 self._ledger.set_aside(job.issue_id, job.title, reason, history)
-                self._owe(held, Action.SET_ASIDE, set_aside_note(history.charged, reason))
+                self._enqueue(held, Action.SET_ASIDE, set_aside_note(history.charged, reason))
                 self._move(held, IssueStimulus.SPENT)
         if struck:
             self._storm.forgive(self.held)
@@ -351,7 +351,7 @@ class Tasks:
         left = settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING
         if left and settled.result in (Result.APPLIED, Result.FAILED):
             # The worker left while it was handed over; now it can go back.
-            self._owe(held, Action.RELEASE)
+            self._enqueue(held, Action.RELEASE)
             return None
         reaction = self._move(held, _STIMULUS[settled.result])
         if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
@@ -369,7 +369,7 @@ class Tasks:
                 self.ended += 1
                 if not self._ledger.is_set_aside(issue_id):
                     # A person asked for another try while the mark was being set.
-                    self._lane.owe(Settlement(Action.REOPEN, issue_id))
+                    self._lane.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.held[issue_id]
         self._in_state[held.state] -= 1
 
@@ -381,15 +381,15 @@ class Tasks:
         return move.reaction
 
     def _give_back(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
-        self._owe(held, Action.RELEASE, outcome=outcome)
+        self._enqueue(held, Action.RELEASE, outcome=outcome)
         self._move(held, IssueStimulus.REQUEUED)
 
-    def _owe(
+    def _enqueue(
         self, held: Held, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
     ) -> None:
         # What a worker did by itself, or what nobody saw the end of, is looked at first.
         unseen = held.handed_over or held.state is IssueState.LOOSE
-        self._lane.owe(
+        self._lane.enqueue(
             Settlement(
                 action,
                 held.job.issue_id,

@@ -21,7 +21,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.journal import Entry, Owing, Resumed
+from beads_workers.core.journal import Entry, Resumed, Unsettled
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
@@ -34,7 +34,7 @@ class Standing(Key):
     COOLING = "not before a time"
     SET_ASIDE = "out of attempts; a person reopens it"
     WITHHELD = "a person took it away from this run"
-    NOT_CLOSED = "its work is done; the tracker is owed a close"
+    UNCLOSED = "its work is done; a close is pending"
 
 
 @value
@@ -167,7 +167,7 @@ class Issues:
         """All that stand so, but for ``OPEN``; the one that has come to it last at the end."""
         return [self.known[issue_id] for issue_id in self._standing.get(standing, ())]
 
-    def paid(self, issue_id: str) -> None:
+    def settled(self, issue_id: str) -> None:
         """A later run has settled it with the tracker: its past is all that is left of it."""
         issue = self.known.get(issue_id)
         if issue is None:
@@ -360,7 +360,7 @@ class Issues:
         else:
             change = Transition(issue, old.state, old.standing, old.attempt)
         if page.held_by:
-            issue.state, issue.standing = IssueState.CLOSING, Standing.NOT_CLOSED
+            issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
         elif page.set_aside:
             issue.state, issue.standing = IssueState.SET_ASIDE, Standing.SET_ASIDE
@@ -370,16 +370,16 @@ class Issues:
             issue.standing, issue.due = Standing.COOLING, entry.elapsed + min(left, most)
         return change
 
-    def _owing(self, owing: Owing, entry: Entry) -> Transition:
-        issue = self._of(owing.issue_id)
+    def _unsettled(self, unsettled: Unsettled, entry: Entry) -> Transition:
+        issue = self._of(unsettled.issue_id)
         change = Transition(issue, issue.state, issue.standing)
-        if owing.note and issue.state in _NOBODYS:
+        if unsettled.note and issue.state in _NOBODYS:
             issue.state, issue.pending = IssueState.SHELVING, Action.SET_ASIDE
-        if owing.pid:
-            issue.holder = (owing.pid, owing.start_time)
-        if owing.heard:
-            self.heard.add(owing.issue_id)
-        if owing.reopened and issue.state in _NOBODYS:
+        if unsettled.pid:
+            issue.holder = (unsettled.pid, unsettled.start_time)
+        if unsettled.heard:
+            self.heard.add(unsettled.issue_id)
+        if unsettled.reopened and issue.state in _NOBODYS:
             issue.pending = Action.REOPEN
         self._forget(issue)
         return change
@@ -409,7 +409,7 @@ class Issues:
             self._standing.setdefault(issue.standing, {})[issue.issue_id] = None
 
     def _returned(self, issue: Issue, pending: Action | None = None) -> None:
-        """It is out of our hands, and the tracker is owed at most this."""
+        """It is out of our hands, and at most this write is pending."""
         issue.claimed = issue.attempt = issue.end = None
         issue.pending, issue.handed_over = pending, False
         issue.told = [each for each in issue.told if type(each.record) is rec.Withheld]
@@ -422,7 +422,7 @@ class Issues:
         issue.worker_id = ""
         set_aside = issue.page is not None and issue.page.set_aside
         issue.state = IssueState.SET_ASIDE if set_aside else IssueState.ENQUEUED
-        if issue.standing is Standing.NOT_CLOSED:
+        if issue.standing is Standing.UNCLOSED:
             issue.standing = Standing.OPEN
         self._forget(issue)
 
@@ -502,7 +502,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.RetryAsked: Issues._retry_asked,
     rec.Forgiven: Issues._forgiven,
     rec.Carried: Issues._carried,
-    Owing: Issues._owing,
+    Unsettled: Issues._unsettled,
     rec.WorkerJoined: Issues._joined,
     Resumed: Issues._resumed,
 }

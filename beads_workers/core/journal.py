@@ -240,7 +240,7 @@ class SettledRecord(Record):
 
 @value
 class Requeued(Record):
-    """Nobody works on it, and nobody will: the tracker is owed its release.
+    """Nobody works on it, and nobody will: its release is pending.
 
     It was claimed and unsent, or reserved for a worker that has left. The end of an attempt needs
     no such record: ``Finished`` says what becomes of its issue.
@@ -310,7 +310,7 @@ class SourceTrouble(Record):
 
 @value
 class SettlementFailed(Record):
-    """The tracker did not write this one: ``action``, a name of ``Action``, is still owed.
+    """The tracker did not write this one: ``action``, a name of ``Action``, is still pending.
 
     ``tries``: how often it has failed by now; it is tried again in ``retry_in_seconds``.
     """
@@ -414,11 +414,11 @@ class Resumed(Record):
 
 
 @value
-class Owing(Record):
+class Unsettled(Record):
     """What no other record of a checkpoint says of an issue: the worker that was not ours and had
     it to the end (``pid``, ``start_time``) must be gone; ``reopened``: the tracker may block it
-    still; ``heard``: nothing is owed by earlier runs. ``note``, in older journals: the tracker is
-    to be told that it is set aside.
+    still; ``heard``: nothing is pending from earlier runs. ``note``, in older journals: the tracker
+    is to be told that it is set aside.
     """
 
     issue_id: str
@@ -570,8 +570,34 @@ KINDS: dict[str, type[Record]] = {
     "recovered": Recovered,
     "run_ended": RunEnded,
     "resumed": Resumed,
-    "owing": Owing,
+    "unsettled": Unsettled,
 }
+
+# --- old words -----------------------------------------------------------------------------------
+# What journals say that were written before the words were changed; used for decoding only.
+
+
+_OLD_KINDS: dict[str, str] = {
+    "owing": "unsettled",
+}
+"""Kind of a record then -> now."""
+
+_OLD_FIELDS: dict[str, str] = {}
+"""Name of a field then -> now."""
+
+_OLD_VALUES: dict[str, str] = {}
+"""Text of a field then -> now, in the fields that hold one word of ours."""
+
+_WORD_FIELDS = ("verdict", "action", "what")
+
+
+def _old_heads(kind: type[Record]) -> tuple[bytes, ...]:
+    names = (old for old, new in _OLD_KINDS.items() if KINDS[new] is kind)
+    return tuple(f'{{"v":{JOURNAL_VERSION},"e":{quoted(n)},"t":'.encode() for n in names)
+
+
+# --- encoding ------------------------------------------------------------------------------------
+
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 """Made once: ``json.dumps`` with separators makes one for every call."""
@@ -625,7 +651,9 @@ def heads(kinds: Collection[str]) -> tuple[bytes, ...]:
 
     A kind that is not known has no lines.
     """
-    return tuple(_HEADS[KINDS[kind]].encode("ascii") for kind in sorted(kinds) if kind in KINDS)
+    known = [KINDS[kind] for kind in sorted(kinds) if kind in KINDS]
+    today = tuple(_HEADS[kind].encode("ascii") for kind in known)
+    return today + tuple(head for kind in known for head in _old_heads(kind))
 
 
 def is_repeated(line: bytes) -> bool:
@@ -647,14 +675,29 @@ def from_json(values: Any) -> Entry | None:
     Every field is of its type: whatever folds the entries need not ask again.
     """
     try:
-        kind = KINDS[values["e"]]
+        kind = KINDS.get(values["e"]) or KINDS[_OLD_KINDS[values["e"]]]
         at, elapsed = finite(values["t"]), finite(values["m"])
         if elapsed < 0:
             return None
         known = {n: read(values[n]) for n, read in _READERS[kind].items() if n in values}
+        for old, name in _OLD_NAMES[kind]:
+            if old in values:
+                known[name] = _READERS[kind][name](values[old])
+        for name in _WORDED[kind]:
+            if known.get(name) in _OLD_VALUES:
+                known[name] = _OLD_VALUES[known[name]]
         return Entry(kind(**known), at, elapsed)
     except BAD_VALUE:
         return None
 
 
 _READERS = {record: readers_of(record) for record in _NAMES}
+
+_OLD_NAMES = {
+    kind: tuple((old, new) for old, new in _OLD_FIELDS.items() if new in names and old not in names)
+    for kind, names in _READERS.items()
+}
+_WORDED = {
+    kind: tuple(name for name in _WORD_FIELDS if name in names) for kind, names in _READERS.items()
+}
+"""What of an old journal is to be read by another name, for each kind."""

@@ -38,7 +38,7 @@ LEAVE_BY = "leave by"
 """Timer key: workers that are still there now are killed."""
 
 GIVE_UP = "give up"
-"""Timer key: what the tracker is still owed is left to the next start."""
+"""Timer key: what writes are still pending is left to the next start."""
 
 IDLE_OUT = "idle out"
 """Timer key: --idle-timeout."""
@@ -108,7 +108,7 @@ class Ending:
             self.move(RunStimulus.ALL_LEFT)
             self._all_left()
         if self._parts.state is RunState.SETTLING:
-            nothing = not self._parts.tasks.held and not self._parts.lane.owed
+            nothing = not self._parts.tasks.held and not self._parts.lane.pending
             if nothing and not self._parts.lane.busy:
                 self.move(RunStimulus.SETTLED)
 
@@ -123,10 +123,10 @@ class Ending:
             self.move(RunStimulus.PAUSE, f"{text}; {STORM_HINT}")
 
     def give_up(self) -> None:
-        """The tracker had its time; the journal remembers what it is owed."""
+        """The tracker had its time; the journal remembers what it is pending."""
         if self._parts.state is RunState.SETTLING:
-            owed = ", ".join(list(self._parts.lane.owed)[:10])
-            self._desk.note("error", f"left for the next start, the tracker fails: {owed}")
+            pending = ", ".join(list(self._parts.lane.pending)[:10])
+            self._desk.note("error", f"left for the next start, the tracker fails: {pending}")
             self._exit_code = self._exit_code or 7
             self.move(RunStimulus.SETTLED)
 
@@ -232,7 +232,7 @@ class Ending:
     def _is_empty(self) -> bool:
         parts = self._parts
         quiet = not parts.lane.busy and not parts.ledger.any_cooling()
-        if parts.lane.owed and quiet:
+        if parts.lane.pending and quiet:
             return self._only_failing_closes()
         return quiet and not parts.tasks.held and self._intake.found_nothing
 
@@ -241,25 +241,25 @@ class Ending:
         seconds = self._parts.lane.failing_for()
         if seconds is None or seconds < limits.CLOSE_GIVE_UP_SECONDS:
             return False
-        return self._parts.tasks.held.keys() <= self._parts.lane.owed.keys()
+        return self._parts.tasks.held.keys() <= self._parts.lane.pending.keys()
 
     def _end(self) -> None:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._desk.write(RunEnded(code, self._why or self._parts.reason))
         lane = self._parts.lane
-        owed = tuple(dict.fromkeys((*self._parts.tasks.held, *lane.owed)))
+        pending = tuple(dict.fromkeys((*self._parts.tasks.held, *lane.pending)))
         # A turn that is under way, or that failed, may hold claims nobody has heard of.
         unknown = lane.busy or lane.troubled_now or lane.claims_unknown
-        settled = not owed and not unknown
-        self._desk.ask(End(code, owed, settled))
+        settled = not pending and not unknown
+        self._desk.ask(End(code, pending, settled))
 
     def _something_failed(self) -> bool:
         # What earlier runs failed at and this one did not touch is not its failure.
         unfinished = any(
-            page.standing is Standing.NOT_CLOSED or (page.failed_here and page.history.charged)
+            page.standing is Standing.UNCLOSED or (page.failed_here and page.history.charged)
             for page in self._parts.ledger.pages.values()
         )
-        return unfinished or bool(self._parts.lane.owed) or self._parts.storm.raging
+        return unfinished or bool(self._parts.lane.pending) or self._parts.storm.raging
 
 
 # --- crew ----------------------------------------------------------------------------------------

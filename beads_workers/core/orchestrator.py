@@ -28,7 +28,7 @@ from beads_workers.core.lifecycle import (
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import DueAgain, Ledger, Storm
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.settlements import LINGER, TAKE_AGAIN, Lane, OwedAgain
+from beads_workers.core.settlements import LINGER, TAKE_AGAIN, Lane, WriteRetryDue
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import (
     ConnReaction,
@@ -199,7 +199,7 @@ class Orchestrator:
         before = self._parts.state
         self._ending.consider()
         if self._parts.state is not before:
-            # The end of a run owes its give-backs at once.
+            # The end of a run queues its give-backs at once.
             self._intake.consider()
         return self._desk.hand_in()
 
@@ -265,9 +265,9 @@ class Orchestrator:
             self._floor.send_ahead(connection, more)
 
     def _coming(self) -> bool:
-        # Something owed to the tracker may make work ready as soon as it is written.
-        owed = self._parts.state is RunState.RUNNING and self._parts.lane.paying()
-        return self._intake.coming() or (owed and not self._parts.lane.resting)
+        # A pending write may make work ready as soon as it is written.
+        pending = self._parts.state is RunState.RUNNING and self._parts.lane.has_due_writes()
+        return self._intake.coming() or (pending and not self._parts.lane.resting)
 
     def _turn_ended(self, turn: ev.TurnEnded) -> None:
         for settled in self._parts.lane.ended(turn):
@@ -349,8 +349,8 @@ class Orchestrator:
             case DueAgain(issue_id):
                 self._parts.ledger.cooled_down(issue_id)
                 self._intake.look_again()
-            case OwedAgain():
-                pass  # ``consider`` finds it payable now.
+            case WriteRetryDue():
+                pass  # ``consider`` finds it due now.
             case _:
                 self._due_by_name(key)
 

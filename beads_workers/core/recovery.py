@@ -10,7 +10,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import Attempt, Issue, Issues, Standing
-from beads_workers.core.journal import Carried, Entry, Finished, Owing, Resumed
+from beads_workers.core.journal import Carried, Entry, Finished, Resumed, Unsettled
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.policy import set_aside_note
 from beads_workers.core.snapshot import Board
@@ -55,7 +55,8 @@ class Remains:
 
     @property
     def heard(self) -> set[str]:
-        """Issues of which this run heard before it took any: what earlier runs owed is paid."""
+        """Issues of which this run heard before it took any: the settlements of earlier runs are
+        replayed."""
         return self.issues.heard
 
     @property
@@ -64,7 +65,7 @@ class Remains:
         return {i.issue_id: replace(i.page, held_by="") for i in self._all() if i.page}
 
     @property
-    def done_not_closed(self) -> dict[str, str]:
+    def unclosed(self) -> dict[str, str]:
         """The actors in whose names they are held."""
         return {i.issue_id: self._holder(i) for i in self._in(IssueState.CLOSING)}
 
@@ -98,13 +99,13 @@ class Remains:
         """With a worker, and not at their end."""
         return {i.issue_id: i.attempt for i in self._all() if i.attempt}
 
-    def debts(self) -> list[DeadRun]:
+    def unsettled_runs(self) -> list[DeadRun]:
         """What is to be settled with the tracker, one per actor, this run's own last."""
         by_actor: dict[str, list[IssueId]] = {self.actor: []}
-        for issue_id, actor in self.done_not_closed.items():
+        for issue_id, actor in self.unclosed.items():
             by_actor.setdefault(actor, []).append(IssueId(issue_id))
         own = by_actor.pop(self.actor)
-        debts = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
+        unsettled_runs = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
         untold = {IssueId(i.issue_id): i.end for i in self._all() if i.end}
         last = DeadRun(
             self.actor,
@@ -117,24 +118,24 @@ class Remains:
             _sorted(self.begun),
             _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
         )
-        return [*debts, last]
+        return [*unsettled_runs, last]
 
     def never_began(self, request_ids: Collection[str]) -> None:
         """Workers have left word: of these attempts they had not begun any."""
         self.issues.not_begun(request_ids)
 
-    def is_paid(self, issue_ids: Iterable[str]) -> None:
-        """The tracker has said what became of these, to this run or a later one: nothing is owed.
+    def settled_elsewhere(self, issue_ids: Iterable[str]) -> None:
+        """The tracker has said what became of these, to this run or a later one: nothing is pending.
 
-        A person may have changed them since, and a debt that is paid twice would undo that.
+        A person may have changed them since, and a write that is made twice would undo that.
         """
         for issue_id in issue_ids:
-            self.issues.paid(issue_id)
+            self.issues.settled(issue_id)
 
-    def own_debts(self) -> set[str]:
-        """Issues for which this run owes something itself: it had them last, so no earlier run
-        owes anything for them."""
-        own = (i for i, actor in self.done_not_closed.items() if actor == self.actor)
+    def own_pending(self) -> set[str]:
+        """Issues for which this run has writes pending itself: it had them last, so no earlier run
+        has writes pending for them."""
+        own = (i for i, actor in self.unclosed.items() if actor == self.actor)
         return {*own, *self.set_aside, *self.handed_over, *self.reopened}
 
     def take_over(self, before: Remains) -> None:
@@ -196,7 +197,7 @@ def outcome_of(finished: rec.Finished) -> Outcome:
 
 
 # --- earlier runs --------------------------------------------------------------------------------
-# Earlier runs, told by their journals: which are owed something, and what is carried on.
+# Earlier runs, told by their journals: which are pending something, and what is carried on.
 
 
 def host_of(actor: str) -> str:
@@ -208,11 +209,12 @@ def host_of(actor: str) -> str:
 def left_over(
     run_ids: Sequence[str], is_settled: Callable[[str], bool], read: Callable[[str], Remains | None]
 ) -> tuple[list[Remains], Remains]:
-    """What unsettled runs are owed, oldest first, and the fold over all: what the next one carries.
+    """What unsettled runs are pending, oldest first, and the fold over all: what the next one
+    carries.
 
     ``run_ids``: oldest first; ``read`` gives None for a run that is not to be looked at. One whose
     checkpoint is whole carries all that came before it, so older ones are read only where they
-    are unsettled, and then those in between, which may have paid for them.
+    are unsettled, and then those in between, which may have settled them.
     """
     known: list[Remains] = []
     heard: set[str] = set()
@@ -226,10 +228,10 @@ def left_over(
         if left is None:
             continue
         for later in filter(None, map(read, passed)):
-            heard |= later.heard | later.own_debts()
+            heard |= later.heard | later.own_pending()
         passed.clear()
-        left.is_paid(heard)
-        heard |= left.heard | left.own_debts()
+        left.settled_elsewhere(heard)
+        heard |= left.heard | left.own_pending()
         known.append(left)
         whole = whole or left.whole
     last = Remains()
@@ -324,8 +326,8 @@ class Checkpoint:
         for issue in known:
             if issue.handed_over and not _tells(issue, rec.HandingOver):
                 yield Entry(rec.HandingOver(issue.issue_id, ""), at, elapsed)
-        for owing in _owing(issues):
-            yield Entry(owing, at, elapsed)
+        for unsettled in _unsettled(issues):
+            yield Entry(unsettled, at, elapsed)
         if call is not None:
             yield call
         yield Entry(resumed, at, elapsed)
@@ -359,15 +361,15 @@ def _tells(issue: Issue, kind: type[rec.Record]) -> bool:
     return any(isinstance(entry.record, kind) for entry in issue.told)
 
 
-def _owing(issues: Issues) -> Iterator[Owing]:
+def _unsettled(issues: Issues) -> Iterator[Unsettled]:
     """What no other record tells."""
     for issue in issues.known.values():
         pid, start_time = issue.holder or (0, 0)
         reopened, heard = issue.is_reopened and not issue.told, issue.issue_id in issues.heard
         if pid or reopened or heard:
-            yield Owing(issue.issue_id, "", pid, start_time, reopened, heard)
+            yield Unsettled(issue.issue_id, "", pid, start_time, reopened, heard)
     for issue_id in sorted(issues.heard - issues.known.keys()):
-        yield Owing(issue_id, heard=True)
+        yield Unsettled(issue_id, heard=True)
 
 
 def resumed(board: Board, segment: int) -> Resumed:

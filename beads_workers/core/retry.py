@@ -67,7 +67,7 @@ class Ledger:
         issue_id = IssueId(carried.issue_id)
         self.pages[issue_id] = page
         if carried.held_by:
-            page.standing = Standing.NOT_CLOSED
+            page.standing = Standing.UNCLOSED
         elif carried.set_aside:
             page.standing = Standing.SET_ASIDE
         elif (left := carried.not_before - epoch) > 0:
@@ -132,7 +132,7 @@ class Ledger:
     def retry(self, issue_id: IssueId) -> Standing | None:
         """A person wants it tried again now; returns how it stood, None if there is no page."""
         page = self.pages.get(issue_id)
-        if page is None or page.standing is Standing.NOT_CLOSED:
+        if page is None or page.standing is Standing.UNCLOSED:
             return page.standing if page else None
         stood = page.standing
         self._timers.cancel(DueAgain(issue_id))
@@ -162,7 +162,7 @@ class Ledger:
 
     def not_to_take(self) -> set[IssueId]:
         """What a take must leave out. Set-aside ones are out of the backlog by themselves."""
-        off = (Standing.COOLING, Standing.WITHHELD, Standing.NOT_CLOSED)
+        off = (Standing.COOLING, Standing.WITHHELD, Standing.UNCLOSED)
         return {i for i, page in self.pages.items() if page.standing in off}
 
     def next_due(self) -> float | None:
@@ -233,7 +233,7 @@ class Storm:
             stood, charged = forgiven
             self._desk.write(Forgiven(issue_id, charged))
             if stood is Standing.SET_ASIDE and issue_id not in held:
-                self._lane.owe(Settlement(Action.REOPEN, issue_id))
+                self._lane.enqueue(Settlement(Action.REOPEN, issue_id))
         self._charged.clear()
 
     def retried(self, issue_id: IssueId) -> None:

@@ -1,7 +1,7 @@
-"""What the source is owed and asked: settlements gather, and go out in one turn at a time.
+"""Pending writes and questions to the source: settlements gather, and go out in one turn at a time.
 
 While a turn is under way everything waits for the next; the busier the tracker, the larger the
-groups. A failure to ask is never an answer: settlements stay owed, and nothing is concluded.
+groups. A failure to ask is never an answer: settlements stay pending, and nothing is concluded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TAKE_AGAIN = "take again"
 """Timer key: ask once more, for an idle fleet or after trouble."""
 
 LINGER = "linger"
-"""Timer key: what is owed has gathered for long enough."""
+"""Timer key: what is pending has gathered for long enough."""
 
 
 @dataclass(slots=True)
-class Owed:
-    """``at``: when it came to be owed. ``not_before``: back-off after failures of this one issue;
+class PendingWrite:
+    """``at``: when it became pending. ``not_before``: back-off after failures of this one issue;
     ``since``: the first failure.
     """
 
@@ -54,7 +54,7 @@ class Trouble:
 
 
 @value
-class OwedAgain:
+class WriteRetryDue:
     """Timer key: a settlement that failed is to be asked for again."""
 
     issue_id: IssueId
@@ -67,7 +67,7 @@ class Lane:
         """``pushed``: a turn asks nobody, and costs nothing that people would want to know."""
         self._desk = desk
         self._pushed = pushed
-        self.owed: dict[IssueId, Owed] = {}
+        self.pending: dict[IssueId, PendingWrite] = {}
         self.busy = False
         self._handing: set[IssueId] = set()
         self._failing = False
@@ -89,20 +89,20 @@ class Lane:
         """Whether the source is left alone for a while after trouble."""
         return self._resting
 
-    def owe(self, settlement: Settlement) -> None:
+    def enqueue(self, settlement: Settlement) -> None:
         """This is to be written; a later one for the same issue takes its place."""
-        self.owed[settlement.issue_id] = Owed(settlement, self._desk.now)
+        self.pending[settlement.issue_id] = PendingWrite(settlement, self._desk.now)
         if settlement.action is Action.HAND_OVER:
             self._handing.add(settlement.issue_id)
         else:
             self._handing.discard(settlement.issue_id)
 
     def may_linger(self) -> bool:
-        """Whether what is owed can gather for another moment; if so, a timer ends that.
+        """Whether pending writes can gather for another moment; if so, a timer ends that.
 
         Nobody waits for a close while there is other work; a hand-over has a worker waiting.
         """
-        first = next(iter(self.owed.values()))
+        first = next(iter(self.pending.values()))
         # What came in during a long turn waits for a moment, too: the jobs that the turn has
         # brought may be done in no time, and share the next call.
         linger = self.turn_seconds * limits.LINGER_SHARE
@@ -110,7 +110,7 @@ class Lane:
             first.at + limits.LINGER_SECONDS,
             self._turn_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
         )
-        if self._handing or len(self.owed) >= limits.LINGER_ISSUES_MAX or self._desk.now >= due:
+        if self._handing or len(self.pending) >= limits.LINGER_ISSUES_MAX or self._desk.now >= due:
             return False
         self._desk.timers.set_earlier(LINGER, due)
         return True
@@ -123,20 +123,20 @@ class Lane:
         """
         if not self._failing:
             return None  # Asked after every event.
-        since = min((o.since for o in self.owed.values() if o.since is not None), default=None)
+        since = min((o.since for o in self.pending.values() if o.since is not None), default=None)
         self._failing = since is not None
         return None if since is None else self._failed_at - since
 
-    def payable(self) -> tuple[Settlement, ...]:
+    def due_writes(self) -> tuple[Settlement, ...]:
         """What can be asked for now."""
         now = self._desk.now
-        return tuple(o.settlement for o in self.owed.values() if o.not_before <= now)
+        return tuple(o.settlement for o in self.pending.values() if o.not_before <= now)
 
-    def paying(self) -> bool:
+    def has_due_writes(self) -> bool:
         """Whether a settlement is under way, or about to be: it may make work ready."""
         now = self._desk.now
-        return bool(self.owed) and (
-            self.busy or any(o.not_before <= now for o in self.owed.values())
+        return bool(self.pending) and (
+            self.busy or any(o.not_before <= now for o in self.pending.values())
         )
 
     def begin(self, turn: Turn) -> None:
@@ -153,10 +153,10 @@ class Lane:
         self._desk.timers.cancel(TAKE_AGAIN)
 
     def hurry(self) -> None:
-        """The end of the run: everything that is owed can be asked for now."""
+        """The end of the run: everything that is pending can be asked for now."""
         self.wake()
-        for owed in self.owed.values():
-            owed.not_before = self._desk.now
+        for pending in self.pending.values():
+            pending.not_before = self._desk.now
 
     def ended(self, turn: TurnEnded) -> list[Settled]:
         """Take in the answer; returns it without what was overtaken by a later settlement."""
@@ -204,32 +204,32 @@ class Lane:
 
     def _mark_failing(self) -> None:
         self._failed_at, self._failing = self._desk.now, True
-        for owed in self.owed.values():
-            if owed.since is None:
-                owed.since = self._desk.now
+        for pending in self.pending.values():
+            if pending.since is None:
+                pending.since = self._desk.now
 
     def _checked_off(self, settled: Settled) -> bool:
         issue_id = settled.settlement.issue_id
-        owed = self.owed.get(issue_id)
-        if owed is None or owed.settlement != settled.settlement:
+        pending = self.pending.get(issue_id)
+        if pending is None or pending.settlement != settled.settlement:
             return False
         if settled.result is Result.FAILED:
-            self._again(owed, settled.error)
+            self._again(pending, settled.error)
         else:
-            del self.owed[issue_id]
+            del self.pending[issue_id]
             self._handing.discard(issue_id)
         return True
 
-    def _again(self, owed: Owed, error: str) -> None:
-        issue_id = owed.settlement.issue_id
-        owed.tries += 1
+    def _again(self, pending: PendingWrite, error: str) -> None:
+        issue_id = pending.settlement.issue_id
+        pending.tries += 1
         self._failed_at, self._failing = self._desk.now, True
-        owed.since = self._desk.now if owed.since is None else owed.since
-        delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(owed.tries - 1, 10)
+        pending.since = self._desk.now if pending.since is None else pending.since
+        delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(pending.tries - 1, 10)
         delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))
-        owed.not_before = self._desk.now + delay
-        self._desk.timers.set(OwedAgain(issue_id), owed.not_before)
-        action, error = owed.settlement.action.value, error[: limits.ERROR_CHARS_MAX]
-        self._desk.write(SettlementFailed(issue_id, action, error, owed.tries, round(delay, 3)))
-        if owed.tries == 1:
+        pending.not_before = self._desk.now + delay
+        self._desk.timers.set(WriteRetryDue(issue_id), pending.not_before)
+        action, error = pending.settlement.action.value, error[: limits.ERROR_CHARS_MAX]
+        self._desk.write(SettlementFailed(issue_id, action, error, pending.tries, round(delay, 3)))
+        if pending.tries == 1:
             self._desk.note("warning", f"{issue_id}: {action} failed, trying again: {error}")

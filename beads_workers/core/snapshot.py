@@ -323,12 +323,12 @@ class Board:
         return {i.issue_id: (i.charged, i.error) for i in found}
 
     @property
-    def not_closed(self) -> list[Issue]:
+    def unclosed(self) -> list[Issue]:
         """Done by an earlier run, which the tracker was not told."""
-        return self.issues.standing(Standing.NOT_CLOSED)
+        return self.issues.standing(Standing.UNCLOSED)
 
     @property
-    def to_close(self) -> int:
+    def unclosed_count(self) -> int:
         """How many are done, by whatever run, and not closed."""
         return self.issues.count(IssueState.CLOSING)
 
@@ -455,7 +455,7 @@ class Board:
 
     def _settled(self, settled: rec.SettledRecord, change: Transition) -> None:
         self.counters.settlement(settled)
-        done = change.before is IssueState.CLOSING and change.stood is not Standing.NOT_CLOSED
+        done = change.before is IssueState.CLOSING and change.stood is not Standing.UNCLOSED
         # A reopening that finds it closed: somebody else's work, or an earlier run's.
         found_closed = settled.result == "found_closed" and settled.action != "reopen"
         if found_closed or (settled.action == "close" and done):

@@ -52,7 +52,7 @@ class Action(Enum):
 
 @value
 class Settlement:
-    """One write that the tracker is owed.
+    """One pending write.
 
     ``read_first``: the worker, or the agent in it, may have changed the issue itself, so look
     before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``).
@@ -154,7 +154,7 @@ _UNKNOWN = Outcome(OutcomeKind.SUCCESS)
 
 @value
 class DeadRun:
-    """What the journal of an earlier, dead run says is still owed to the tracker.
+    """What the journal of an earlier, dead run says is still to be written.
 
     ``set_aside``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
@@ -164,7 +164,7 @@ class DeadRun:
     """
 
     actor: str
-    done_not_closed: tuple[IssueId, ...] = ()
+    unclosed: tuple[IssueId, ...] = ()
     handed_over: tuple[IssueId, ...] = ()
     set_aside: tuple[tuple[IssueId, str], ...] = ()
     reopened: tuple[IssueId, ...] = ()
@@ -174,17 +174,19 @@ class DeadRun:
     handed_back: tuple[IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[IssueId]) -> list[Settlement]:
-        """What is owed for issues that are done: with what came of each, where that is known."""
+        """What is to be written for issues that are done: with what came of each, where that is known."""
         outcomes, handed_over = dict(self.outcomes), frozenset(self.handed_over)
-        owed: list[Settlement] = []
+        pending: list[Settlement] = []
         for key in issue_ids:
             came = outcomes.get(key, _UNKNOWN)
             result = came.result, came.result_file
-            owed.append(Settlement(Action.CLOSE, key, came.note, True, key in handed_over, *result))
-        return owed
+            pending.append(
+                Settlement(Action.CLOSE, key, came.note, True, key in handed_over, *result)
+            )
+        return pending
 
     def back(self, issue_id: IssueId) -> Settlement:
-        """What is owed for an issue that it still holds, and that is not done."""
+        """What is to be written for an issue that it still holds, and that is not done."""
         note = dict(self.set_aside).get(issue_id)
         action = Action.RELEASE if note is None else Action.SET_ASIDE
         if issue_id in self.reopened:

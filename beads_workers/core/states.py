@@ -109,9 +109,9 @@ class WorkerStimulus(Key):
     OTHER_CANCEL = "CANCEL arrives for anything else"
     NOT_RUNNABLE = "TASK arrives, and there is nothing that could be run for it"
     STEP_PASSED = "a step succeeded and another one follows"
-    SETTLE_DUE = "the programs have ended, and the tracker is owed a write"
-    TASK_OVER = "the programs have ended, and nothing is owed"
-    NEXT_DUE = "the programs have ended, nothing is owed, and a TASK was kept for now"
+    SETTLE_DUE = "the programs have ended, and a write is pending"
+    TASK_OVER = "the programs have ended, and nothing is pending"
+    NEXT_DUE = "the programs have ended, nothing is pending, and a TASK was kept for now"
     TIMER = "its deadline has come"
     LOST = "the connection is lost"
 
@@ -280,8 +280,8 @@ class ConnState(Key):
 
     NEW = "connected, nothing valid said yet"
     IDLE = "known, and due to say READY: told to wait, or just finished"
-    READY = "said READY and is owed one reply"
-    RESERVED = "owed a TASK whose issue is being handed over in the tracker"
+    READY = "said READY and awaits one reply"
+    RESERVED = "waiting for a TASK whose issue is being handed over in the tracker"
     BUSY = "has a task"
     ENDING = "has a task and was told to shut down"
     LEAVING = "has no task and was told to shut down"
@@ -359,9 +359,9 @@ class IssueState(Key):
     HANDING = "enqueued: being handed over to a worker that claims by itself"
     RUNNING = "running: a worker has it"
     LOOSE = "running: its worker is gone from us, but not yet known to be dead"
-    CLOSING = "done: the tracker is owed a close"
-    RELEASING = "enqueued: the tracker is owed a release"
-    SHELVING = "error: the tracker is owed a set-aside"
+    CLOSING = "done: a close is pending"
+    RELEASING = "enqueued: a release is pending"
+    SHELVING = "error: a set-aside is pending"
     CLOSED = "done"
     SET_ASIDE = "error: out of the backlog until a person's retry"
     FOREIGN = "somebody else's: left alone"
@@ -442,7 +442,7 @@ class RunState(Key):
     PAUSED = "nothing new is handed out; what runs goes on"
     DRAINING = "nothing new is taken; what runs may finish"
     STOPPING = "every worker was told to shut down"
-    SETTLING = "no worker is left; the tracker is still owed"
+    SETTLING = "no worker is left; writes are still pending"
     ENDED = "over"
 
 
@@ -457,7 +457,7 @@ class RunStimulus(Key):
     DRAINED = "nothing runs any more"
     DEADLINE = "the time for leaving is over"
     ALL_LEFT = "every worker has left"
-    SETTLED = "the tracker is owed nothing, or given up"
+    SETTLED = "nothing is pending for the tracker, or given up"
 
 
 class RunReaction(Enum):

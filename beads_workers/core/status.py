@@ -73,7 +73,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "blocked": board.listed.blocked,
             "set_aside": len(set_aside),
             "withheld": len(board.issues.standing(Standing.WITHHELD)),
-            "not_closed": board.to_close,
+            "unclosed": board.unclosed_count,
         },
         "set_aside": [
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
@@ -223,7 +223,7 @@ def last_words(board: Board, run_id: str) -> dict[str, Any]:
         "closed": shown["totals"]["done"],
         "failed": shown["totals"]["failed"],
         "set_aside": shown["set_aside"],
-        "not_closed": shown["queue"]["not_closed"],
+        "unclosed": shown["queue"]["unclosed"],
     }
 
 
@@ -252,8 +252,8 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
     if board.state == "paused":
         # The reason first: where there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
-    if not_closed := board.not_closed:
-        yield f"{len(not_closed)} done, and not closed yet", "doctor"
+    if unclosed := board.unclosed:
+        yield f"{len(unclosed)} done, and still unclosed", "doctor"
     if set_aside := list(board.set_aside):
         yield (
             f"{len(set_aside)} set aside: look at the reason, then try again",

@@ -53,7 +53,7 @@ NOT_BEGUN = "not_begun"
 
 @value
 class Ready:
-    """Idle: one READY is owed exactly one TASK, WAIT or SHUTDOWN.
+    """Idle: one READY is answered by exactly one TASK, WAIT or SHUTDOWN.
 
     ``ahead``: 1.1; how many more TASKs it keeps while it works on one, and begins in their order
     without another READY.

@@ -241,16 +241,16 @@ class Current:
             self.result_file = ended.outcome.result_file
         elif well and isinstance(ended, StepEnded) and self.step.speaks:
             self.result, self.result_file = ended.result, ended.result_file
-        owed: Step | None = None
+        pending: Step | None = None
         match state:
             case _ if self.step.kind is StepKind.REPORT:
                 self.answer = reported(ended)
-                owed = None if state is WorkerState.TIMING_OUT else self.plan.close
+                pending = None if state is WorkerState.TIMING_OUT else self.plan.close
             case WorkerState.WORKING if well and self.position + 1 < len(self.plan.steps):
                 return WorkerStimulus.STEP_PASSED
             case WorkerState.WORKING if well:
                 self.answer = Outcome(OutcomeKind.SUCCESS)
-                owed = self.plan.close
+                pending = self.plan.close
             case WorkerState.WORKING:
                 self.answer = failure(self.step, ended)
                 self.error_detail = detail(self.step, self.task, ended)
@@ -261,16 +261,16 @@ class Current:
                 # It was done before it was told to end: that there is nobody to hear it changes
                 # nothing. An exit status says less: many programs exit with 0 on TERM.
                 self.answer = Outcome(OutcomeKind.SUCCESS)
-                owed = self.plan.close
+                pending = self.plan.close
             case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
                 why = "cancelled" if state is WorkerState.CANCELLING else "worker shut down"
                 self.answer = Outcome(OutcomeKind.CANCELLED, why)
-                owed = self.plan.give_back
+                pending = self.plan.give_back
             case _:
                 pass  # Its answer was known before it was settled.
-        if owed is None:
+        if pending is None:
             return WorkerStimulus.TASK_OVER
-        self.step = owed
+        self.step = pending
         return WorkerStimulus.SETTLE_DUE
 
     def _has_returned(self, ended: StepOver) -> bool:

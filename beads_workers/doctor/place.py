@@ -85,7 +85,8 @@ def elsewhere(tracker_folder: Path) -> Check | None:
 
 
 def leftovers(root: Path, said: str = "") -> list[Check]:
-    """What dead runs left: debts, processes, sockets. ``said``: the --state-dir that was typed."""
+    """What dead runs left: pending writes, processes, sockets. ``said``: the --state-dir that was
+    typed."""
     directory = RunDirectory(root)
     info = directory.read_info() if directory.is_locked() else None
     running = info.run_id if info else ""
@@ -136,9 +137,9 @@ def _last_record(journal: Path) -> float | None:
 
 def _of_run(directory: RunDirectory, left: Remains, said: str) -> list[Check]:
     hear(left, directory.run(left.run_id))
-    count = len(left.done_not_closed)
-    owed = f" ({counted(count, 'issue')} done but not closed)" if count else ""
-    text = f"run {left.run_id} ended without settling{owed}; the next start does it"
+    count = len(left.unclosed)
+    pending = f" ({counted(count, 'issue')} done but unclosed)" if count else ""
+    text = f"run {left.run_id} ended without settling{pending}; the next start does it"
     found = [warn("leftovers", text, f"beads-workers start{said} -n 0 --idle-timeout 1s -- true")]
     if (processes := _processes(directory, left.run_id)) is not None:
         found.append(processes)

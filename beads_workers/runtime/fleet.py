@@ -222,7 +222,7 @@ class Fleet:
         self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
         farewell["given_back"] = list(board.given_back)
-        farewell["owed"] = list(loop.owed)
+        farewell["pending"] = list(loop.pending)
         farewell["claimed"] = board.claims
         loop.control.close(farewell)
         if loop.notifier is not None:

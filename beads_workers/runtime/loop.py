@@ -201,7 +201,7 @@ class Loop:
         self._unsafe = False
         self._unshown: list[dict[str, Any]] = []
         self._unwatched: list[int] = []
-        self.owed: tuple[str, ...] = ()
+        self.pending: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
         self.control: ControlServer
@@ -354,8 +354,8 @@ class Loop:
                 self._watch_holder(pid)
             case Answer():
                 self.control.answer(command)
-            case End(exit_code, owed, settled):
-                self._exit_code, self.owed, self.settled = exit_code, owed, settled
+            case End(exit_code, pending, settled):
+                self._exit_code, self.pending, self.settled = exit_code, pending, settled
             case Write():
                 raise AssertionError("records are written before")
             case _:

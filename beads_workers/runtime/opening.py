@@ -62,7 +62,7 @@ def sync_of(source: Source) -> Callable[[], None]:
 # Where work comes in by itself: what the loop does with a source that is not only asked.
 #
 # A front looks after the sockets of such a source, in the loop: it tells the core ``Arrived``, and
-# ``Withdrawn``, and sends what the source has come to owe when its jobs were settled. See
+# ``Withdrawn``, and sends what the source has come to have pending when its jobs were settled. See
 # docs/ARCHITECTURE.md, "Sources that push".
 
 
@@ -76,7 +76,7 @@ class Front(Protocol):
         """Whatever time has come for; called in every turn of the loop."""
 
     def flush(self) -> None:
-        """Send what is owed: the journal has all that led to it."""
+        """Send what is pending: the journal has all that led to it."""
 
     def cease(self) -> None:
         """The run is ending: let nobody in, and begin nothing."""

@@ -145,11 +145,11 @@ class RunDirectory:
         return is_locked(self.run(run_id) / "alive")
 
     def is_settled(self, run_id: str) -> bool:
-        """Whether the tracker is owed nothing from that run."""
+        """Whether nothing is pending for the tracker from that run."""
         return (self.run(run_id) / "settled").exists()
 
     def mark_settled(self, run_id: str) -> None:
-        """The tracker is owed nothing from that run."""
+        """Nothing is pending for the tracker from that run."""
         try:
             (self.run(run_id) / "settled").touch()
         except OSError:

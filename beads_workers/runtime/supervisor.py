@@ -33,9 +33,9 @@ FILL_AGAIN_SECONDS = 1.0
 EARLY_SECONDS = 1.0
 EARLY_ENDS_MAX = 10
 EARLY_DELAY_SECONDS = 0.1
-"""A zygote has failed that ends within a second of its start, or owing an answer. The first in a
-row is replaced at once (somebody killed it), the others after delays that double; the tenth, after
-half a minute at least, ends the run."""
+"""A zygote has failed that ends within a second of its start, or with one unanswered. The first in
+a row is replaced at once (somebody killed it), the others after delays that double; the tenth,
+after half a minute at least, ends the run."""
 
 WHAT = "starting workers"
 """This trouble's name for people."""
@@ -134,8 +134,8 @@ class Nursery:
             self._unanswered_since = time.monotonic()
 
     def _heard(self) -> None:
-        owing = self._asked_for or self._to_kill
-        self._unanswered_since = time.monotonic() if owing else None
+        awaiting = self._asked_for or self._to_kill
+        self._unanswered_since = time.monotonic() if awaiting else None
 
     def read(self) -> None:
         """Take in what the zygote reports; called before a connection is accepted, too."""

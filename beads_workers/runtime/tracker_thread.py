@@ -243,7 +243,7 @@ class Recovery:
         post: Callable[[RecoveryFailed], None],
         keep: Keep = DEFAULT,
     ) -> None:
-        """``keep``: what stays of older runs once nothing is owed for them."""
+        """``keep``: what stays of older runs once nothing is pending for them."""
         self._keep = keep
         self._directory = directory
         self._source = source
@@ -264,7 +264,7 @@ class Recovery:
             ends = self._hear(left)
             heard += [page for page in left.checkpoint() if page.issue_id in ends]
             settled += self._settle(left, list(ends.values()))
-        # Only now: until it was settled, a run's journal was all that knew of its debts.
+        # Only now: until it was settled, a run's journal was all that knew of its pending writes.
         rotate(self._directory, self._keep)
         return RecoveryEnded(tuple(settled), tuple(heard))
 
@@ -278,7 +278,9 @@ class Recovery:
         failures = 0
         while not self._abandoned.is_set():
             try:
-                settled = [s for debt in left.debts() for s in self._source.recover(debt)]
+                settled = [
+                    s for crashed in left.unsettled_runs() for s in self._source.recover(crashed)
+                ]
             except SourceError as error:
                 delay = min(
                     limits.SOURCE_RETRY_SECONDS * 2.0**failures, limits.SOURCE_RETRY_MAX_SECONDS
@@ -294,7 +296,7 @@ class Recovery:
         return []
 
     def _tell_its_journal(self, run_id: str, ends: Sequence[Entry]) -> None:
-        # For people who read it. Until nothing is owed, their words are read at each start.
+        # For people who read it. Until nothing is pending, their words are read at each start.
         try:
             add_to(self._directory.run(run_id) / "journal.jsonl", ends)
         except OSError:

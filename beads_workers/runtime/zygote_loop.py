@@ -140,7 +140,7 @@ def _given(connection: socket.socket) -> socket.socket:
 
 ORPHAN_SECONDS = limits.STOP_SECONDS
 """How long workers may take to leave on their own after the orchestrator has died: they end
-their tasks (one grace) and may owe the tracker a write."""
+their tasks (one grace) and may have a write pending."""
 
 BATCH = 16
 """So many workers are forked one right after the other: what the zygote writes to in between is in

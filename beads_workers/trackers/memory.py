@@ -32,7 +32,7 @@ from beads_workers.trackers.settling import (
     OPEN,
     Holding,
     is_held_by,
-    owed,
+    pending,
     rule,
 )
 
@@ -181,7 +181,7 @@ class MemorySource:
             if issue.status in (OPEN, IN_PROGRESS) and is_held_by(issue.assignee, dead.actor)
         ]
         return self._faulty(
-            "recover", lambda: self._settled("recover", owed(dead, held), dead.actor)
+            "recover", lambda: self._settled("recover", pending(dead, held), dead.actor)
         )
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:

@@ -73,12 +73,13 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
             assert_never(settlement.action)
 
 
-def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """What a dead run owes: its closes, what else it held or handed over, and what it took back.
+def pending(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What a dead run left to be written: its closes, what else it held or handed over, and what it
+    took back.
 
     ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
     """
-    done = dict.fromkeys(dead.done_not_closed)
+    done = dict.fromkeys(dead.unclosed)
     back = dict.fromkeys([*held, *dead.handed_over])
     reopened = [key for key in dead.reopened if key not in done and key not in back]
     return [

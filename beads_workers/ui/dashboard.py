@@ -238,7 +238,7 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
 
 def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     queue, done = snapshot["queue"], snapshot["totals"]["done"]
-    left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "not_closed"))
+    left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
     whole = done + left + queue["set_aside"]
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="green")
@@ -281,7 +281,7 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
         str(queue["set_aside"]), 4, style
     )
     if columns >= QUEUE_COLUMNS:
-        row.add("to close ").add(str(queue["not_closed"]), 4, "bold")
+        row.add("unclosed ").add(str(queue["unclosed"]), 4, "bold")
     return row.text()
 
 

@@ -230,7 +230,7 @@ def next_steps(history: History) -> list[Step]:
         steps.append(Step("beads-workers watch", "it goes on while you read this"))
     elif history.state == "killed" and not history.settled:
         steps.append(Step("beads-workers start", "settles what the killed run left, and goes on"))
-    elif history.with_fate(Fate.NOT_CLOSED):
+    elif history.with_fate(Fate.UNCLOSED):
         steps.append(Step("beads-workers start", "closes what is done, without running it again"))
     elif history.with_fate(Fate.GIVEN_BACK, Fate.UNFINISHED):
         steps.append(Step("beads-workers start", "goes on with what was given back"))

@@ -153,7 +153,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     yield (
         f"queue: {queue['ready']}{more} ready, {queue['running']} running,"
         f" {queue['retrying']} waiting for a retry, {queue['blocked']} blocked,"
-        f" {queue['set_aside']} set aside, {queue['not_closed']} not closed yet"
+        f" {queue['set_aside']} set aside, {queue['unclosed']} unclosed"
     )
     yield (
         f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"

@@ -59,7 +59,7 @@ class Notice:
     closed: int = 0
     failed: int = 0
     set_aside: int = 0
-    not_closed: int = 0
+    unclosed: int = 0
     count: int = 0
     issue_ids: tuple[str, ...] = ()
     issue_title: str = ""
@@ -82,7 +82,7 @@ def environment(notice: Notice) -> dict[str, str]:
         "BW_CLOSED": str(notice.closed),
         "BW_FAILED": str(notice.failed),
         "BW_SET_ASIDE": str(notice.set_aside),
-        "BW_NOT_CLOSED": str(notice.not_closed),
+        "BW_NOT_CLOSED": str(notice.unclosed),
         "BW_COUNT": str(notice.count),
         "BW_ISSUE_ID": notice.issue_ids[0] if notice.issue_ids else "",
         "BW_ISSUE_IDS": " ".join(notice.issue_ids),
@@ -169,10 +169,10 @@ def _set_aside(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice
 
 
 def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
-    totals, not_closed = board.totals, _not_closed(board)
+    totals, unclosed = board.totals, _unclosed(board)
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
     figures += f", set aside {totals['set_aside']}"
-    figures += f", not closed {not_closed}" if not_closed else ""
+    figures += f", unclosed {unclosed}" if unclosed else ""
     reason = ENDS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)
     text = f"the run has ended ({reason}): {figures}"
     return _notice("finished", text, entry.at, board, exit_code=ended.exit_code)
@@ -184,12 +184,12 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
         "closed": totals["done"],
         "failed": totals["failed"],
         "set_aside": totals["set_aside"],
-        "not_closed": _not_closed(board),
+        "unclosed": _unclosed(board),
         "run_id": run.run_id if run else "",
         "project": run.project if run else "",
     }
     return Notice(event, text, round(at, 3), **{**figures, **others})
 
 
-def _not_closed(board: Board) -> int:
-    return board.to_close
+def _unclosed(board: Board) -> int:
+    return board.unclosed_count

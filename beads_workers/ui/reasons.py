@@ -27,7 +27,7 @@ class Cause(Enum):
 
     NOT_FOUND = "not_found"
     CLOSED = "closed"
-    NOT_CLOSED = "not_closed"
+    UNCLOSED = "unclosed"
     RUNNING = "running"
     LOST = "lost"
     HANDING = "handing_over"
@@ -117,13 +117,13 @@ def epoch(text: str) -> float | None:
 
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """What this run does with it right now, or has done."""
-    if facts.held in ("closing",) or facts.standing == "not_closed":
-        tries = f"; refused {facts.owed_tries} times so far" if facts.owed_tries else ""
-        text = f"its work is done, and the tracker is still owed the close{tries}"
+    if facts.held in ("closing",) or facts.standing == "unclosed":
+        tries = f"; refused {facts.pending_tries} times so far" if facts.pending_tries else ""
+        text = f"its work is done, and the close is still pending{tries}"
         change = "nothing to do: it is closed as soon as the tracker takes it, and never run again"
         if not picture.has_fleet:
             change = "the next 'beads-workers start' closes it; it is never run again"
-        return [Reason(Cause.NOT_CLOSED, text, change)]
+        return [Reason(Cause.UNCLOSED, text, change)]
     most = picture.facts.attempts_max
     attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
     match facts.held:
@@ -143,7 +143,7 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
             return [_queued(facts, picture)]
         case "releasing" | "shelving":
             what = "given back" if facts.held == "releasing" else "set aside"
-            tries = f" (refused {facts.owed_tries} times so far)" if facts.owed_tries else ""
+            tries = f" (refused {facts.pending_tries} times so far)" if facts.pending_tries else ""
             text = f"it is being {what} in the tracker{tries}"
             return [Reason(Cause.SETTLING, text, "nothing to do: it is asked for again")]
         case _:

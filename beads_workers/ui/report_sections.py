@@ -134,7 +134,7 @@ ASIDE_SHOWN = 10
 """The rest unfolds: what follows should not be pages away."""
 FATE_CLASSES = {
     Fate.CLOSED: "o-success",
-    Fate.NOT_CLOSED: "o-retry",
+    Fate.UNCLOSED: "o-retry",
     Fate.SET_ASIDE: "o-error",
     Fate.UNFINISHED: "o-running",
     Fate.GIVEN_BACK: "o-cancelled",

@@ -35,7 +35,7 @@ OUTCOME_WORDS = {
 FATE_WORDS = {
     Fate.CLOSED: "closed",
     Fate.SET_ASIDE: "set aside",
-    Fate.NOT_CLOSED: "done, not closed yet",
+    Fate.UNCLOSED: "done, unclosed yet",
     Fate.GIVEN_BACK: "given back",
     Fate.UNFINISHED: "unfinished",
     Fate.LEFT_ALONE: "left alone",

@@ -298,7 +298,7 @@ GROUPS = {
     Cause.LOST: "with a lost worker",
     Cause.HANDING: "being handed over",
     Cause.QUEUED: "claimed, next for a worker",
-    Cause.NOT_CLOSED: "done, not closed yet",
+    Cause.UNCLOSED: "done, unclosed yet",
     Cause.SETTLING: "being given back",
     Cause.TAKEN_AWAY: "taken away by a person",
     Cause.SET_ASIDE: "set aside",

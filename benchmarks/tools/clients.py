@@ -58,7 +58,7 @@ class Fleet:
         return self.latencies[before:]
 
     def pause(self) -> None:
-        """Hear every answer that is owed, then let the tasks stand still until ``run_for``.
+        """Hear every answer that is due, then let the tasks stand still until ``run_for``.
 
         So two fleets can be driven in turn, and neither begins its turn with a queue.
         """

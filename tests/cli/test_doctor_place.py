@@ -175,8 +175,8 @@ def test_a_living_fleet_is_no_fault_and_a_killed_one_is_settled_by_the_remedy(
     assert "ended without settling" in str(found.shown)
     assert "in /tmp of orchestrators" in str(found.shown)
     # The start that settles it removes its dead socket, too; others may be other people's.
-    (debt,) = [check for check in found.all("leftovers") if "settling" in check["text"]]
-    assert here.type(debt["remedy"]).returncode == 0
+    (crashed,) = [check for check in found.all("leftovers") if "settling" in check["text"]]
+    assert here.type(crashed["remedy"]).returncode == 0
     assert not Path(f"/tmp/beads-workers-{pid}.sock").exists()
     assert here.doctor().problems() == set()
     assert '"in_progress"' not in here.type("beads-workers export").stdout

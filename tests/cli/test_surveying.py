@@ -94,7 +94,7 @@ def test_the_last_journal_says_how_unfinished_issues_stood(tmp_path: Path) -> No
     assert facts.run_id == "run-1"
     found = {each.issue_id: each for each in facts.issues}
     assert {name: each.standing for name, each in found.items()} == {
-        "done": "not_closed",
+        "done": "unclosed",
         "cooling": "cooling",
         "for-ever": "cooling",
         "cooled": "",

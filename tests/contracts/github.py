@@ -36,7 +36,7 @@ from beads_workers.trackers.settling import (
     OPEN,
     Holding,
     is_held_by,
-    owed,
+    pending,
     rule,
 )
 
@@ -112,7 +112,7 @@ class GitHubSource:
             for each in _in_order(self._all())
             if each.status in (OPEN, IN_PROGRESS) and is_held_by(each.assignee, dead.actor)
         ]
-        return self._settled(owed(dead, held), dead.actor)
+        return self._settled(pending(dead, held), dead.actor)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """These issues, from one listing."""

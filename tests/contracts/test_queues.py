@@ -1,4 +1,5 @@
-"""What every source promises whose jobs have a sender that is owed an answer: all in ``QUEUES``."""
+"""What every source promises whose jobs have a sender that is to get an answer: all in
+``QUEUES``."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_recovery_closes_what_was_done_and_gives_back_what_was_held(
     tracker.put(theirs, "in_progress", STRANGER)
     assert taken(source_of(US), 10, [free]) != []
     living = source_of(THEM)
-    answers = living.recover(DeadRun(US, done_not_closed=(done,)))
+    answers = living.recover(DeadRun(US, unclosed=(done,)))
     said = {(a.settlement.issue_id, a.settlement.action, a.result) for a in answers}
     assert said == {
         (done, Action.CLOSE, Result.APPLIED),
@@ -177,7 +177,7 @@ def test_recovery_can_be_repeated(tracker: Tracker, source_of: MakeSource) -> No
     done, running = tracker.create("done"), tracker.create("running")
     assert len(taken(source_of(US))) == 2
     living = source_of(THEM)
-    dead = DeadRun(US, done_not_closed=(done,))
+    dead = DeadRun(US, unclosed=(done,))
     living.recover(dead)
     before = (tracker.read(done), tracker.read(running))
     again = living.recover(dead)

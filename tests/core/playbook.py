@@ -235,7 +235,7 @@ class Play:
 
     # --- what can be looked at ----------------------------------------------------------------
 
-    def owed(self) -> list[tuple[Action, str]]:
+    def pending(self) -> list[tuple[Action, str]]:
         """What the turn under way is to settle."""
         assert self.turn is not None, "nothing is asked of the tracker"
         return [(s.action, str(s.issue_id)) for s in self.turn.settlements]
@@ -302,7 +302,7 @@ class Play:
         self.folds.applied(self.entries[-1])
 
     def _is_told(self, settlement: Settlement) -> bool:
-        """Whether the journal says why the tracker is owed this."""
+        """Whether the journal says why this write is pending."""
         issue_id = settlement.issue_id
         finished = self._last(issue_id, rec.Finished)
         verdict = finished.verdict if finished else ""

@@ -33,16 +33,16 @@ def after(entries: Iterable[Entry], call: Entry | None = None) -> list[Entry]:
     return [entry for entry in read if entry is not None]
 
 
-def owed(left: Remains) -> tuple[Any, ...]:
+def pending(left: Remains) -> tuple[Any, ...]:
     """All that the next start goes by."""
     pages = sorted(left.checkpoint(), key=lambda page: page.issue_id)
-    debts = [
-        (d.actor, sorted(d.done_not_closed), d.handed_over, sorted(d.set_aside), d.reopened)
-        for d in left.debts()
+    unsettled_runs = [
+        (d.actor, sorted(d.unclosed), d.handed_over, sorted(d.set_aside), d.reopened)
+        for d in left.unsettled_runs()
     ]
     return (
         pages,
-        debts,
+        unsettled_runs,
         left.heard,
         left.holders,
         left.last_call,
@@ -59,7 +59,7 @@ class CheckpointedWorld(World):
     def a_new_segment_alone_tells_what_all_of_the_journal_tells(self) -> None:
         left = remains(self.play.entries)
         again = remains(after(self.play.entries))
-        assert owed(again) == owed(left)
+        assert pending(again) == pending(left)
         assert again.whole
 
 
@@ -114,5 +114,5 @@ def test_a_report_counts_what_it_can_no_longer_tell_and_keeps_what_still_ran() -
     assert history is not None
     assert history.dropped == Resumed(2, claims=2, done=1) and history.dropped_seconds == 7.0
     assert [(a.issue_id, a.began, a.ended) for a in history.attempts] == [("b", 7.0, 17.0)]
-    assert [i.issue_id for i in history.with_fate(Fate.NOT_CLOSED)] == ["b"]
+    assert [i.issue_id for i in history.with_fate(Fate.UNCLOSED)] == ["b"]
     assert history.began_at == BEGAN_AT

@@ -206,14 +206,14 @@ def test_it_recovers_by_itself_and_the_board_says_so() -> None:
     assert play.board.trouble is None
 
 
-def test_what_is_owed_stays_owed_through_the_trouble_and_nothing_is_concluded() -> None:
+def test_what_is_pending_stays_pending_through_the_trouble_and_nothing_is_concluded() -> None:
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
     play.answer(settle_error="locked")
     assert play.board.totals["done"] == 0
     play.wait(1.0)
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
     play.answer()
     assert play.board.totals["done"] == 1
 
@@ -224,20 +224,20 @@ def test_one_refused_close_is_tried_again_alone_and_the_rest_goes_on() -> None:
     play.do(done(1, "a"))
     play.answer(results={"a": Result.FAILED})
     play.do(done(2, "b"))
-    assert play.owed() == [(Action.CLOSE, "b")], "a has its pause"
+    assert play.pending() == [(Action.CLOSE, "b")], "a has its pause"
     play.answer()
     play.quiet()
     play.wait(1.0)
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
 
 
 def test_settlements_gather_while_the_tracker_is_busy_and_go_out_as_one_group() -> None:
     play = Play()
     play.working("a", "b", "c")
     play.do(done(1, "a"), done(2, "b"), done(3, "c"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
     play.answer()
-    assert play.owed() == [(Action.CLOSE, "b"), (Action.CLOSE, "c")]
+    assert play.pending() == [(Action.CLOSE, "b"), (Action.CLOSE, "c")]
 
 
 # --- before everything ----------------------------------------------------------------------------
@@ -298,11 +298,11 @@ def test_what_a_turn_itself_gives_back_is_looked_for_again() -> None:
     play.join(1, v1=True)
     play.answer(listed=["a"])
     play.answer("a")
-    assert (Action.HAND_OVER, "a") in play.owed()
+    assert (Action.HAND_OVER, "a") in play.pending()
     play.join(2, v1=True)
     play.do(lost(1))
     play.answer()
-    assert (Action.RELEASE, "a") in play.owed()
+    assert (Action.RELEASE, "a") in play.pending()
     assert play.turn is not None and play.turn.take is not None and "a" in play.turn.skip
     play.answer()
     assert play.core.state is RunState.RUNNING
@@ -323,7 +323,7 @@ def test_what_cools_down_in_the_turn_that_closes_the_last_one_is_looked_for_agai
     play.quiet()
     play.do(done(2, "b"), done(3, "c"), ready(3))
     play.answer()
-    assert (Action.CLOSE, "c") in play.owed()
+    assert (Action.CLOSE, "c") in play.pending()
     assert play.turn is not None and play.turn.take and "a" in play.turn.skip
     play.wait(0.2)
     play.answer()

@@ -40,7 +40,7 @@ def test_last_words_that_are_read_after_the_reaping_still_count() -> None:
     play = with_a_task_of_our_own()
     play.reap(1, 0)
     play.do(done(1, "a"), lost(1))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
 
 
 def test_the_issue_of_a_foreign_worker_waits_until_its_process_is_gone() -> None:
@@ -156,7 +156,7 @@ def test_a_task_that_ended_in_time_leaves_no_deadline_behind() -> None:
 # --- nobody is there any more, or nobody asked --------------------------------------------------
 
 
-def test_a_reply_that_was_owed_to_a_lost_connection_goes_nowhere() -> None:
+def test_a_reply_that_was_pending_to_a_lost_connection_goes_nowhere() -> None:
     play = Play()
     play.join(1)
     play.do(lost(1))

@@ -68,7 +68,7 @@ def test_what_runs_goes_on_through_a_pause() -> None:
     play = Play()
     play.working("a")
     play.do(ev.PauseAsked(T), done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
 
 
 def test_resume_asks_the_tracker_at_once() -> None:
@@ -114,24 +114,24 @@ def test_retry_reopens_what_was_set_aside_with_a_clean_history() -> None:
     play.answer()
     play.quiet()
     assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, "put back: a")
-    assert (Action.REOPEN, "a") in play.owed()
+    assert (Action.REOPEN, "a") in play.pending()
     assert play.core._parts.ledger.history(A).charged == 0
 
 
 def test_retry_of_what_earlier_runs_set_aside_works_too() -> None:
     play = Play(carried=[Carried("a", charged=3, set_aside=True)])
     play.do(ev.RetryAskedFor(T, (A,)))
-    assert play.owed() == [(Action.REOPEN, "a")]
+    assert play.pending() == [(Action.REOPEN, "a")]
 
 
 def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a"))
-    assert (Action.SET_ASIDE, "a") in play.owed()
+    assert (Action.SET_ASIDE, "a") in play.pending()
     assert asked(play, ev.RetryAskedFor(T, (A,))).text == "put back: a"
     play.answer()
-    assert play.owed() == [(Action.REOPEN, "a")]
+    assert play.pending() == [(Action.REOPEN, "a")]
 
 
 def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
@@ -139,7 +139,7 @@ def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
     play.do(ev.StopAsked())
     assert play.ended is not None
     assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")
-    assert remains(play.entries).debts()[0].reopened == ()
+    assert remains(play.entries).unsettled_runs()[0].reopened == ()
 
 
 def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
@@ -159,7 +159,7 @@ def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
     assert told == Answer(T, "put back: a", "nothing to retry: x", not_found=True)
 
 
-def test_done_work_that_is_not_closed_is_never_retried() -> None:
+def test_done_work_that_is_unclosed_is_never_retried() -> None:
     play = Play(carried=[Carried("a", held_by="actor/run-0")])
     assert asked(play, ev.RetryAskedFor(T, (A,))).not_found
     assert play.core._parts.ledger.not_to_take() == {"a"}
@@ -205,7 +205,7 @@ def test_a_success_that_crosses_the_cancel_counts() -> None:
     play = Play()
     play.working("a")
     play.do(ev.ReleaseAskedFor(T, (A,)), done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
 
 
 def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() -> None:
@@ -213,7 +213,7 @@ def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() ->
     play.quiet()
     play.do(ev.RetryAskedFor(T, (A,)))
     play.wait(1.0)
-    assert play.owed() == [(Action.REOPEN, "a")]
+    assert play.pending() == [(Action.REOPEN, "a")]
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
 
@@ -222,7 +222,7 @@ def test_releasing_what_is_claimed_and_unsent_gives_it_back() -> None:
     play = Play(workers=1)
     play.answer("a")
     assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "taken away: a"
-    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
     assert not play.board.unsent, "it is not ready for anybody here"
     play.answer()
     play.own(1)

@@ -103,7 +103,7 @@ def test_it_ends_also_with_issues_in_hand_and_gives_them_back() -> None:
         play.wait(limits.RESPAWN_DELAY_MAX_SECONDS)
         play.quiet()
         crash(play, 1)
-    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
     play.answer()
     assert play.ended == 1
 

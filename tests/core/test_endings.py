@@ -44,11 +44,11 @@ def test_a_stop_says_shutdown_to_all_and_gives_back_what_is_unsent() -> None:
     play.connect(9)
     stop = play.do(STOP)
     assert said(stop) == [Shutdown("user_requested")] * 2
-    assert play.owed() == [(Action.RELEASE, "unsent")]
+    assert play.pending() == [(Action.RELEASE, "unsent")]
     assert records(stop, rec.Requeued) == [rec.Requeued("unsent")]
 
 
-def test_the_run_ends_only_when_all_have_left_and_the_tracker_is_owed_nothing() -> None:
+def test_the_run_ends_only_when_all_have_left_and_nothing_is_pending_for_the_tracker() -> None:
     play = Play(workers=1)
     play.own(1)
     play.answer("a")
@@ -56,7 +56,7 @@ def test_the_run_ends_only_when_all_have_left_and_the_tracker_is_owed_nothing() 
     play.do(cancelled(1, "a"))
     play.do(lost(1))
     play.reap(1)
-    assert play.ended is None and play.owed() == [(Action.RELEASE, "a")]
+    assert play.ended is None and play.pending() == [(Action.RELEASE, "a")]
     assert of(play.answer(), End) == [End(0)]
     assert play.board.given_back == {"a": None}
 
@@ -65,7 +65,7 @@ def test_a_task_that_is_finished_during_the_stop_is_closed() -> None:
     play = Play()
     play.working("a")
     play.do(STOP, done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
     play.do(lost(1))
     play.answer()
     assert play.ended == 0
@@ -76,7 +76,7 @@ def test_what_is_claimed_after_the_stop_goes_back_at_once() -> None:
     play.join(1)
     play.do(STOP)
     assert said(play.answer("late")) == []
-    assert play.owed() == [(Action.RELEASE, "late")]
+    assert play.pending() == [(Action.RELEASE, "late")]
 
 
 def test_nothing_is_taken_after_the_stop() -> None:
@@ -135,7 +135,7 @@ def test_the_issue_of_a_foreign_worker_that_still_lives_goes_back_and_is_named()
     play.do(STOP)
     gone = play.do(lost(1))
     assert "a goes back although pid 901 still lives" in notes(gone, "warning")
-    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
     play.answer()
     assert play.ended == 0
 
@@ -304,11 +304,11 @@ def test_until_empty_says_idle_timeout_to_the_workers() -> None:
 def test_a_listing_that_began_before_the_last_settlement_does_not_count() -> None:
     play = draining("a")
     play.join(2)
-    assert play.owed() == [], "a listing is under way"
+    assert play.pending() == [], "a listing is under way"
     play.do(done(1, "a"))
     play.answer()
     assert play.core.state is RunState.RUNNING, "it saw nothing, but the close may free others"
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
     play.answer()
     assert play.asked(), "it looks once more"
     assert Shutdown("idle_timeout") in said(play.answer(), 1)

@@ -48,7 +48,7 @@ def test_the_ready_after_a_done_gets_the_next_issue_and_waits_for_no_close() -> 
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
     assert play.asked() >= 1
     assert said(play.do(ready(1))) == []
     assert task_of(play.answer("b"), 1) == "b"
@@ -241,7 +241,7 @@ def test_features_without_the_version_mean_nothing() -> None:
     play.connect(1)
     play.do(ev.Received(ConnId(1), Ready("w", "2", frozenset({"grouped"}))))
     play.answer("a")
-    assert play.owed() == [(Action.HAND_OVER, "a")]
+    assert play.pending() == [(Action.HAND_OVER, "a")]
 
 
 # --- first words, last words ----------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_a_set_aside_issue_says_after_how_many_attempts() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a", "boom"))
-    assert (about(play).held, about(play).owed) == ("shelving", "set_aside")
+    assert (about(play).held, about(play).pending) == ("shelving", "set_aside")
     play.answer()
     found = about(play)
     assert (found.held, found.standing, found.charged, found.error) == ("", "set_aside", 1, "boom")
@@ -92,7 +92,7 @@ def test_a_close_that_is_refused_is_counted() -> None:
     play.do(done(1, "a"))
     play.answer(results={"a": Result.FAILED})
     found = about(play)
-    assert (found.held, found.owed, found.owed_tries) == ("closing", "close", 1)
+    assert (found.held, found.pending, found.pending_tries) == ("closing", "close", 1)
 
 
 def test_a_person_s_release_is_remembered() -> None:

@@ -77,7 +77,7 @@ def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once(
     assert (failure.issue_id, failure.action, failure.tries) == ("a", "hand_over", 1)
     assert 0.0 < failure.retry_in_seconds <= 1.0
     play.wait(1.0)
-    assert play.owed() == [(Action.HAND_OVER, "a")]
+    assert play.pending() == [(Action.HAND_OVER, "a")]
     assert task_of(play.answer(), 1) == "a"
 
 
@@ -85,7 +85,7 @@ def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_given_
     play = handing_over()
     play.do(lost(1))
     play.answer()
-    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
     assert play.settlement().handed_over
     play.answer()
     assert not play.core._parts.tasks.held
@@ -104,7 +104,7 @@ def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
     play = handing_over()
     play.do(lost(1))
     play.answer(results={"a": result})
-    assert not play.core._parts.tasks.held and not play.core._parts.lane.owed
+    assert not play.core._parts.tasks.held and not play.core._parts.lane.pending
     assert play.board.totals["done"] == closed
 
 
@@ -113,7 +113,7 @@ def test_it_is_given_back_even_if_the_hand_over_failed() -> None:
     play.do(lost(1))
     play.answer(results={"a": Result.FAILED})
     play.wait(2.0)
-    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
 
 
 def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
@@ -121,7 +121,7 @@ def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
     assert said(play.do(ev.StopAsked())) == [Shutdown("user_requested")]
     assert said(play.answer()) == []
     play.do(lost(1))
-    assert play.owed() == [(Action.RELEASE, "a")]
+    assert play.pending() == [(Action.RELEASE, "a")]
     play.answer()
     assert play.ended == 0
 

@@ -47,7 +47,7 @@ def test_an_attempt_has_its_times_worker_and_outcome() -> None:
 def test_every_issue_has_the_fate_that_came_last() -> None:
     script = begun()
     script.attempt("W1", "closed", 1.0, 2.0)
-    script.attempt("W1", "owed", 2.0, 3.0, settled=False)
+    script.attempt("W1", "pending", 2.0, 3.0, settled=False)
     script.attempt("W1", "aside", 3.0, 4.0, "error", "set_aside", error="no")
     script.attempt("W1", "back", 4.0, 5.0, "error", "requeue", error="no")
     script.attempt("W1", "again", 5.0, 6.0, "error", "requeue", error="no")
@@ -58,10 +58,10 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
     script.add(9.0, rec.SettledRecord("foreign", "close", "not_ours", "bob has it"))
     script.attempt("W1", "found", 9.0, 10.0, "lost", "requeue", settled=False)
     script.add(11.0, rec.SettledRecord("found", "release", "found_closed"))
-    assert fates(account(script))["owed"] is Fate.CLOSED, "by the start that settled this run"
+    assert fates(account(script))["pending"] is Fate.CLOSED, "by the start that settled this run"
     assert fates(account(script, settled=False)) == {
         "closed": Fate.CLOSED,
-        "owed": Fate.NOT_CLOSED,
+        "pending": Fate.UNCLOSED,
         "aside": Fate.SET_ASIDE,
         "back": Fate.GIVEN_BACK,
         "again": Fate.CLOSED,
@@ -75,15 +75,15 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
 def test_what_earlier_runs_left_is_told_apart() -> None:
     script = begun()
     script.add(0.1, rec.Carried("aside", "t", 3, set_aside=True, error="no"))
-    script.add(0.1, rec.Carried("owed", "t", held_by="somebody"))
-    script.add(0.2, rec.SettledRecord("owed", "close", "applied"))
+    script.add(0.1, rec.Carried("pending", "t", held_by="somebody"))
+    script.add(0.2, rec.SettledRecord("pending", "close", "applied"))
     script.add(0.1, rec.Carried("tried", "t", 1, error="once"))
     script.attempt("W1", "tried", 1.0, 2.0)
     told = account(script)
     assert fates(told) == {
-        "aside": Fate.SET_ASIDE, "owed": Fate.CLOSED, "tried": Fate.CLOSED,
+        "aside": Fate.SET_ASIDE, "pending": Fate.CLOSED, "tried": Fate.CLOSED,
     }  # fmt: skip
-    assert {i.issue_id for i in told.issues if i.earlier} == {"aside", "owed"}
+    assert {i.issue_id for i in told.issues if i.earlier} == {"aside", "pending"}
     assert [i.issue_id for i in told.with_fate(Fate.CLOSED)] == ["tried"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
-from beads_workers.core.journal import Entry, Owing, Record
+from beads_workers.core.journal import Entry, Record, Unsettled
 from beads_workers.core.source import Action
 from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
 
@@ -212,7 +212,7 @@ _ANY = st.sampled_from(
         rec.Carried("a", held_by="x"),
         rec.WorkerJoined("W1", 7, own=False),
         rec.SettlementFailed("a", "close"),
-        Owing("a", "note", 7, 8, True),
+        Unsettled("a", "note", 7, 8, True),
         *(
             settled(action.value, result)
             for action in Action

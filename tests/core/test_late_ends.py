@@ -32,7 +32,7 @@ def lines(*messages: Done | Failed) -> bytes:
     return b"".join(encode(m, "W1", 1.0, v1=False) for m in messages)
 
 
-def test_a_success_that_nobody_heard_is_owed_a_close_with_all_that_came_of_it() -> None:
+def test_a_success_that_nobody_heard_needs_a_close_with_all_that_came_of_it() -> None:
     left = dead()
     ends = take_in(left, WORDS)
     finished = rec.Finished(
@@ -41,13 +41,13 @@ def test_a_success_that_nobody_heard_is_owed_a_close_with_all_that_came_of_it() 
     )  # fmt: skip
     # It had begun at the third second.
     assert ends == {"a": Entry(finished, EPOCH + 3.012, 3.012)}
-    (debt,) = left.debts()
-    assert (debt.done_not_closed, debt.begun, debt.unbegun) == ((A,), (), (B,))
-    (close,) = debt.closes([A])
+    (crashed,) = left.unsettled_runs()
+    assert (crashed.unclosed, crashed.begun, crashed.unbegun) == ((A,), (), (B,))
+    (close,) = crashed.closes([A])
     assert close == Settlement(
         Action.CLOSE, A, "all well", read_first=True, result='{"note":"all well","sum":3}'
     )
-    assert dict(debt.outcomes)[A].kind is OutcomeKind.SUCCESS
+    assert dict(crashed.outcomes)[A].kind is OutcomeKind.SUCCESS
 
 
 def test_it_is_the_same_as_if_it_had_been_read_in_time() -> None:
@@ -67,7 +67,7 @@ def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
         assert take_in(left, {strange.request_id: strange}) == {}
     assert left == before
     over = remains(entries(STARTED, rec.Started("a", "W1", 1, "r.a")))
-    over.is_paid("a")
+    over.settled_elsewhere("a")
     assert take_in(over, WORDS) == {}
 
 
@@ -103,21 +103,21 @@ def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> No
     settled = Settled(Settlement(Action.CLOSE, A), Result.FAILED, "why")
     play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", held_by="actor/run-0"),)))
     assert play.core._parts.ledger.not_to_take() == {"a"}
-    assert remains(reread(play.entries)).done_not_closed == {"a": "actor/run-0"}
+    assert remains(reread(play.entries)).unclosed == {"a": "actor/run-0"}
     play.do(ev.StopAsked())
     assert play.ended == 7
 
 
-def test_what_waited_for_another_try_is_only_not_closed_once_word_of_its_success_comes() -> None:
+def test_what_waited_for_another_try_is_only_unclosed_once_word_of_its_success_comes() -> None:
     cooling = rec.Carried("a", charged=1, not_before=EPOCH + 60.0, delay_seconds=60.0)
     play = Play(recovering=True, carried=[cooling])
     play.do(ev.RecoveryEnded((), (rec.Carried("a", held_by="actor/run-0"),)))
-    assert [i.issue_id for i in play.board.not_closed] == ["a"] and play.board.retrying == {}
+    assert [i.issue_id for i in play.board.unclosed] == ["a"] and play.board.retrying == {}
 
 
 def test_one_that_was_closed_is_forgotten() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.APPLIED)
     play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", held_by="actor/run-0"),)))
-    assert not play.core._parts.ledger.pages and not play.board.not_closed
-    assert remains(reread(play.entries)).done_not_closed == {}
+    assert not play.core._parts.ledger.pages and not play.board.unclosed
+    assert remains(reread(play.entries)).unclosed == {}

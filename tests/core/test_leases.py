@@ -99,7 +99,7 @@ def test_a_close_goes_out_between_two_renewals() -> None:
     play.wait(HALF)
     play.do(done(3, "c"))
     play.answer(lease=LIFE)
-    assert play.owed() == [(Action.CLOSE, "c")] and renewing(play) == ("b",)
+    assert play.pending() == [(Action.CLOSE, "c")] and renewing(play) == ("b",)
 
 
 def test_what_is_being_closed_is_not_renewed_in_the_same_turn() -> None:
@@ -109,7 +109,7 @@ def test_what_is_being_closed_is_not_renewed_in_the_same_turn() -> None:
     play.answer(take_error="locked")
     play.do(done(1, "a"))
     play.wait(limits.LEASE_RETRY_SECONDS)
-    assert play.owed() == [(Action.CLOSE, "a")] and renewing(play) == ()
+    assert play.pending() == [(Action.CLOSE, "a")] and renewing(play) == ()
 
 
 def test_done_work_whose_close_fails_keeps_its_lease() -> None:
@@ -170,12 +170,12 @@ def test_a_refused_renewal_ends_the_attempt_at_once_says_so_and_charges_nothing(
     assert "a" not in play.core._parts.tasks.held
 
 
-def test_a_done_that_comes_after_the_loss_is_owed_a_close_which_the_tracker_refuses() -> None:
+def test_a_done_that_comes_after_the_loss_needs_a_close_which_the_tracker_refuses() -> None:
     play = leased("a")
     play.wait(HALF)
     play.answer(lost=["a"])
     play.do(done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
     late = play.answer(results={"a": Result.NOT_OURS})
     assert notes(late, "warning") == ["a is not ours any more and was left alone: not_ours"]
     assert play.board.totals["done"] == 0
@@ -199,7 +199,7 @@ def test_a_lost_claim_that_was_not_sent_yet_is_never_sent() -> None:
     play.answer("a", "b", lease=LIFE)
     play.wait(HALF)
     play.answer(lost=["a"])
-    assert (Action.RELEASE, "a") in play.owed()
+    assert (Action.RELEASE, "a") in play.pending()
     assert task_of(play.join(1, 101), 1) == "b"
 
 
@@ -311,6 +311,6 @@ def test_after_a_freeze_it_is_the_same_whatever_is_heard_first() -> None:
     play = leased("a", "b")
     play.now += 3600.0  # Stopped by a signal: no deadline was looked at meanwhile.
     play.do(done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")] and renewing(play) == ("b",)
+    assert play.pending() == [(Action.CLOSE, "a")] and renewing(play) == ("b",)
     ended = play.answer(results={"a": Result.NOT_OURS}, lost=["b"])
     assert told(ended) == ["b"]

@@ -43,7 +43,7 @@ def test_many_are_taken_ahead_and_their_ends_are_settled_together() -> None:
         assert play.turn is None, "no turn for one"
         assert task_of(play.do(ready(1))) == f"n{number + 1}"
     play.wait(limits.LINGER_SECONDS)
-    assert play.owed() == [(Action.CLOSE, f"n{number}") for number in range(5)]
+    assert play.pending() == [(Action.CLOSE, f"n{number}") for number in range(5)]
 
 
 def test_with_nothing_else_to_do_an_end_is_settled_at_once() -> None:
@@ -51,7 +51,7 @@ def test_with_nothing_else_to_do_an_end_is_settled_at_once() -> None:
     play.do(ev.Arrived())
     play.answer("a")
     play.do(done(1, "a"))
-    assert play.owed() == [(Action.CLOSE, "a")]
+    assert play.pending() == [(Action.CLOSE, "a")]
 
 
 def test_a_failure_is_tried_again_and_then_handed_back_with_how_it_went() -> None:

@@ -32,9 +32,10 @@ def reread(written: Iterable[Entry]) -> list[Entry]:
 
 
 def written(left: Remains) -> list[DeadRun]:
-    """What the tracker is owed; without what only a source is told that keeps outcomes."""
+    """Pending writes; without what only a source is told that keeps outcomes."""
     return [
-        replace(debt, outcomes=(), unbegun=(), begun=(), handed_back=()) for debt in left.debts()
+        replace(crashed, outcomes=(), unbegun=(), begun=(), handed_back=())
+        for crashed in left.unsettled_runs()
     ]
 
 
@@ -72,10 +73,10 @@ def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:
     second.wait(11.0)
     second.working("a")
     second.do(failed(1, "a"))
-    assert (Action.SET_ASIDE, "a") in second.owed()
+    assert (Action.SET_ASIDE, "a") in second.pending()
 
 
-def test_done_and_not_closed_is_closed_by_the_next_start_in_the_same_name() -> None:
+def test_done_and_unclosed_is_closed_by_the_next_start_in_the_same_name() -> None:
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
@@ -84,21 +85,21 @@ def test_done_and_not_closed_is_closed_by_the_next_start_in_the_same_name() -> N
     assert left.checkpoint() == [Carried("a", held_by="actor/run-1")]
 
 
-def test_what_the_tracker_confirmed_is_owed_no_more() -> None:
+def test_what_the_tracker_confirmed_is_pending_no_more() -> None:
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
     play.answer()
     left = remains(reread(play.entries))
-    assert left.debts() == [DeadRun("actor/run-1")] and left.checkpoint() == []
+    assert left.unsettled_runs() == [DeadRun("actor/run-1")] and left.checkpoint() == []
 
 
-def test_a_failed_close_is_still_owed() -> None:
+def test_a_failed_close_is_still_pending() -> None:
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
     play.answer(results={"a": Result.FAILED})
-    assert remains(reread(play.entries)).done_not_closed == {"a": "actor/run-1"}
+    assert remains(reread(play.entries)).unclosed == {"a": "actor/run-1"}
 
 
 def test_what_was_handed_over_is_named_until_it_is_settled() -> None:
@@ -106,10 +107,10 @@ def test_what_was_handed_over_is_named_until_it_is_settled() -> None:
     play.join(1, v1=True)
     play.answer("a")
     play.answer()
-    assert remains(reread(play.entries)).debts()[-1].handed_over == ("a",)
+    assert remains(reread(play.entries)).unsettled_runs()[-1].handed_over == ("a",)
     play.do(failed(1, "a"))
     play.quiet()
-    assert remains(reread(play.entries)).debts()[-1].handed_over == ()
+    assert remains(reread(play.entries)).unsettled_runs()[-1].handed_over == ()
 
 
 def test_what_was_set_aside_stays_so_until_a_person_asks() -> None:
@@ -122,7 +123,7 @@ def test_what_was_set_aside_stays_so_until_a_person_asks() -> None:
     assert remains(reread(play.entries)).pages == {}
 
 
-def test_what_was_taken_back_is_owed_a_reopening_until_the_tracker_has_heard_of_it() -> None:
+def test_what_was_taken_back_has_a_reopening_pending_until_the_tracker_has_heard_of_it() -> None:
     aside = rec.Finished("a", "W1", 1, "r", "error", "set_aside", charged=1)
     blocked = rec.SettledRecord("a", "set_aside", "applied", "")
     reopened = rec.SettledRecord("a", "reopen", "applied", "")
@@ -133,7 +134,9 @@ def test_what_was_taken_back_is_owed_a_reopening_until_the_tracker_has_heard_of_
             assert written(remains(entries(*told, later))) == [DeadRun("actor/run-1")]
     # What only cooled down was never blocked.
     cooling = rec.Finished("a", "W1", 1, "r", "error", "requeue", charged=1, delay_seconds=9.0)
-    assert remains(entries(STARTED, cooling, rec.RetryAsked("a"))).debts()[0].reopened == ()
+    assert (
+        remains(entries(STARTED, cooling, rec.RetryAsked("a"))).unsettled_runs()[0].reopened == ()
+    )
 
 
 def test_an_attempt_that_was_not_begun_has_no_end_once_its_issue_is_claimed_again() -> None:
@@ -141,31 +144,31 @@ def test_an_attempt_that_was_not_begun_has_no_end_once_its_issue_is_claimed_agai
     unbegun = rec.Finished("a", "W1", 1, "r1", "cancelled", "requeue")
     again = (rec.Claimed("a"), rec.Started("a", "W2", 1, "r2"))
     left = remains(entries(STARTED, rec.Claimed("a"), began, unbegun, *again))
-    assert left.debts() == [DeadRun("actor/run-1", begun=(A,))]
+    assert left.unsettled_runs() == [DeadRun("actor/run-1", begun=(A,))]
 
 
 def test_a_hand_over_that_was_refused_leaves_nothing_that_was_not_begun() -> None:
     told = (STARTED, rec.Claimed("a"), rec.HandingOver("a", "W1"))
     refused = rec.SettledRecord("a", "hand_over", "not_ours")
-    assert remains(entries(*told)).debts()[-1].unbegun == (A,)
-    assert remains(entries(*told, refused)).debts() == [DeadRun("actor/run-1")]
+    assert remains(entries(*told)).unsettled_runs()[-1].unbegun == (A,)
+    assert remains(entries(*told, refused)).unsettled_runs() == [DeadRun("actor/run-1")]
 
 
-def test_what_had_its_last_attempt_is_owed_that_until_the_tracker_has_it() -> None:
+def test_what_had_its_last_attempt_has_that_pending_until_the_tracker_has_it() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a", "boom"))
-    (debt,) = remains(reread(play.entries)).debts()
-    assert debt.set_aside == ((A, set_aside_note(1, "boom")),)
-    assert debt.back(A).action is Action.SET_ASIDE
+    (crashed,) = remains(reread(play.entries)).unsettled_runs()
+    assert crashed.set_aside == ((A, set_aside_note(1, "boom")),)
+    assert crashed.back(A).action is Action.SET_ASIDE
     play.answer(results={"a": Result.FAILED})
     assert remains(reread(play.entries)).set_aside
     play.wait(2.0)
     play.answer()
-    assert remains(reread(play.entries)).debts() == [DeadRun("actor/run-1")]
+    assert remains(reread(play.entries)).unsettled_runs() == [DeadRun("actor/run-1")]
 
 
-def test_a_person_who_asks_for_another_try_takes_that_debt_away() -> None:
+def test_a_person_who_asks_for_another_try_takes_that_pending_write_away() -> None:
     left = remains(
         entries(
             STARTED,
@@ -173,10 +176,10 @@ def test_a_person_who_asks_for_another_try_takes_that_debt_away() -> None:
             rec.RetryAsked("a"),
         )
     )
-    assert left.debts()[0].back(A) == Settlement(Action.REOPEN, A, read_first=True)
+    assert left.unsettled_runs()[0].back(A) == Settlement(Action.REOPEN, A, read_first=True)
 
 
-def test_debts_of_several_runs_are_paid_in_each_ones_own_name_this_runs_last() -> None:
+def test_pending_writes_of_several_runs_are_made_in_each_ones_own_name_this_runs_last() -> None:
     left = remains(
         entries(
             STARTED,
@@ -204,20 +207,20 @@ def test_how_attempts_went_of_which_the_source_was_not_told_is_known() -> None:
             rec.Finished("bad", "W1", 1, "r", "timeout", "hand_back", "late"),
         )
     )
-    (debt,) = left.debts()
-    assert dict(debt.outcomes) == {
+    (crashed,) = left.unsettled_runs()
+    assert dict(crashed.outcomes) == {
         "done": Outcome(OutcomeKind.SUCCESS, result='"42"'),
         "bad": Outcome(OutcomeKind.TIMEOUT, "late"),
     }
-    assert debt.unbegun == ("waits",)
-    assert debt.begun == ("runs",)
-    assert debt.handed_back == ("bad",)
+    assert crashed.unbegun == ("waits",)
+    assert crashed.begun == ("runs",)
+    assert crashed.handed_back == ("bad",)
 
 
 def test_an_outcome_of_a_later_version_is_no_success() -> None:
     strange = rec.Finished("a", "W1", 1, "r", "stranger", "hand_back", "x")
-    (debt,) = remains(entries(STARTED, strange)).debts()
-    assert debt.outcomes == ((A, Outcome(OutcomeKind.ERROR, "x")),)
+    (crashed,) = remains(entries(STARTED, strange)).unsettled_runs()
+    assert crashed.outcomes == ((A, Outcome(OutcomeKind.ERROR, "x")),)
 
 
 def test_a_torn_last_line_is_passed_over_and_the_rest_counts() -> None:
@@ -245,13 +248,13 @@ def test_a_crash_in_the_middle_of_a_checkpoint_loses_nothing_of_the_run_before()
     torn = remains(entries(STARTED, Carried("a", charged=2)))
     torn.take_over(BEFORE)
     known = {each: page for each, page in torn.pages.items() if each != "c"}
-    assert known == BEFORE.pages and torn.done_not_closed == BEFORE.done_not_closed
+    assert known == BEFORE.pages and torn.unclosed == BEFORE.unclosed
 
 
 def test_after_a_whole_checkpoint_the_run_before_adds_nothing() -> None:
     whole = remains(entries(STARTED, Carried("a", charged=2), rec.CheckpointEnded()))
     whole.take_over(BEFORE)
-    assert set(whole.pages) == {"a"} and whole.done_not_closed == {}
+    assert set(whole.pages) == {"a"} and whole.unclosed == {}
 
 
 def test_a_call_of_the_tracker_whose_end_is_not_recorded_is_to_be_waited_for() -> None:
@@ -274,7 +277,7 @@ def recovered(action: Action, result: Result, *carried: Carried) -> Play:
 def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
     play = recovered(Action.CLOSE, Result.APPLIED, Carried("a", held_by="actor/run-0"))
     assert not play.core._parts.ledger.pages
-    assert remains(play.entries).done_not_closed == {} and play.board.not_closed == []
+    assert remains(play.entries).unclosed == {} and play.board.unclosed == []
 
 
 def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
@@ -293,8 +296,8 @@ def test_what_a_later_run_set_aside_stays_known_when_an_earlier_one_no_longer_ho
 def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:
     play = recovered(Action.CLOSE, Result.FAILED, Carried("a", held_by="actor/run-0"))
     assert play.core._parts.ledger.not_to_take() == {"a"}
-    assert remains(play.entries).done_not_closed == {"a": "actor/run-0"}
-    assert [i.issue_id for i in play.board.not_closed] == ["a"]
+    assert remains(play.entries).unclosed == {"a": "actor/run-0"}
+    assert [i.issue_id for i in play.board.unclosed] == ["a"]
     play.do(ev.StopAsked())
     assert play.ended == 7
 
@@ -356,7 +359,7 @@ def test_the_fold_does_not_care_how_often_it_is_made() -> None:
     once = remains(reread(play.entries))
     again = remains(reread(reread(play.entries)))
     assert replace(once, issues=Issues()) == replace(again, issues=Issues())
-    assert once.debts() == again.debts() and once.begun == again.begun
+    assert once.unsettled_runs() == again.unsettled_runs() and once.begun == again.begun
     assert once.pages.keys() == again.pages.keys() == {"b"}
     assert job("b").issue_id in once.pages
 
@@ -375,5 +378,5 @@ def test_what_a_worker_had_for_later_was_never_begun() -> None:
         records += [rec.Claimed(name), rec.Started(name, "W1", 1, f"run.{name}")]
     left = remains(Entry(record, 1.0, 1.0) for record in records)
     left.never_began({"run.b", "another.a"})
-    (debt,) = left.debts()
-    assert (debt.begun, debt.unbegun) == (("a",), ("b",))
+    (crashed,) = left.unsettled_runs()
+    assert (crashed.begun, crashed.unbegun) == (("a",), ("b",))

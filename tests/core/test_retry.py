@@ -151,7 +151,7 @@ def test_a_fleet_of_one_worker_has_a_storm_as_well() -> None:
 def test_what_was_set_aside_at_once_goes_back_to_the_tracker() -> None:
     play = Play(policy=Policy(attempts_max=1))
     one_by_one(play, *FIVE)
-    assert set(play.owed()) == {(Action.RELEASE, "e"), *((Action.REOPEN, i) for i in FIVE[:4])}
+    assert set(play.pending()) == {(Action.RELEASE, "e"), *((Action.REOPEN, i) for i in FIVE[:4])}
     play.answer()
     assert status(play.board, 1.0)["totals"]["set_aside"] == 0
     assert remains(play.entries).checkpoint() == []
@@ -160,7 +160,7 @@ def test_what_was_set_aside_at_once_goes_back_to_the_tracker() -> None:
 def test_a_set_aside_that_is_just_being_written_is_undone_after_it() -> None:
     play = fleet(policy=Policy(attempts_max=1))
     storm(play)
-    assert {action for action, _ in play.owed()} == {Action.SET_ASIDE}
+    assert {action for action, _ in play.pending()} == {Action.SET_ASIDE}
     play.answer()
     while play.turn is not None:
         play.answer()

@@ -51,12 +51,12 @@ class Process:
 
 @dataclass
 class Link:
-    """A connection as the worker sees it. ``owed``: a READY that has no reply yet."""
+    """A connection as the worker sees it. ``pending``: a READY that has no reply yet."""
 
     process: Process
     v1: bool
     task: str | None = None
-    owed: bool = False
+    awaits_reply: bool = False
     dismissed: bool = False
 
 
@@ -237,7 +237,7 @@ class World(RuleBasedStateMachine):
                 p.standing is Standing.SET_ASIDE,
             )
             for i, p in parts.ledger.pages.items()
-            if i not in left.done_not_closed
+            if i not in left.unclosed
             and (p.history.charged or p.history.free_in_a_row or p.standing is Standing.SET_ASIDE)
         }
         assert told == known
@@ -267,10 +267,10 @@ class World(RuleBasedStateMachine):
         if any("left for the next start" in note for note in self._notes()):
             # The tracker was silent for too long: what the next start does must be enough.
             assert self.play.ended == 7
-            for debt in left.debts():
-                self.source.recover(debt)
+            for dead in left.unsettled_runs():
+                self.source.recover(dead)
         else:
-            assert (left.done_not_closed, left.handed_over) == ({}, [])
+            assert (left.unclosed, left.handed_over) == ({}, [])
             closed = sum(i.status == "closed" for i in self.source.tracker.issues.values())
             assert self.play.board.totals["done"] == closed
         for issue in self.source.tracker.issues.values():
@@ -320,17 +320,17 @@ class World(RuleBasedStateMachine):
                     return
                 at_work = [p.pid for p in self.processes.values() if issue_id in p.doing]
                 assert not at_work, f"{issue_id} is still worked on by {at_work}"
-                assert link.owed, "nobody asked for it"
+                assert link.awaits_reply, "nobody asked for it"
                 giving = (RunState.RUNNING, RunState.PAUSED, RunState.DRAINING)
                 assert self.play.core.state in giving
-                link.task, link.owed = str(issue_id), False
+                link.task, link.awaits_reply = str(issue_id), False
                 link.process.doing.add(str(issue_id))
             case Wait():
-                assert link.owed or self.resync, "one READY, one reply"
-                link.owed = link.owed and self.resync
+                assert link.awaits_reply or self.resync, "one READY, one reply"
+                link.awaits_reply = link.awaits_reply and self.resync
             case Shutdown():
                 assert not link.dismissed, "told once"
-                link.dismissed, link.owed = True, False
+                link.dismissed, link.awaits_reply = True, False
             case Cancel(issue_id=issue_id):
                 assert link.task == issue_id
             case _:
@@ -356,7 +356,7 @@ class World(RuleBasedStateMachine):
         link = self.links[conn]
         if link.task is None:
             link.process.doing.clear()
-            link.owed = not link.dismissed
+            link.awaits_reply = not link.dismissed
         self._tell(ready(conn, v1=link.v1))
 
     def _start(self) -> Process:

@@ -25,7 +25,7 @@ PROMISED: dict[str, set[str]] = {
         "worker_id", "pid", "state", "issue_id", "title", "attempt", "elapsed_seconds", "done",
         "failed",
     },
-    "queue": {"ready", "running", "retrying", "blocked", "set_aside", "not_closed"},
+    "queue": {"ready", "running", "retrying", "blocked", "set_aside", "unclosed"},
     "set_aside": {"issue_id", "attempts", "error"},
     "totals": {"done", "failed", "retried", "lost", "set_aside"},
     "source_state": {"state", "error", "since_seconds", "retry_in_seconds"},
@@ -96,13 +96,13 @@ def test_an_idle_worker_shows_none_and_one_that_left_is_gone() -> None:
     assert shown(play)["workers"] == []
 
 
-def test_done_counts_when_the_tracker_has_closed_it_and_is_not_closed_until_then() -> None:
+def test_done_counts_when_the_tracker_has_closed_it_and_is_unclosed_until_then() -> None:
     play = Play()
     play.working("a")
     play.do(done(1, "a"))
-    assert (shown(play)["totals"]["done"], shown(play)["queue"]["not_closed"]) == (0, 1)
+    assert (shown(play)["totals"]["done"], shown(play)["queue"]["unclosed"]) == (0, 1)
     play.answer()
-    assert (shown(play)["totals"]["done"], shown(play)["queue"]["not_closed"]) == (1, 0)
+    assert (shown(play)["totals"]["done"], shown(play)["queue"]["unclosed"]) == (1, 0)
 
 
 def test_a_failure_is_failed_and_retried_and_cools_down() -> None:
@@ -167,7 +167,7 @@ def test_what_earlier_runs_left_is_shown_from_the_start() -> None:
         ]
     )
     queue = shown(play)["queue"]
-    assert (queue["set_aside"], queue["retrying"], queue["not_closed"]) == (1, 1, 1)
+    assert (queue["set_aside"], queue["retrying"], queue["unclosed"]) == (1, 1, 1)
 
 
 def test_trouble_is_backing_off_at_first_and_failing_from_the_third_time_on() -> None:

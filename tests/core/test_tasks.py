@@ -65,7 +65,7 @@ def test_cancelling_takes_away_from_the_worker_from_the_queue_and_from_the_retri
     assert [type(m) for m in said(commands, 1)] == [Cancel]
     assert {r.issue_id for r in records(commands, Withheld)} == {"waits", "cools"}
     assert asked(play).cancelling == {"W1"}
-    assert play.owed() == [(Action.RELEASE, "waits")]
+    assert play.pending() == [(Action.RELEASE, "waits")]
     withheld = records(play.do(cancelled(1, "runs")), Withheld)
     assert [r.issue_id for r in withheld] == ["runs"]
 

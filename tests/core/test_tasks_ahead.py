@@ -165,7 +165,7 @@ def test_a_worker_that_dies_is_charged_for_what_it_had_begun_and_for_nothing_els
     assert [r.issue_id for r in records(commands, rec.Claimed)] == ["c", "d", "e"]
     play.quiet()
     play.wait(limits.LINGER_SECONDS_MAX)
-    assert [each for each in play.owed() if each[0] is Action.RELEASE] == [(Action.RELEASE, "b")]
+    assert [each for each in play.pending() if each[0] is Action.RELEASE] == [(Action.RELEASE, "b")]
 
 
 def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_request() -> None:
@@ -213,12 +213,12 @@ def test_a_stop_gives_back_what_was_not_begun() -> None:
     assert free(commands) == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
     play.do(ev.Received(ConnId(1), Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
     play.do(lost(1))
-    owed = dict.fromkeys("bcdef", Action.RELEASE)
+    pending = dict.fromkeys("bcdef", Action.RELEASE)
     while play.turn is not None:
-        for action, issue_id in play.owed():
-            assert owed.pop(issue_id, action) is action
+        for action, issue_id in play.pending():
+            assert pending.pop(issue_id, action) is action
         play.quiet()
-    assert not owed and play.ended == 0
+    assert not pending and play.ended == 0
 
 
 @pytest.mark.parametrize("dies", [True, False])
@@ -240,7 +240,7 @@ def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
     commands = play.do(unbegun(1, "d"))
     assert records(commands, rec.Withheld)
     play.wait(limits.LINGER_SECONDS_MAX)
-    assert (Action.RELEASE, "d") in play.owed()
+    assert (Action.RELEASE, "d") in play.pending()
 
 
 def test_a_worker_that_stops_by_itself_gives_back_what_it_keeps() -> None:

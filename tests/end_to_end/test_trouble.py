@@ -110,7 +110,7 @@ def test_a_bd_that_hangs_holds_up_nobody_else(
     until(ran.ended)
     hanging = until(lambda: _running_call(fleet))
     # The fleet answers, and a worker in the middle of a conversation is told to wait.
-    assert fleet.status()["queue"]["not_closed"] == 1
+    assert fleet.status()["queue"]["unclosed"] == 1
     switchable.heal()
     # A minute later the fleet would do this by itself.
     os.kill(hanging, signal.SIGKILL)
@@ -137,7 +137,7 @@ def test_a_close_that_fails_is_tried_again_and_its_work_is_not(
         environment={**ran.environment, **switchable.environment},
     )
     until(lambda: len(ran.ended()) >= 2)
-    until(lambda: fleet.status()["queue"]["not_closed"] >= 1)
+    until(lambda: fleet.status()["queue"]["unclosed"] >= 1)
     assert {s for s, _ in bd_project.read_all().values()} <= {"open", "in_progress"}
     switchable.heal()
     assert fleet.wait() == 0, fleet.said()
@@ -146,7 +146,7 @@ def test_a_close_that_fails_is_tried_again_and_its_work_is_not(
     fleet.leaves_nothing()
 
 
-def test_what_is_done_and_not_closed_is_closed_by_the_next_start_and_not_run_again(
+def test_what_is_done_and_unclosed_is_closed_by_the_next_start_and_not_run_again(
     bd_project: BdProject, switchable: SwitchableBd, start: StartFleet, ran: Ran
 ) -> None:
     ids = bd_project.create_many([{} for _ in range(4)])
@@ -156,7 +156,7 @@ def test_what_is_done_and_not_closed_is_closed_by_the_next_start_and_not_run_aga
     first: Fleet = start(
         bd_project, *arguments, environment={**ran.environment, **switchable.environment}
     )
-    until(lambda: len(ran.ended()) >= 2 and first.status()["queue"]["not_closed"] >= 2)
+    until(lambda: len(ran.ended()) >= 2 and first.status()["queue"]["unclosed"] >= 2)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     done = list(ran.ended())

@@ -12,7 +12,7 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.serving import HangUp, Owed, Reply, Serving, Withdraw
+from beads_workers.integrations.rrq.serving import HangUp, Reply, Serving, Unanswered, Withdraw
 from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object
 from tests.fuzz.parser import Parser, require
@@ -39,7 +39,7 @@ class Conversation:
         self.asked: list[tuple[str, bool]] = []
         """Requests of the hostile peer: id, and whether its answer has its turn."""
         self.answers: dict[ConnId, list[str]] = {PEER: [], GOOD: []}
-        self.taken: list[Owed] = []
+        self.taken: list[Unanswered] = []
         self.hung_up = False
         self.serving.connected(PEER)
         self.serving.connected(GOOD)
@@ -99,9 +99,9 @@ class Conversation:
         while self.taken:
             self._settle(self.taken.pop())
 
-    def _settle(self, owed: Owed) -> None:
-        assert owed.issue_id is not None
-        self.serving.settled(IssueId(owed.issue_id), any_of(self.rng, OUTCOMES))
+    def _settle(self, unanswered: Unanswered) -> None:
+        assert unanswered.issue_id is not None
+        self.serving.settled(IssueId(unanswered.issue_id), any_of(self.rng, OUTCOMES))
         self._look()
 
     def _look(self) -> None:
@@ -115,7 +115,7 @@ class Conversation:
                         self.hung_up = True
                         self.serving.gone(conn)
                     case Withdraw(issue_id):
-                        known = {owed.issue_id for owed in self.taken}
+                        known = {unanswered.issue_id for unanswered in self.taken}
                         require(issue_id in known, "withdrawn, and nobody has it")
 
     def _hear(self, conn: ConnId, data: bytes) -> None:
@@ -195,10 +195,10 @@ class Hasty(Serving):
     """Planted bug: answers what is done, whoever is before it."""
 
     def _advance(self, connection: Any) -> None:
-        for owed in list(connection.line):
-            if owed.answer is not None:
-                connection.line.remove(owed)
-                self._reply(owed, owed.answer)
+        for unanswered in list(connection.line):
+            if unanswered.answer is not None:
+                connection.line.remove(unanswered)
+                self._reply(unanswered, unanswered.answer)
         super()._advance(connection)
 
 
@@ -215,9 +215,9 @@ class Silent(Serving):
 class Leaky(Serving):
     """Planted bug: a request whose deadline has passed stays counted."""
 
-    def _time_out(self, owed: Any) -> None:
-        size = owed.size
-        super()._time_out(owed)
+    def _time_out(self, unanswered: Any) -> None:
+        size = unanswered.size
+        super()._time_out(unanswered)
         self._bytes += size
 
 

@@ -130,7 +130,7 @@ def folds_hold(read: Any, data: bytes) -> None:
     for page in left.checkpoint():
         well_typed(page)
         require(page.issue_id == page.issue_id, "no page")
-    left.debts()
+    left.unsettled_runs()
     for alive in (False, True):
         told = fold(entries, alive=alive, now=1700000100.0)
         require(told is None or all(a.seconds >= 0 for a in told.attempts), "time runs backwards")

@@ -11,10 +11,18 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-TAGS: dict[str, str] = {}
+TAGS: dict[str, str] = {
+    "Unanswered": "Owed",
+    "WriteRetryDue": "OwedAgain",
+    "Unsettled": "Owing",
+}
 """Name of a class today -> what it was called when the digests were made."""
 
-WORDS: dict[str, str] = {}
+WORDS: dict[str, str] = {
+    "pending": "owed",
+    "unsettled": "owing",
+    "unclosed": "not_closed",
+}
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 
 

@@ -20,7 +20,7 @@ from beads_workers.runtime.journal import Journal, Size
 from beads_workers.runtime.journal_file import following, read_end, read_journal, segments
 from beads_workers.runtime.retention import forget
 from beads_workers.runtime.run_directory import RunDirectory
-from tests.core.test_checkpoint import owed
+from tests.core.test_checkpoint import pending
 from tests.support.journals import started
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
@@ -93,10 +93,10 @@ def test_a_long_journal_is_read_as_if_it_were_one_file(path: Path) -> None:
 def test_the_last_segment_alone_is_enough_for_a_recovery(path: Path) -> None:
     run = Run(path)
     run.attempts(100)
-    everything = owed(remains(read_journal(path)))
+    everything = pending(remains(read_journal(path)))
     for old in segments(path)[:-1]:
         old.unlink()
-    assert owed(remains(read_journal(path))) == owed(remains(read_end(path))) == everything
+    assert pending(remains(read_journal(path))) == pending(remains(read_end(path))) == everything
 
 
 def test_old_segments_go_once_the_new_one_is_on_disk_and_their_counts_stay(path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_kill_or_a_power_cut_at_any_byte_of_a_new_segment_loses_nothing(path: 
     run = Run(path)
     run.attempts(30)
     run.add(rec.HandingOver("i-x", "W1"))
-    first = owed(remains(read_journal(path)))
+    first = pending(remains(read_journal(path)))
     run.journal._next_at = 0
     run.add(rec.Noted("info", "the next one"))
     number = len(segments(path))
@@ -128,8 +128,8 @@ def test_a_kill_or_a_power_cut_at_any_byte_of_a_new_segment_loses_nothing(path: 
         shutil.rmtree(path.parent / "copy", ignore_errors=True)
         copy = Path(shutil.copytree(path.parent, path.parent / "copy")) / path.name
         segments(copy)[number - 1].write_bytes(content[:cut])
-        assert owed(remains(read_end(copy))) == first
-        assert owed(remains(read_journal(copy))) == first
+        assert pending(remains(read_end(copy))) == first
+        assert pending(remains(read_journal(copy))) == first
 
 
 def test_a_disk_that_fills_up_within_the_checkpoint_loses_and_doubles_no_line(path: Path) -> None:

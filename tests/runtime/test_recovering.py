@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.events import RecoveryFailed
-from beads_workers.core.journal import Carried, Entry, Finished, Owing, Started, encode
+from beads_workers.core.journal import Carried, Entry, Finished, Started, Unsettled, encode
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Action, Result
@@ -116,7 +116,7 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
     if what.startswith("its"):
         scene.dead.last_call = left
     else:
-        scene.dead.apply(Entry(Owing("a", "", *left), 5.0, 2.0))
+        scene.dead.apply(Entry(Unsettled("a", "", *left), 5.0, 2.0))
     thread = threading.Thread(target=scene.recovery.run)
     thread.start()
     thread.join(0.15)
@@ -131,7 +131,7 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
 def test_another_process_under_the_same_pid_is_not_waited_for(scene: Scene) -> None:
     os.close(scene.alive)
     scene.dead.last_call = (os.getpid(), 1)
-    scene.dead.apply(Entry(Owing("a", "", os.getpid(), 1), 5.0, 2.0))
+    scene.dead.apply(Entry(Unsettled("a", "", os.getpid(), 1), 5.0, 2.0))
     assert len(scene.recovery.run().settled) == 1
 
 

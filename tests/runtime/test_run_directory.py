@@ -97,25 +97,27 @@ def test_a_control_socket_with_too_long_a_path_gets_a_short_name() -> None:
     assert long.control_socket != RunDirectory(Path("/p") / ("y" * 100) / ".bw").control_socket
 
 
-def test_two_runs_that_died_owe_their_own_and_the_last_knows_all(directory: RunDirectory) -> None:
+def test_two_runs_that_died_have_their_own_writes_pending_and_the_last_knows_all(
+    directory: RunDirectory,
+) -> None:
     run_with(directory, "1", FAILURE, SUCCESS)
     run_with(directory, "2", rec.Carried("b", charged=1))  # Died in its checkpoint.
     unsettled, last = directory.left_over()
     assert [left.run_id for left in unsettled] == ["1", "2"]
     assert last.pages["b"].charged == 1
-    assert last.done_not_closed == {"a": "actor/1"}
+    assert last.unclosed == {"a": "actor/1"}
 
 
-def test_what_a_later_run_has_heard_of_is_not_owed_again(directory: RunDirectory) -> None:
+def test_what_a_later_run_has_heard_of_is_not_pending_again(directory: RunDirectory) -> None:
     run_with(directory, "1", SUCCESS)
     closed = rec.SettledRecord("a", "close", "applied", "")
     run_with(directory, "2", rec.CheckpointEnded(), closed)
     unsettled, last = directory.left_over()
-    assert [left.done_not_closed for left in unsettled] == [{}, {}]
-    assert last.done_not_closed == {}
+    assert [left.unclosed for left in unsettled] == [{}, {}]
+    assert last.unclosed == {}
 
 
-def test_what_a_later_run_has_paid_counts_although_that_one_is_settled(
+def test_what_a_later_run_has_settled_counts_although_that_one_is_settled(
     directory: RunDirectory,
 ) -> None:
     run_with(directory, "1", SUCCESS)
@@ -125,10 +127,10 @@ def test_what_a_later_run_has_paid_counts_although_that_one_is_settled(
     directory.mark_settled("2")
     directory.mark_settled("3")
     unsettled, _ = directory.left_over()
-    assert [(left.run_id, left.done_not_closed) for left in unsettled] == [("1", {})]
+    assert [(left.run_id, left.unclosed) for left in unsettled] == [("1", {})]
 
 
-def test_what_a_later_run_owes_itself_is_not_owed_by_an_earlier_one(
+def test_what_a_later_run_has_pending_itself_is_not_pending_by_an_earlier_one(
     directory: RunDirectory,
 ) -> None:
     run_with(directory, "1", rec.HandingOver("b", "W1"))
@@ -140,7 +142,7 @@ def test_what_a_later_run_owes_itself_is_not_owed_by_an_earlier_one(
     ]
 
 
-def test_a_settled_run_owes_nothing_but_its_memory_goes_on(directory: RunDirectory) -> None:
+def test_a_settled_run_has_nothing_pending_but_its_memory_goes_on(directory: RunDirectory) -> None:
     run_with(directory, "1", FAILURE)
     directory.mark_settled("1")
     unsettled, last = directory.left_over()

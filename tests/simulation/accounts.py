@@ -59,7 +59,7 @@ class Accounts:
         folder = self.world.disk.folders[run_id]
         return sum(folder.holds(offset) for offset, _ in self.told.get(run_id, ()))
 
-    def is_owed_a_close(self, issue_id: str) -> bool:
+    def is_unclosed(self, issue_id: str) -> bool:
         """Whether its success is journalled, or left word of, and nothing that came of it."""
         return self._of(issue_id).done or issue_id in self.words
 

@@ -118,8 +118,8 @@ class Checks:
         seen.set_aside = ours and after.status == BLOCKED
         if ours and after.status == CLOSED:
             # What a literal worker closed and a person opened again looks like a close that is
-            # still owed, for as long as the tracker was not asked about it.
-            if not seen.successes and not self.accounts.is_owed_a_close(issue_id):
+            # still pending, for as long as the tracker was not asked about it.
+            if not seen.successes and not self.accounts.is_unclosed(issue_id):
                 raise Violation(1, f"{issue_id} is closed by {by} without a success")
             seen.successes = 0
 
@@ -178,7 +178,7 @@ class Checks:
 
     def _found_empty(self, node: Node) -> None:
         """A run says that there is nothing left to do, or nothing but closes that fail."""
-        if node.core._parts.lane.owed:
+        if node.core._parts.lane.pending:
             return
         began = node.source.listing_began
         if began is None or began < node.last_settled:
@@ -220,7 +220,7 @@ class Checks:
         sizes = {
             "roster": (len(parts.roster), node.connections_made_lately()),
             "held": (len(parts.tasks.held), issues),
-            "owed": (len(parts.lane.owed), issues),
+            "pending": (len(parts.lane.pending), issues),
             "ledger": (len(parts.ledger.pages), issues),
             "timers": (len(parts.desk.timers._heap), 200 + 8 * issues),
         }

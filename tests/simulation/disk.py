@@ -25,7 +25,8 @@ class File:
 
 @dataclass(slots=True)
 class Folder:
-    """One run's folder: its journal's segments, and the mark that the tracker is owed nothing."""
+    """One run's folder: its journal's segments, and the mark that nothing is pending for the
+    tracker."""
 
     run_id: str
     segments: list[File] = field(default_factory=lambda: [File()])

@@ -53,7 +53,12 @@ class DoubleRun:
         asked: Iterable[str] = self._touched
         if whole:
             parts = core._parts
-            asked = {*parts.tasks.held, *parts.ledger.pages, *parts.lane.owed, *self.issues.known}
+            asked = {
+                *parts.tasks.held,
+                *parts.ledger.pages,
+                *parts.lane.pending,
+                *self.issues.known,
+            }
         for issue_id in asked:
             issue = self.issues.known.get(issue_id, _NO_ISSUE)
             ours = _live(issue, now - self._began)
@@ -74,7 +79,7 @@ class DoubleRun:
     def _of_core(self, core: Orchestrator, issue_id: IssueId, now: float) -> Facts:
         parts = core._parts
         held, page = parts.tasks.held.get(issue_id), parts.ledger.pages.get(issue_id)
-        owed = parts.lane.owed.get(issue_id)
+        pending = parts.lane.pending.get(issue_id)
         standing = page.standing if page else Standing.OPEN
         due = page.not_before if page and standing is Standing.COOLING else 0.0
         cools = due > now + CLOCKS_SECONDS
@@ -82,7 +87,7 @@ class DoubleRun:
         return {
             "state": held.state if held else None,
             "worker": held.worker_id if held and held.state in _WITH_WORKER else "",
-            "pending": owed.settlement.action if owed else None,
+            "pending": pending.settlement.action if pending else None,
             "standing": Standing.OPEN if standing is Standing.COOLING and not cools else standing,
             "due": due - self._began if cools else None,
             # What is done has no attempts any more, though its page is there until it is closed.
@@ -95,7 +100,7 @@ _WITH_WORKER = (IssueState.RUNNING, IssueState.LOOSE)
 
 
 def _live(issue: Issue, elapsed: float) -> Facts:
-    earlier = issue.standing is Standing.NOT_CLOSED
+    earlier = issue.standing is Standing.UNCLOSED
     return {
         # What an earlier run has done is closed by the recovery, and not in the core's hands.
         "state": issue.state if issue.state in HELD and not earlier else None,

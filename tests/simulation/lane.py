@@ -112,8 +112,10 @@ class Lane:
         while not self.abandoned:
             settled: list[Settled] = []
             try:
-                for debt in left.debts() if not self._world.mutant.settles_unasked else ():
-                    settled += yield from self._source.recover(debt)
+                for crashed in (
+                    left.unsettled_runs() if not self._world.mutant.settles_unasked else ()
+                ):
+                    settled += yield from self._source.recover(crashed)
             except SourceError as error:
                 delay = min(
                     limits.SOURCE_RETRY_SECONDS * 2.0**failures, limits.SOURCE_RETRY_MAX_SECONDS

@@ -23,7 +23,7 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.trackers.settling import IN_PROGRESS, OPEN, Holding, is_held_by, owed, rule
+from beads_workers.trackers.settling import IN_PROGRESS, OPEN, Holding, is_held_by, pending, rule
 from tests.simulation.agenda import Process, Promise, Thread
 from tests.simulation.tracker import FREE
 
@@ -85,8 +85,8 @@ class Source:
         """``Source.recover``: what its actor holds according to the tracker counts."""
         held: list[IssueId] = []
         yield from self._call(lambda: self._held(dead.actor, held), 0)
-        debts = owed(dead, held)
-        return (yield from self._settle(debts, dead.actor)) if debts else []
+        writes = pending(dead, held)
+        return (yield from self._settle(writes, dead.actor)) if writes else []
 
     def close(self) -> Thread:
         """Give back what a take won whose answer was lost."""

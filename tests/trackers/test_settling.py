@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, DeadRun, Result, Settlement
-from beads_workers.trackers.settling import Holding, owed, rule
+from beads_workers.trackers.settling import Holding, pending, rule
 
 OURS = "run-1"
 WORKER = "run-1/W3"
@@ -77,9 +77,9 @@ def test_what_is_not_there_is_nobodys(action: Action) -> None:
 
 def test_what_was_done_is_closed_and_the_rest_given_back_once_each() -> None:
     done, begun, held = IssueId("done"), IssueId("begun"), IssueId("held")
-    dead = DeadRun(OURS, done_not_closed=(done, done), handed_over=(begun, done))
-    owes = owed(dead, [held, done, begun])
-    assert [(each.action, each.issue_id, each.handed_over) for each in owes] == [
+    dead = DeadRun(OURS, unclosed=(done, done), handed_over=(begun, done))
+    writes = pending(dead, [held, done, begun])
+    assert [(each.action, each.issue_id, each.handed_over) for each in writes] == [
         (Action.CLOSE, done, True),
         (Action.RELEASE, held, False),
         (Action.RELEASE, begun, True),

@@ -138,9 +138,9 @@ def test_the_end_is_told_with_the_figures() -> None:
     notice = one(run.add(rec.RunEnded(7, "idle_timeout")))
     assert notice.text == (
         "the run has ended (nothing is left to do):"
-        " closed 1, failed attempts 1, set aside 1, not closed 1"
+        " closed 1, failed attempts 1, set aside 1, unclosed 1"
     )
-    assert (notice.closed, notice.failed, notice.not_closed, notice.exit_code) == (1, 1, 1, 7)
+    assert (notice.closed, notice.failed, notice.unclosed, notice.exit_code) == (1, 1, 1, 7)
 
 
 def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same() -> None:

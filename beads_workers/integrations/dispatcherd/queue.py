@@ -234,7 +234,7 @@ class Queue:
     # --- what the fleet does ----------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> list[Entry]:
-        """The next ones to work on, oldest first; each is owed ``ended`` or ``put_back``."""
+        """The next ones to work on, oldest first; each is to get ``ended`` or ``put_back``."""
         taken: list[Entry] = []
         for waiting in (self._again, self._queued):
             for entry in waiting.values():

@@ -145,8 +145,8 @@ class DispatcherdSource:
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """How they ended; what was never begun, or is to be tried again, goes back.
 
-        It is on file before the journal says that nothing is owed any more: else a task whose end
-        only the journal knew would run again after a crash.
+        It is on file before the journal says that nothing is pending any more: else a task whose
+        end only the journal knew would run again after a crash.
         """
         for settlement in settlements:
             if self._is_over(settlement):
@@ -162,7 +162,7 @@ class DispatcherdSource:
 
     def recover(self, dead: DeadRun) -> list[Settled]:
         """What had ended is over; what was running is, too, unless it may be run again."""
-        settled = [self._closed(i) for i in (*dead.done_not_closed, *dead.handed_back)]
+        settled = [self._closed(i) for i in (*dead.unclosed, *dead.handed_back)]
         for issue_id in dead.begun:
             if issue_id not in self._known:
                 continue

@@ -130,7 +130,7 @@ def settle_past(
     the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
     """
     outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unbegun)
-    outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.done_not_closed}
+    outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.unclosed}
     outcomes |= dict(dead.outcomes)
     known = _known(store, list(outcomes))
     endings: list[Ending] = []

@@ -156,7 +156,7 @@ def _queue(board: Board) -> list[Family]:
         "blocked": board.listed.blocked,
         "set_aside": len(board.set_aside),
         "withheld": len(board.issues.standing(Standing.WITHHELD)),
-        "not_closed": board.to_close,
+        "unclosed": board.unclosed_count,
     }
     return [
         _gauge(

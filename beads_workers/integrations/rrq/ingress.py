@@ -14,7 +14,7 @@ from beads_workers.core.events import Arrived, ConnId, Event, Withdrawn
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.rrq import RrqExecutor
-from beads_workers.integrations.rrq import serving as owed
+from beads_workers.integrations.rrq import serving as unanswered
 from beads_workers.integrations.rrq.serving import Serving
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
@@ -112,8 +112,8 @@ class FrameStream:
 # --- rrq front -----------------------------------------------------------------------------------
 # The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
 #
-# What is said and owed is decided in ``sources.rrq.serving``. Source: docs/PROTOCOL.md, "Being an
-# RRQ
+# What is said and answered is decided in ``sources.rrq.serving``. Source: docs/PROTOCOL.md, "Being
+# an RRQ
 # executor".
 
 
@@ -131,7 +131,7 @@ LAST_WORDS_SECONDS = 1.0
 
 
 class RrqFront:
-    """Tells the core what has arrived, and sends what is owed. See ``edge.fronts.Front``."""
+    """Tells the core what has arrived, and sends what is pending. See ``edge.fronts.Front``."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class RrqFront:
         self._touched: set[ConnId] = set()
         """Those whose mask may be another one now."""
         self._full: set[ConnId] = set()
-        """Those that are not read from, for they are owed too much."""
+        """Those that are not read from, for they have too much unsent."""
         self._arrived = False
         """Whether the core was told since the last ``flush``: once is enough."""
         self._last = 0
@@ -184,7 +184,7 @@ class RrqFront:
             self._look_for_unfinished(now)
 
     def flush(self) -> None:
-        """Carry out what is asked, and send what is owed, once in each turn of the loop."""
+        """Carry out what is asked, and send what is pending, once in each turn of the loop."""
         self._arrived = False
         self._gather()
         for conn_id in list(self._full):
@@ -219,18 +219,18 @@ class RrqFront:
         for command in self._serving.collect():
             self._carry_out(command)
 
-    def _carry_out(self, command: owed.Command) -> None:
+    def _carry_out(self, command: unanswered.Command) -> None:
         match command:
-            case owed.Reply(conn_id, data):
+            case unanswered.Reply(conn_id, data):
                 if (stream := self._streams.get(conn_id)) is not None:
                     stream.queue(data)
                     self._touched.add(conn_id)
-            case owed.HangUp(conn_id):
+            case unanswered.HangUp(conn_id):
                 self._drop(conn_id)
-            case owed.Offer() if not self._arrived:
+            case unanswered.Offer() if not self._arrived:
                 self._arrived = True
                 self._tell(Arrived())
-            case owed.Withdraw(issue_id, why):
+            case unanswered.Withdraw(issue_id, why):
                 self._tell(Withdrawn((issue_id,), why))
 
     def _enter(self, peers: Peers) -> None:

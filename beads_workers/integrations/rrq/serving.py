@@ -80,8 +80,8 @@ def _framed(answer: wire.Outcome) -> bytes:
     return frame(wire.encode(answer))
 
 
-# --- owed ----------------------------------------------------------------------------------------
-# What is known of a request that is owed an answer, and what is asked of the sockets for it.
+# --- unanswered ----------------------------------------------------------------------------------
+# What is known of a request that is to get an answer, and what is asked of the sockets for it.
 
 
 UNANSWERED_MAX = 128
@@ -126,7 +126,7 @@ Command = Reply | HangUp | Offer | Withdraw
 
 
 @dataclass(slots=True, eq=False)
-class Owed:
+class Unanswered:
     """One request. ``conn_id`` is None once nobody is there to hear the answer.
 
     ``issue_id`` is set when its turn has come, ``answer``, a frame, when it is known.
@@ -149,8 +149,8 @@ class Owed:
 class Connection:
     """``line``: requests in turn, the first is under way. ``over``: nothing more is heard of it."""
 
-    line: list[Owed] = field(default_factory=list)
-    unanswered: dict[int, Owed] = field(default_factory=dict)
+    line: list[Unanswered] = field(default_factory=list)
+    unanswered: dict[int, Unanswered] = field(default_factory=dict)
     over: bool = False
 
 
@@ -170,9 +170,9 @@ class Serving:
 
     def __init__(self) -> None:
         self._connections: dict[ConnId, Connection] = {}
-        self._by_request: dict[str, Owed] = {}
-        self._waiting: dict[IssueId, Owed] = {}
-        self._taken: dict[IssueId, Owed] = {}
+        self._by_request: dict[str, Unanswered] = {}
+        self._waiting: dict[IssueId, Unanswered] = {}
+        self._taken: dict[IssueId, Unanswered] = {}
         self._timers = Timers()
         self._count = 0
         self._bytes = 0
@@ -194,8 +194,8 @@ class Serving:
             envelope = parse(payload)
         except wire.WrongRequest as error:
             ids = Ids(error.request_id, error.job_id)
-            owed = self._enter(conn_id, connection, ids, None, len(payload))
-            self._answer(owed, failed(ids, f"wrong request: {error}", code="wrong_request"))
+            unanswered = self._enter(conn_id, connection, ids, None, len(payload))
+            self._answer(unanswered, failed(ids, f"wrong request: {error}", code="wrong_request"))
             return
         except ProtocolError as error:
             self.misread(conn_id, str(error))
@@ -218,10 +218,10 @@ class Serving:
     def gone(self, conn_id: ConnId) -> None:
         """The connection is over: nobody hears its answers, so what it asked for is ended."""
         connection = self._connections.pop(conn_id, None)
-        for owed in connection.unanswered.values() if connection else ():
-            owed.conn_id = None
-            self._forget(owed)
-            self._end(owed, "whoever asked for it has left")
+        for unanswered in connection.unanswered.values() if connection else ():
+            unanswered.conn_id = None
+            self._forget(unanswered)
+            self._end(unanswered, "whoever asked for it has left")
 
     def is_full(self, conn_id: ConnId) -> bool:
         """Whether nothing more is to be read from it for now."""
@@ -235,22 +235,22 @@ class Serving:
 
     def on_deadline(self, now: float) -> None:
         """Requests whose time is over are answered, and ended."""
-        for owed in self._timers.due(now):
-            assert isinstance(owed, Owed)
-            self._time_out(owed)
+        for unanswered in self._timers.due(now):
+            assert isinstance(unanswered, Unanswered)
+            self._time_out(unanswered)
 
     def finish(self) -> None:
         """The executor ends: what nobody works on is answered, and nothing more is begun."""
         self._ending = True
-        for owed in list(self._by_request.values()):
-            if owed.issue_id not in self._taken:
-                self._answer(owed, from_outcome(owed.ids, None))
+        for unanswered in list(self._by_request.values()):
+            if unanswered.issue_id not in self._taken:
+                self._answer(unanswered, from_outcome(unanswered.ids, None))
 
     def abandon(self) -> None:
         """The last moment: whatever is still unanswered is answered now."""
         self.finish()
-        for owed in list(self._by_request.values()):
-            self._answer(owed, failed(owed.ids, ENDING, type=wire.CANCELLED))
+        for unanswered in list(self._by_request.values()):
+            self._answer(unanswered, failed(unanswered.ids, ENDING, type=wire.CANCELLED))
 
     def collect(self) -> list[Command]:
         """What is to be done since the last time, in order."""
@@ -264,24 +264,24 @@ class Serving:
 
     # --- what the fleet does ------------------------------------------------------------------
 
-    def take(self, limit: int) -> list[Owed]:
-        """The next ones to work on, oldest first; each is owed a ``settled``."""
-        taken: list[Owed] = []
+    def take(self, limit: int) -> list[Unanswered]:
+        """The next ones to work on, oldest first; each is to get a ``settled``."""
+        taken: list[Unanswered] = []
         while self._waiting and len(taken) < limit:
             issue_id = next(iter(self._waiting))
-            owed = self._taken[issue_id] = self._waiting.pop(issue_id)
-            taken.append(owed)
+            unanswered = self._taken[issue_id] = self._waiting.pop(issue_id)
+            taken.append(unanswered)
         return taken
 
     def settled(self, issue_id: IssueId, outcome: Outcome | None) -> None:
         """How it went; None: it was never begun."""
-        owed = self._taken.pop(issue_id, None)
-        if owed is None or owed.answer is not None:
+        unanswered = self._taken.pop(issue_id, None)
+        if unanswered is None or unanswered.answer is not None:
             return
-        if owed.cancelled and outcome is not None and outcome.kind is not OutcomeKind.SUCCESS:
+        if unanswered.cancelled and outcome is not None and outcome.kind is not OutcomeKind.SUCCESS:
             # However its attempt was ended: it was because somebody asked for that.
             outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
-        self._answer(owed, from_outcome(owed.ids, outcome))
+        self._answer(unanswered, from_outcome(unanswered.ids, outcome))
 
     @property
     def waiting(self) -> int:
@@ -290,7 +290,7 @@ class Serving:
 
     @property
     def unanswered(self) -> int:
-        """How many are owed an answer."""
+        """How many await an answer."""
         return len(self._by_request)
 
     # --- inside -------------------------------------------------------------------------------
@@ -306,20 +306,20 @@ class Serving:
     ) -> None:
         ids = Ids(request.request_id, request.job_id)
         known = request.request_id in self._by_request
-        owed = self._enter(conn_id, connection, ids, request, size)
+        unanswered = self._enter(conn_id, connection, ids, request, size)
         if (refusal := self._refusal(ids, request, known=known)) is not None:
-            self._answer(owed, refusal)
+            self._answer(unanswered, refusal)
             return
         if request.context.deadline is not None:
-            owed.deadline = now + (request.context.deadline - epoch)
-            if owed.deadline <= now:
-                self._answer(owed, timed_out(ids, "its deadline had passed already"))
+            unanswered.deadline = now + (request.context.deadline - epoch)
+            if unanswered.deadline <= now:
+                self._answer(unanswered, timed_out(ids, "its deadline had passed already"))
                 return
-            self._timers.set(owed, owed.deadline)
-        if owed.in_turn:
+            self._timers.set(unanswered, unanswered.deadline)
+        if unanswered.in_turn:
             self._advance(connection)
         else:
-            self._begin(owed)
+            self._begin(unanswered)
 
     def _enter(
         self,
@@ -328,16 +328,16 @@ class Serving:
         ids: Ids,
         request: wire.Request | None,
         size: int,
-    ) -> Owed:
+    ) -> Unanswered:
         self._count += 1
         in_turn = request is None or request.protocol_version != wire.V2
-        owed = Owed(self._count, ids, request, conn_id, size, in_turn)
+        unanswered = Unanswered(self._count, ids, request, conn_id, size, in_turn)
         self._bytes += size
-        self._by_request.setdefault(ids.request_id, owed)
-        connection.unanswered[owed.number] = owed
+        self._by_request.setdefault(ids.request_id, unanswered)
+        connection.unanswered[unanswered.number] = unanswered
         if in_turn:
-            connection.line.append(owed)
-        return owed
+            connection.line.append(unanswered)
+        return unanswered
 
     def _refusal(self, ids: Ids, request: wire.Request, *, known: bool) -> bytes | None:
         if request.protocol_version not in wire.VERSIONS:
@@ -352,14 +352,14 @@ class Serving:
             return failed(ids, message, code=DUPLICATE)
         return from_outcome(ids, None) if self._ending else None
 
-    def _begin(self, owed: Owed) -> None:
+    def _begin(self, unanswered: Unanswered) -> None:
         """Its turn has come."""
-        issue_id = IssueId(owed.ids.job_id)
+        issue_id = IssueId(unanswered.ids.job_id)
         if issue_id in self._waiting or issue_id in self._taken:
             # The same job once more: its last attempt may not have ended yet.
-            issue_id = IssueId(f"{issue_id}~{owed.number}")
-        owed.issue_id = issue_id
-        self._waiting[issue_id] = owed
+            issue_id = IssueId(f"{issue_id}~{unanswered.number}")
+        unanswered.issue_id = issue_id
+        self._waiting[issue_id] = unanswered
         self._commands.append(Offer())
 
     def _advance(self, connection: Connection) -> None:
@@ -373,53 +373,59 @@ class Serving:
             del connection.line[0]
             self._reply(first, first.answer)
 
-    def _answer(self, owed: Owed, answer: bytes) -> None:
+    def _answer(self, unanswered: Unanswered, answer: bytes) -> None:
         """Once and for all; it is sent when its turn has come."""
-        owed.answer = answer
-        self._forget(owed)
-        connection = self._connections.get(owed.conn_id) if owed.conn_id is not None else None
+        unanswered.answer = answer
+        self._forget(unanswered)
+        connection = (
+            self._connections.get(unanswered.conn_id) if unanswered.conn_id is not None else None
+        )
         if connection is None:
             return
-        if owed.in_turn:
+        if unanswered.in_turn:
             self._advance(connection)
         else:
-            self._reply(owed, answer)
+            self._reply(unanswered, answer)
 
-    def _reply(self, owed: Owed, answer: bytes) -> None:
-        assert owed.conn_id is not None, "its connection is there"
-        del self._connections[owed.conn_id].unanswered[owed.number]
-        self._commands.append(Reply(owed.conn_id, answer))
+    def _reply(self, unanswered: Unanswered, answer: bytes) -> None:
+        assert unanswered.conn_id is not None, "its connection is there"
+        del self._connections[unanswered.conn_id].unanswered[unanswered.number]
+        self._commands.append(Reply(unanswered.conn_id, answer))
 
-    def _forget(self, owed: Owed) -> None:
+    def _forget(self, unanswered: Unanswered) -> None:
         """It is not to be answered any more; its attempt may still be there."""
-        if self._by_request.get(owed.ids.request_id) is owed:
-            del self._by_request[owed.ids.request_id]
-        if owed.issue_id is not None:
-            self._waiting.pop(owed.issue_id, None)
-        self._timers.cancel(owed)
-        self._bytes -= owed.size
-        owed.size, owed.request = 0, None
+        if self._by_request.get(unanswered.ids.request_id) is unanswered:
+            del self._by_request[unanswered.ids.request_id]
+        if unanswered.issue_id is not None:
+            self._waiting.pop(unanswered.issue_id, None)
+        self._timers.cancel(unanswered)
+        self._bytes -= unanswered.size
+        unanswered.size, unanswered.request = 0, None
 
-    def _end(self, owed: Owed, why: str) -> None:
-        if owed.issue_id is not None and self._taken.get(owed.issue_id) is owed:
-            self._commands.append(Withdraw(owed.issue_id, why))
+    def _end(self, unanswered: Unanswered, why: str) -> None:
+        if unanswered.issue_id is not None and self._taken.get(unanswered.issue_id) is unanswered:
+            self._commands.append(Withdraw(unanswered.issue_id, why))
 
-    def _time_out(self, owed: Owed) -> None:
-        self._answer(owed, timed_out(owed.ids, "its deadline has passed"))
-        self._end(owed, "its deadline has passed")
+    def _time_out(self, unanswered: Unanswered) -> None:
+        self._answer(unanswered, timed_out(unanswered.ids, "its deadline has passed"))
+        self._end(unanswered, "its deadline has passed")
 
     def _cancel(self, cancel: wire.Cancel) -> None:
         if cancel.protocol_version not in wire.VERSIONS:
             return
-        for owed in self._meant(cancel):
-            owed.cancelled = True
-            if owed.issue_id in self._taken:
-                self._end(owed, "cancelled")
+        for unanswered in self._meant(cancel):
+            unanswered.cancelled = True
+            if unanswered.issue_id in self._taken:
+                self._end(unanswered, "cancelled")
             else:
-                self._answer(owed, failed(owed.ids, "cancelled", type=wire.CANCELLED))
+                self._answer(unanswered, failed(unanswered.ids, "cancelled", type=wire.CANCELLED))
 
-    def _meant(self, cancel: wire.Cancel) -> list[Owed]:
+    def _meant(self, cancel: wire.Cancel) -> list[Unanswered]:
         if cancel.request_id is not None:
-            owed = self._by_request.get(cancel.request_id)
-            return [owed] if owed is not None and owed.ids.job_id == cancel.job_id else []
+            unanswered = self._by_request.get(cancel.request_id)
+            return (
+                [unanswered]
+                if unanswered is not None and unanswered.ids.job_id == cancel.job_id
+                else []
+            )
         return [o for o in self._by_request.values() if o.ids.job_id == cancel.job_id]

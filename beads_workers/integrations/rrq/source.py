@@ -21,7 +21,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.executors.files import whole
-from beads_workers.integrations.rrq.serving import Owed, Serving
+from beads_workers.integrations.rrq.serving import Serving, Unanswered
 from beads_workers.integrations.rrq.wire import (
     SOCKET_VARIABLE,
     TCP_OPTION,
@@ -171,7 +171,7 @@ class RrqSource:
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """The next requests, oldest first."""
         now = self._clock()
-        return Taken(tuple(self._job(owed, now) for owed in self.serving.take(limit)))
+        return Taken(tuple(self._job(unanswered, now) for unanswered in self.serving.take(limit)))
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Answer them; whoever is not there any more is passed over."""
@@ -184,9 +184,9 @@ class RrqSource:
         return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
-        """Nothing is owed: whoever was to get an answer of a dead run has seen its connection
-        end. That is said, or it would be remembered for ever as not closed."""
-        done = (Settlement(Action.CLOSE, issue_id) for issue_id in dead.done_not_closed)
+        """Nothing is pending: whoever was to get an answer of a dead run has seen its connection
+        end. That is said, or it would be remembered for ever as unclosed."""
+        done = (Settlement(Action.CLOSE, issue_id) for issue_id in dead.unclosed)
         return [Settled(each, Result.NOT_OURS, LEFT) for each in done]
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
@@ -204,19 +204,19 @@ class RrqSource:
     def close(self) -> None:
         """The connections belong to the edge."""
 
-    def _job(self, owed: Owed, now: float) -> Job:
-        request = owed.request
-        assert request is not None and owed.issue_id is not None, "it is still wanted"
+    def _job(self, unanswered: Unanswered, now: float) -> Job:
+        request = unanswered.request
+        assert request is not None and unanswered.issue_id is not None, "it is still wanted"
         seconds = self._attempt_seconds
-        if owed.deadline is not None:
-            left = max(SECONDS_MIN, owed.deadline - now)
+        if unanswered.deadline is not None:
+            left = max(SECONDS_MIN, unanswered.deadline - now)
             seconds = left if seconds is None else min(left, seconds)
         calls = self._calls_functions
         before = self._prefix if calls else f"{EXECUTOR}#"
         call = Call(before + request.function_name, request.args, request.kwargs)
         return Job(
             self.name,
-            owed.issue_id,
+            unanswered.issue_id,
             request.function_name,
             issue_type="request",
             timeout_seconds=seconds,
@@ -225,7 +225,7 @@ class RrqSource:
             trace_context=request.context.trace_context,
             call=call if calls else None,
             named=None if calls else call,
-            original={} if calls else _shown(owed.issue_id, request),
+            original={} if calls else _shown(unanswered.issue_id, request),
         )
 
 

@@ -370,9 +370,9 @@ def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
     return found
 
 
-def owed(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """What the tracker is owed for a dead run, each issue once."""
-    closes = dict.fromkeys(i for i in dead.done_not_closed if is_safe_id(i))
+def pending(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """Pending writes for a dead run, each issue once."""
+    closes = dict.fromkeys(i for i in dead.unclosed if is_safe_id(i))
     back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
     reopened = [i for i in dead.reopened if is_safe_id(i)]
     return [

@@ -29,7 +29,7 @@ from beads_workers.core.source import (
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import CALL_SECONDS, Answer, BdCalls
-from beads_workers.trackers.bd.settling import Group, held_by, owed, rounds, whose
+from beads_workers.trackers.bd.settling import Group, held_by, pending, rounds, whose
 from beads_workers.trackers.bd.tracker import (
     IDS_PER_CALL_MAX,
     IN_PROGRESS,
@@ -556,11 +556,11 @@ class BdSource:
         """See ``Source``; acts as the dead run's actor, whose claims they are."""
         self._listings.forget()
         rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
-        named = {*dead.done_not_closed, *dead.handed_over, *dead.reopened}
+        named = {*dead.unclosed, *dead.handed_over, *dead.reopened}
         missing = [i for i in named if i not in rows and is_safe_id(i)]
         rows |= self._tracker.look(missing) if missing else {}
         held = [i for i, row in rows.items() if held_by(row.assignee, dead.actor)]
-        found = owed(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
+        found = pending(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
         if not found:
             return []
         self._wrote = True

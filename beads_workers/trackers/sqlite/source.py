@@ -22,7 +22,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.trackers.issue import time_text, to_job, to_seen
-from beads_workers.trackers.settling import CLOSED, CONTAINERS, FINISHED, Holding, owed, rule
+from beads_workers.trackers.settling import CLOSED, CONTAINERS, FINISHED, Holding, pending, rule
 from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
     Store,
@@ -242,7 +242,7 @@ class SqliteSource:
                 " ORDER BY priority, created_us, id",
                 (dead.actor,),
             ).fetchall()
-            return self._settled(tracker, owed(dead, [row[0] for row in held]), dead.actor)
+            return self._settled(tracker, pending(dead, [row[0] for row in held]), dead.actor)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """See ``Source``."""

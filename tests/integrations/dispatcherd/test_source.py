@@ -138,7 +138,7 @@ def test_a_start_takes_up_what_was_left_but_for_what_had_ended_or_begun(place: P
     answers = living.recover(
         DeadRun(
             "dead",
-            done_not_closed=(IssueId("done"), IssueId("long gone")),
+            unclosed=(IssueId("done"), IssueId("long gone")),
             handed_back=(IssueId("failed"),),
             begun=(IssueId("begun"), IssueId("forgotten")),
         )
@@ -161,7 +161,7 @@ def test_where_another_try_is_allowed_what_had_begun_runs_again(place: Place) ->
 def test_what_comes_during_the_recovery_is_not_mistaken_for_what_was_left(place: Place) -> None:
     living = place.source()
     send(living, "a")
-    living.recover(DeadRun("dead", done_not_closed=(A,), begun=(B,)))
+    living.recover(DeadRun("dead", unclosed=(A,), begun=(B,)))
     send(living, "b")
     assert taken(living) == ["a", "b"]
 

@@ -196,8 +196,8 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
         "a", "t", 1, not_before=EPOCH + 9.5, path="m.f", arguments=arguments, enqueued_at=PUT
     )
     aside = rec.Carried("b", "t", 3, set_aside=True, error="boom", outcome="timeout")
-    owed = rec.Carried("c", held_by="actor/run-0")
-    waits, failed_before = told(Play(carried=[cooling, aside, owed]).entries)
+    pending = rec.Carried("c", held_by="actor/run-0")
+    waits, failed_before = told(Play(carried=[cooling, aside, pending]).entries)
     assert (waits.state, waits.attempt, waits.next_retry_at) == (State.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
     assert (failed_before.state, failed_before.error) == (State.ERROR, "boom")
@@ -309,7 +309,7 @@ def test_whatever_goes_wrong_every_job_moves_along_the_allowed_ways(seed: int) -
     shown = {i for i, e in jobs.items() if e.state is State.ERROR and e.reason != "cancelled"}
     accounts = world.check.accounts
     assert shown == {issue_id for issue_id in jobs if accounts.is_set_aside(issue_id)}
-    assert all(jobs[i].state is State.DONE for i in jobs if accounts.is_owed_a_close(i))
+    assert all(jobs[i].state is State.DONE for i in jobs if accounts.is_unclosed(i))
 
 
 def test_what_was_done_by_word_that_its_worker_left_is_done_once_it_is_closed() -> None:

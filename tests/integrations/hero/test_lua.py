@@ -171,7 +171,7 @@ def test_one_that_brings_another_job_into_its_list_after_its_death_loses_nothing
     assert other.runs.give_back("r1", "dead") == [("a", "queued")]
 
 
-def test_a_run_that_leaves_gives_back_all_but_what_it_still_owes(redis: Redis) -> None:
+def test_a_run_that_leaves_gives_back_all_but_what_it_still_has_pending(redis: Redis) -> None:
     client = some_jobs(redis, *"abc")
     run = Run(redis, "r1").joined()
     run.fetched()

@@ -210,7 +210,7 @@ def test_what_a_dead_run_did_is_told_from_its_journal(redis: Redis, client: Lite
     Served(redis).taken(5)
     dead = DeadRun(
         "beads-workers/h/r1",
-        done_not_closed=(IssueId("done"),),
+        unclosed=(IssueId("done"),),
         outcomes=(
             (IssueId("done"), DONE),
             (IssueId("bad"), NOT_NOW),

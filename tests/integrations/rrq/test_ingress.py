@@ -78,8 +78,8 @@ def test_a_request_arrives_and_its_answer_goes_out(bench: Bench) -> None:
     with Client(bench.path) as client:
         client.send(asked := request("f"))
         bench.until(Arrived)
-        (owed,) = bench.serving.take(9)
-        bench.settle(str(owed.issue_id))
+        (unanswered,) = bench.serving.take(9)
+        bench.settle(str(unanswered.issue_id))
         answer = client.answer()
     assert answer is not None and (answer.request_id, answer.result) == (asked.request_id, 1)
 
@@ -111,8 +111,8 @@ def test_a_peer_that_does_not_read_is_not_read_from_and_then_gets_everything(
     with Client(bench.path) as client:
         client.send(*(request("f", version=V2, job_id=f"j{n}") for n in range(3)))
         bench.until(Arrived)
-        for owed in bench.serving.take(9):
-            bench.settle(str(owed.issue_id), large)
+        for unanswered in bench.serving.take(9):
+            bench.settle(str(unanswered.issue_id), large)
         client.send(request("f", version=V2, job_id="later"))
         for _ in range(3):
             bench.step()
@@ -146,7 +146,7 @@ def test_who_asks_for_too_much_at_once_is_heard_again_when_it_is_answered(bench:
         bench.settle("j0")
         bench.step()
         bench.step()
-        assert [str(owed.issue_id) for owed in bench.serving.take(999)][-1] == "later"
+        assert [str(unanswered.issue_id) for unanswered in bench.serving.take(999)][-1] == "later"
 
 
 def test_a_frame_that_is_never_finished_ends_its_connection(bench: Bench) -> None:

@@ -73,7 +73,7 @@ class Peers:
 
     def take(self, limit: int = 100) -> list[str]:
         """The issues that are taken now."""
-        return [str(owed.issue_id) for owed in self.serving.take(limit)]
+        return [str(unanswered.issue_id) for unanswered in self.serving.take(limit)]
 
     def settle(self, issue_id: str, outcome: Outcome | None = DONE) -> None:
         """It went so."""
@@ -354,7 +354,7 @@ def test_a_probe_that_says_nothing_leaves_no_trace(peers: Peers) -> None:
     assert (peers.answers, peers.withdrawn, peers.offers) == ([], [], 0)
 
 
-def test_a_connection_that_is_owed_too_much_is_not_read_from(peers: Peers) -> None:
+def test_a_connection_that_has_too_much_unsent_is_not_read_from(peers: Peers) -> None:
     peers.send(*(request(f"r{n}", V2) for n in range(UNANSWERED_MAX)))
     assert peers.serving.is_full(A)
     assert not peers.serving.is_full(B)

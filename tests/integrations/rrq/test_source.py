@@ -120,8 +120,8 @@ def test_a_result_file_that_is_none_is_an_error(tmp_path: Path, kind: str) -> No
     assert fields["error"]["message"].startswith("its result cannot be read")
 
 
-def test_nothing_is_owed_for_what_a_dead_run_has_done() -> None:
-    """It would be remembered as not closed by every run that follows."""
+def test_nothing_is_pending_for_what_a_dead_run_has_done() -> None:
+    """It would be remembered as unclosed by every run that follows."""
     dead = DeadRun("an actor", (IssueId("a"), IssueId("b")))
     settled = source().recover(dead)
     assert [(each.settlement.issue_id, each.result) for each in settled] == [

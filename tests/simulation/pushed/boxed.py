@@ -65,7 +65,7 @@ class Desk:
         it, and everything else waits again."""
         if self._node.world.mutant.forgets_held:
             return []
-        settled = [self._ended(Action.CLOSE, issue_id, dead) for issue_id in dead.done_not_closed]
+        settled = [self._ended(Action.CLOSE, issue_id, dead) for issue_id in dead.unclosed]
         settled += [self._ended(Action.SET_ASIDE, issue_id, dead) for issue_id, _ in dead.set_aside]
         for arrival in self._box.held_by(dead.actor):
             self._box.give_back(arrival)

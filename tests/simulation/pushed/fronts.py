@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core.events import Arrived, ConnId, Withdrawn
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import DeadRun, Settled, Settlement, Taken
-from beads_workers.integrations.rrq import serving as owed
+from beads_workers.integrations.rrq import serving as pending
 from beads_workers.integrations.rrq.serving import Serving
 from beads_workers.integrations.rrq.source import RrqSource
 from tests.simulation.agenda import Thread
@@ -96,7 +96,7 @@ class RrqFront:
         """``RrqFront.flush``."""
         self._serving.on_deadline(self._world.agenda.now)
         commands = self._serving.collect()
-        if any(isinstance(command, owed.Offer) for command in commands):
+        if any(isinstance(command, pending.Offer) for command in commands):
             self._node.tell(Arrived())
         for command in commands:
             self._carry_out(command)
@@ -108,21 +108,21 @@ class RrqFront:
             seconds = max(0.0, due - self._world.agenda.now)
             self._node.process.later(seconds, lambda: self._node.loop._wake(0.0))
 
-    def _carry_out(self, command: owed.Command) -> None:
+    def _carry_out(self, command: pending.Command) -> None:
         match command:
-            case owed.Reply(conn_id, data):
+            case pending.Reply(conn_id, data):
                 call = self._calls.get(conn_id)
                 lost = self._world.mutant.loses_answers and conn_id % 2 == 0
                 for _ in range(2 if self._world.mutant.answers_twice else 1):
                     if call is not None and not lost:
                         call.answered(data[LENGTH_BYTES:])
-            case owed.HangUp(conn_id):
+            case pending.HangUp(conn_id):
                 if (call := self._calls.pop(conn_id, None)) is not None:
                     call.ended()
                     self._serving.gone(conn_id)
-            case owed.Offer():
+            case pending.Offer():
                 pass
-            case owed.Withdraw(issue_id, why):
+            case pending.Withdraw(issue_id, why):
                 self._node.tell(Withdrawn((issue_id,), why))
             case _:
                 assert_never(command)
@@ -189,7 +189,7 @@ class BoxFront:
             self._node.tell(Arrived())
 
     def flush(self) -> None:
-        """Nothing is owed here."""
+        """Nothing is pending here."""
 
     def cease(self) -> None:
         """Nothing more is taken in."""

@@ -1,4 +1,4 @@
-"""One seed: as ever, but work comes by itself, and its senders are owed answers."""
+"""One seed: as ever, but work comes by itself, and its senders await answers."""
 
 from __future__ import annotations
 

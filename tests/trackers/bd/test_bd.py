@@ -238,7 +238,7 @@ def test_recovery_takes_back_what_workers_of_the_dead_run_hold(project: BdProjec
             {"status": "in_progress", "assignee": "alice"},
         ]
     )
-    answers = project.source(THEM).recover(DeadRun(US, done_not_closed=(ours, strangers)))
+    answers = project.source(THEM).recover(DeadRun(US, unclosed=(ours, strangers)))
     said = {a.settlement.issue_id: (a.settlement.action, a.result) for a in answers}
     assert said == {
         ours: (Action.CLOSE, Result.APPLIED),

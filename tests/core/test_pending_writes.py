@@ -1,4 +1,4 @@
-"""A run that ends while the tracker is owed: docs/PROTOCOL.md, "Life of a fleet"."""
+"""A run that ends while writes are pending: docs/PROTOCOL.md, "Life of a fleet"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def failing_close() -> Play:
     return play
 
 
-def test_what_the_tracker_is_still_owed_at_the_end_is_said() -> None:
+def test_what_writes_are_still_pending_at_the_end_is_said() -> None:
     play = failing_close()
     commands: list[Command] = []
     while play.ended is None:
@@ -29,14 +29,14 @@ def test_what_the_tracker_is_still_owed_at_the_end_is_said() -> None:
         if play.turn is not None:
             commands += play.answer(results={"a": Result.FAILED})
     end = of(commands, End)[0]
-    assert (end.owed, end.settled, end.exit_code) == (("a",), False, 7)
+    assert (end.pending, end.settled, end.exit_code) == (("a",), False, 7)
 
 
 def test_asked_to_hurry_it_does_not_wait_for_a_tracker_that_fails() -> None:
     play = failing_close()
     play.do(ev.StopAsked(seconds=0.0))
     end = of(play.wait(0.0), End)[0]
-    assert end.owed == ("a",) and not end.settled
+    assert end.pending == ("a",) and not end.settled
 
 
 def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
@@ -51,10 +51,10 @@ def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
     commands: list[Command] = []
     while play.ended is None:
         commands = play.answer() if play.turn is not None else play.do(lost(2))
-    assert of(commands, End)[0].owed == () and not of(commands, End)[0].settled
+    assert of(commands, End)[0].pending == () and not of(commands, End)[0].settled
 
 
-def test_a_run_that_owes_nothing_is_settled() -> None:
+def test_a_run_that_has_nothing_pending_is_settled() -> None:
     play = Play(until_empty=True)
     play.join(1)
     play.answer()
