@@ -5,14 +5,14 @@ The words used everywhere, and nothing else:
 job        one piece of work; for a tracker, one issue
 attempt    one try at a job by one worker: number from 1, request id, start, deadline
 outcome    how an attempt ended: success, error, retry, timeout, cancelled, lost, not_found
-policy     the one pure function that turns an outcome into finish, requeue or set aside
+policy     the one pure function that turns an outcome into finish, requeue or quarantine
 journal    the append-only record of every transition, written before anything is acted on
 source     where jobs come from and who is to get an answer: bd, the embedded tracker, memory
 executor   what runs an attempt: a connected worker and, in it, a command or an agent
 view       a snapshot made visible: plain lines, ``status --json``
 
 claim      an issue is marked in the tracker as ours, and nobody else's
-settle     close, release or set aside an issue in the tracker
+settle     close, release or quarantine an issue in the tracker
 lane       the one helper thread that talks to the source
 run        one life of the orchestrator; its id is part of the actor that holds the claims
 event      what happened, told to the core (past tense)

@@ -65,12 +65,12 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "cli.fleet": {
         "status": "Show what the fleet does, or how the last run ended.",
-        "stop": "Stop the fleet, giving back what runs.",
+        "stop": "Stop the fleet, requeueing what runs.",
         "wait": "Wait until the fleet ends; its exit code is ours.",
         "scale": "Have more or fewer workers.",
         "pause": "Hand out nothing new; what runs goes on.",
         "resume": "Go on after a pause.",
-        "release": "Take issues away from the fleet, until 'retry'.",
+        "release": "Release issues from the fleet, until 'retry'.",
     },
     "integrations.metrics.commands": {
         "metrics": "Print the fleet's figures for Prometheus.",
@@ -83,7 +83,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "replay": "Show a run again from its journal, as it was shown when it ran.",
     },
     "cli.retrying": {
-        "retry": "Try issues again that were set aside or taken away.",
+        "retry": "Try issues again that were quarantined or on hold.",
     },
     "cli.why": {
         "why": "Say why an issue does not run; without one, why nothing happens.",

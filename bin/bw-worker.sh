@@ -2,7 +2,7 @@
 # A complete worker of protocol version 1 (docs/PROTOCOL.md) in Bash, with socat and jq:
 #   ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]
 # {id} in an ARG is the issue's id; BW_ISSUE_ID, BW_ISSUE_TITLE, BW_ISSUE_PRIORITY, BW_WORKER_ID say
-# more. Below a .beads folder it claims, closes and gives back through `bd` (BEADS_ACTOR counts).
+# more. Below a .beads folder it claims, closes and requeues through `bd` (BEADS_ACTOR counts).
 set -u -m # -m: every background job leads its own process group, so it can be ended as a whole
 [ $# -gt 0 ] && [ -n "${ORCHESTRATOR_PID:-}" ] ||
   { echo "usage: ORCHESTRATOR_PID=PID bw-worker.sh COMMAND [ARG...]" >&2; exit 2; }
@@ -21,7 +21,7 @@ last_line() { # the last line of a log that shows anything: why the task failed
   tail -c 4096 "$1" | sed -E 's/\x1b\[[0-9;?]*[A-Za-z]//g' | tr -d '\000-\010\013-\037\177' |
     grep '[^[:space:]]' | tail -n 1 | cut -c 1-300
 }
-run_task() { # claim, run, close, answer - in a background shell, which TERM makes give back
+run_task() { # claim, run, close, answer - in a background shell, which TERM makes requeue
   set -m
   local id=$1 out=$dir/$1.log stop='' child='' status=0 error began=${EPOCHREALTIME/[.,]/} command=("${@:2}")
   ms() { echo $(((${EPOCHREALTIME/[.,]/} - began) / 1000)); }

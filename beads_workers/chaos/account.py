@@ -20,7 +20,7 @@ CHARGING = ("error", "timeout", "lost", "not_found", "retry")
 """Outcomes that may be charged; a ``retry`` only after many in a row."""
 
 Attempt = tuple[str, str, str, int]
-"""Run, issue, worker, number: the same again where an attempt was given back uncharged."""
+"""Run, issue, worker, number: the same again where an attempt was requeued uncharged."""
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class Story:
         )
         yield (
             f"{tally.issues} issues, {self.log.attempts} attempts: {counts['closed']} closed,"
-            f" {counts['set_aside']} set aside with their reason;"
+            f" {counts['quarantined']} quarantined with their reason;"
             f" {counts['found_closed']} closes were found done"
             f"{', by workers' if self.literal else ' by a later start'}."
         )
@@ -163,7 +163,7 @@ class Story:
         return {
             # What a worker closed in its orchestrator's last moment was found, and never finished.
             "closed": sum(life.done or life.found_closed > 0 for life in lives),
-            "set_aside": sum(not life.done and life.verdict == "set_aside" for life in lives),
+            "quarantined": sum(not life.done and life.verdict == "quarantined" for life in lives),
             "found_closed": sum(life.found_closed for life in lives),
             "charged": sum(life.charged for life in lives),
         }

@@ -42,7 +42,7 @@ def _promises(
 ) -> Iterator[Promise]:
     yield Promise("every start came to its end, and all work was done", tuple(tally.troubles))
     yield Promise(
-        "every issue is closed, or set aside after its last attempt",
+        "every issue is closed, or quarantined after its last attempt",
         tuple(unsound(account, statuses, tally.issues, by_workers)),
     )
     yield Promise("none was closed twice", tuple(_closed_twice(account, statuses, closings)))
@@ -70,7 +70,7 @@ def unsound(
         life = account.lives[issue_id]
         if status == "closed" and (life.done or by_workers[issue_id]):
             continue
-        if status == "blocked" and life.verdict == "set_aside" and life.charged == account.cap:
+        if status == "blocked" and life.verdict == "quarantined" and life.charged == account.cap:
             continue
         yield (
             f"{issue_id} is {status} after {life.charged} charged attempts"

@@ -12,7 +12,7 @@ EXIT_RUNNING = 5
 EXIT_TRACKER = 6
 """The tracker is unavailable or too old."""
 EXIT_UNFINISHED = 7
-"""Finished, but something failed or was set aside."""
+"""Finished, but something failed or was quarantined."""
 
 
 class CommandError(Exception):

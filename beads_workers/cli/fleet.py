@@ -113,16 +113,16 @@ def status(
 
 def stop(
     drain: Annotated[bool, typer.Option("--drain", help="Let running tasks finish.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Kill what runs, give it back.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Kill what runs, requeue it.")] = False,
     timeout: Annotated[
         float | None, typer.Option(help="Seconds that workers have to leave; default 10.")
     ] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Stop the fleet, giving back what runs.
+    """Stop the fleet, requeueing what runs.
 
-    Returns when everyone has left, and says what was given back.
+    Returns when everyone has left, and says what was requeued.
     """
     from beads_workers.core.text import printable
 
@@ -142,14 +142,14 @@ def stop(
             "'beads-workers status' shows it; the next start settles what it left",
         )
     ended["left"] = [asdict(each) for each in left]
-    given_back, pending = ended["given_back"], ended["pending"]
+    requeued, pending = ended["requeued"], ended["pending"]
     if as_json:
         print(json.dumps(ended))
         raise typer.Exit(1 if left else EXIT_UNFINISHED if pending else 0)
     everyone = "not everyone has left" if left else "everyone has left"
-    print(f"stopped: {everyone}, {len(given_back)} issues given back")
-    if given_back:
-        print("given back: " + " ".join(printable(issue_id) for issue_id in given_back))
+    print(f"stopped: {everyone}, {len(requeued)} issues requeued")
+    if requeued:
+        print("requeued: " + " ".join(printable(issue_id) for issue_id in requeued))
     if left:
         named = ", ".join(f"{each.pid} ({printable(each.command)})" for each in left[:10])
         pids = " ".join(str(each.pid) for each in left[:10])
@@ -212,11 +212,11 @@ def resume(as_json: Json = False, state_dir: StateDir = None) -> None:
 
 
 def release(
-    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to take away.")],
+    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to release.")],
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Take issues away from the fleet, until 'retry'.
+    """Release issues from the fleet, until 'retry'.
 
     Their tasks are ended.
     """
@@ -287,10 +287,10 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
         return
     print(f"last run {last['run_id']}, {last['how']}")
     print(f"closed {last['closed']}, failed attempts {last['failed']}")
-    for row in last["set_aside"]:
+    for row in last["quarantined"]:
         from beads_workers.core.text import printable
 
-        print(f"set aside {printable(row['issue_id'])}: {printable(row['error'], 120)}")
+        print(f"quarantined {printable(row['issue_id'])}: {printable(row['error'], 120)}")
 
 
 def refuse_without_json(*, envelopes: bool, as_json: bool) -> None:

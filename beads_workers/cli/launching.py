@@ -30,12 +30,12 @@ SHOWN_MAX = 5
 
 
 def summary(ended: dict[str, Any]) -> list[str]:
-    """Three lines, and one for each of the first issues that were set aside."""
+    """Three lines, and one for each of the first issues that were quarantined."""
     totals, queue = ended["totals"], ended["queue"]
-    calls, given_back = ended["source_calls"], ended.get("given_back", [])
+    calls, requeued = ended["source_calls"], ended.get("requeued", [])
     lines = [
         f"closed {totals['done']}, failed attempts {totals['failed']},"
-        f" set aside {totals['set_aside']}, given back {len(given_back)}",
+        f" quarantined {totals['quarantined']}, requeued {len(requeued)}",
         f"took {_duration(ended['uptime_seconds'])}, tracker asked {calls['count']} times in"
         f" {calls['seconds']:.1f} s ('beads-workers report' tells it all)",
     ]
@@ -43,8 +43,8 @@ def summary(ended: dict[str, Any]) -> list[str]:
     if over.get("exit_code") and " " in over["reason"]:
         # A sentence of ours, and no word of the protocol: it says what to do first.
         lines.append(f"ended because: {printable(over['reason'])}")
-    set_aside = ended["set_aside"]
-    for row in set_aside[:SHOWN_MAX]:
+    quarantined = ended["quarantined"]
+    for row in quarantined[:SHOWN_MAX]:
         error = printable(row["error"], 120)
         lines.append(
             f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
@@ -52,20 +52,20 @@ def summary(ended: dict[str, Any]) -> list[str]:
     if unmerged := ended.get("unmerged_branches"):
         hold = "branch holds" if unmerged == 1 else "branches hold"
         lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")
-    return [*lines, f"next: {_next(ended, queue, set_aside)}"]
+    return [*lines, f"next: {_next(ended, queue, quarantined)}"]
 
 
-def _next(ended: dict[str, Any], queue: dict[str, Any], set_aside: list[dict[str, Any]]) -> str:
+def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[str, Any]]) -> str:
     if ended.get("pending"):
         ids = " ".join(printable(issue_id) for issue_id in ended["pending"][:SHOWN_MAX])
         return f"start again when the tracker works: writes are still pending for {ids}"
     if queue["unclosed"]:
         return "start again when the tracker works: what is done is closed then, never run again"
-    if set_aside:
-        ids = " ".join(printable(row["issue_id"]) for row in set_aside[:SHOWN_MAX])
+    if quarantined:
+        ids = " ".join(printable(row["issue_id"]) for row in quarantined[:SHOWN_MAX])
         return f"'beads-workers logs ISSUE' says why; 'beads-workers retry {ids}' tries again"
-    if ended.get("given_back"):
-        return "'beads-workers start' goes on with what was given back"
+    if ended.get("requeued"):
+        return "'beads-workers start' goes on with what was requeued"
     if queue["ready"]:
         return "'beads-workers start' goes on with what is ready"
     if queue["blocked"]:
@@ -157,7 +157,7 @@ class Interrupts:
         if self.first is None:
             self.first = number
             self._client.send("bw.stop")
-            print("stopping: running tasks are given back; again to stop now", file=sys.stderr)
+            print("stopping: running tasks are requeued; again to stop now", file=sys.stderr)
         else:
             self._client.send("bw.stop", {"seconds": 0})
 

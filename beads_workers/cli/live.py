@@ -272,10 +272,10 @@ class _Live:
         elif self._signal is None:
             self._signal = number
             self._feed.ask("bw.stop", {})
-            self._say("stopping: running tasks are given back; Ctrl-C again to stop now")
+            self._say("stopping: running tasks are requeued; Ctrl-C again to stop now")
         else:
             self._feed.ask("bw.stop", {"seconds": 0})
-            self._say("stopping now: running tasks are killed and given back")
+            self._say("stopping now: running tasks are killed and requeued")
 
     def _say(self, text: str) -> None:
         self._look = replace(self._look, message=printable(text))

@@ -325,7 +325,7 @@ class Options:
     )
     notify: str | None = _option(
         TEXT,
-        help="sh -c line run when an issue is set aside, the fleet pauses or has ended, or the "
+        help="sh -c line run when an issue is quarantined, the fleet pauses or has ended, or the "
         "tracker fails; or 'desktop'.",
         metavar="CMD",
     )

@@ -76,7 +76,7 @@ def check_shared(options: Options, kind: SourceKind) -> None:
 
 
 def check_modules(options: Options, folder: Path) -> None:
-    """Raises ``CommandError`` where they could not: each call would set its issue aside."""
+    """Raises ``CommandError`` where they could not: each call would quarantine its issue."""
     from beads_workers.executors.functions import is_there
 
     if options.allow_module and options.worktree:

@@ -1,4 +1,4 @@
-"""``retry``: put back what was set aside, whether a fleet runs or not."""
+"""``retry``: put back what was quarantined, whether a fleet runs or not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def retry(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Try issues again that were set aside or taken away.
+    """Try issues again that were quarantined or on hold.
 
     Also those that wait for a retry.
     """

@@ -106,7 +106,7 @@ def _issue_facts(issue_id: str, last: Remains, now: float) -> IssueFacts:
     page = last.pages.get(issue_id, Carried(issue_id))
     left = min(page.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
-    standing = "set_aside" if page.set_aside else standing
+    standing = "quarantined" if page.quarantined else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,

@@ -143,13 +143,13 @@ class Intake:
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
         self.found_nothing = not (taken.jobs or taken.listed or taken.waiting or taken.later)
-        if self._overtaken or self._given_back(turn):
+        if self._overtaken or self._requeued(turn):
             self._exhausted = self._looked = self.found_nothing = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
 
-    def _given_back(self, turn: TurnEnded) -> bool:
+    def _requeued(self, turn: TurnEnded) -> bool:
         """Whether this very turn released what its take had still to leave out."""
         off = self._parts.ledger.not_to_take()
         released = (s.settlement for s in turn.settled if s.result is Result.APPLIED)

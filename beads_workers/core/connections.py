@@ -305,7 +305,7 @@ class Replies:
         self.say(connection, Shutdown(reason))
 
     def cancel(self, held: Held, reason: str) -> bool:
-        """Take a running task away; False where its worker does not understand that."""
+        """Take a running task back; False where its worker does not understand that."""
         connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
         if connection is None or not connection.cancellable:
             return False

@@ -23,7 +23,7 @@ from beads_workers.core.events import (
 from beads_workers.core.facts import Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.inflight import CANCELLED, RELEASED
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import RetryAsked, SettledRecord, Withheld
+from beads_workers.core.journal import PutOnHold, RetryAsked, SettledRecord
 from beads_workers.core.lifecycle import Ending
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.settlements import TAKE_AGAIN
@@ -109,7 +109,7 @@ class Control:
         self._say(event.ticket, f"workers: {before} -> {event.workers}")
 
     def retry(self, event: RetryAskedFor) -> None:
-        """Put back what was set aside, cools down or was taken away."""
+        """Put back what was quarantined, cools down or is on hold."""
         if self._parts.state is RunState.ENDED:
             # Its last word may wait for room on the disk; the tracker is told nothing any more.
             self._refuse(event.ticket)
@@ -122,7 +122,7 @@ class Control:
     def release(self, event: ReleaseAskedFor) -> None:
         """Take these away from their workers; this run leaves them alone until ``retry``."""
         unknown = [i for i in event.issue_ids if not self._release_one(i)]
-        self._done(event.ticket, event.issue_ids, unknown, "taken away", "not held here")
+        self._done(event.ticket, event.issue_ids, unknown, "on hold", "not held here")
 
     def why(self, event: WhyAsked) -> None:
         """What the scheduler knows of these issues, and of itself; changes nothing."""
@@ -151,7 +151,7 @@ class Control:
         elif held.state is IssueState.CLAIMED:
             # Without a word its sender would have it run after all.
             held.cancelled = CANCELLED
-            self._parts.tasks.take_away(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
+            self._parts.tasks.drop_claim(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
         elif held.state is IssueState.RUNNING:
             self._replies.end_attempt(held, CANCELLED)
 
@@ -161,7 +161,7 @@ class Control:
             return False
         self._parts.storm.retried(issue_id)
         self._desk.write(RetryAsked(issue_id))
-        if stood is Standing.SET_ASIDE and issue_id not in self._parts.tasks.held:
+        if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.held:
             self._parts.lane.enqueue(Settlement(Action.REOPEN, issue_id))
         return True
 
@@ -171,18 +171,18 @@ class Control:
         if held is None:
             if page is None or page.standing is not Standing.COOLING:
                 return False
-            self._withhold(issue_id)
+            self._put_on_hold(issue_id)
             return True
         if held.state in (IssueState.CLAIMED, IssueState.RELEASING):
             if held.state is IssueState.CLAIMED:
-                self._parts.tasks.take_away(held)
-            self._withhold(issue_id)
+                self._parts.tasks.drop_claim(held)
+            self._put_on_hold(issue_id)
             return True
         return held.state is IssueState.RUNNING and self._replies.cancel(held, RELEASED)
 
-    def _withhold(self, issue_id: IssueId) -> None:
-        self._desk.write(Withheld(issue_id))
-        self._parts.ledger.withhold(issue_id)
+    def _put_on_hold(self, issue_id: IssueId) -> None:
+        self._desk.write(PutOnHold(issue_id))
+        self._parts.ledger.put_on_hold(issue_id)
 
     def _superfluous(self, count: int) -> list[str]:
         if count <= 0:

@@ -110,7 +110,7 @@ class Unreachable:
 
 @value
 class RecoveryEnded:
-    """Earlier runs are settled: what was closed late, given back, and what could not be.
+    """Earlier runs are settled: what was closed late, requeued, and what could not be.
 
     ``heard``: pages that their journals lacked, of what their workers had done at the end.
     """
@@ -207,7 +207,7 @@ class RetryAskedFor:
 
 @value
 class ReleaseAskedFor:
-    """A person takes these away from the fleet."""
+    """A person releases these from the fleet."""
 
     ticket: Ticket
     issue_ids: tuple[IssueId, ...]

@@ -46,10 +46,10 @@ class Fate(Enum):
     """What became of an issue. The values are those of ``report --json``."""
 
     CLOSED = "closed"
-    SET_ASIDE = "set_aside"
+    QUARANTINED = "quarantined"
     UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
-    GIVEN_BACK = "given_back"
+    REQUEUED = "requeued"
     """Open again, for anybody to take."""
     UNFINISHED = "unfinished"
     """Still ours when the account ends: it runs, or the run was killed."""
@@ -424,7 +424,7 @@ _KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Carr
 """What an account may begin with; whatever else is said of an issue nobody knows is passed over."""
 
 _FATES = {
-    IssueState.ENQUEUED: Fate.GIVEN_BACK,
+    IssueState.ENQUEUED: Fate.REQUEUED,
     IssueState.CLOSING: Fate.UNCLOSED,
     IssueState.CLOSED: Fate.CLOSED,
     IssueState.FOREIGN: Fate.LEFT_ALONE,
@@ -432,10 +432,10 @@ _FATES = {
 
 
 def _fate(issue: reducer.Issue) -> Fate:
-    if issue.state in (IssueState.SHELVING, IssueState.SET_ASIDE):
+    if issue.state in (IssueState.QUARANTINING, IssueState.QUARANTINED):
         # What a person has reopened meanwhile is for anybody to take.
-        return Fate.SET_ASIDE if issue.standing is Standing.SET_ASIDE else Fate.GIVEN_BACK
-    # Until the tracker has answered, what is to be given back is ours.
+        return Fate.QUARANTINED if issue.standing is Standing.QUARANTINED else Fate.REQUEUED
+    # Until the tracker has answered, what is to be requeued is ours.
     return _FATES.get(issue.state, Fate.UNFINISHED)
 
 

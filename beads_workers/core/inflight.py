@@ -18,10 +18,10 @@ from beads_workers.core.journal import (
     Finished,
     HandingOver,
     HolderLost,
+    PutOnHold,
     Requeued,
     SettledRecord,
     Started,
-    Withheld,
 )
 from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
@@ -29,10 +29,10 @@ from beads_workers.core.policy import (
     HandBack,
     History,
     Policy,
+    Quarantine,
     Requeue,
-    SetAside,
     judge,
-    set_aside_note,
+    quarantine_note,
 )
 from beads_workers.core.retry import Ledger, Storm
 from beads_workers.core.settlements import Lane
@@ -50,7 +50,7 @@ class Held:
 
     ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
     ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
-    why it was taken away from its worker, if it was. ``behind``: its worker has another task to
+    why it was taken from its worker, if it was. ``behind``: its worker has another task to
     end before it begins this one. ``overdue``: its time was over long before.
     ``trace_context``: the W3C headers of its attempt.
     """
@@ -73,7 +73,7 @@ class Held:
 
 
 RELEASED = "released"
-"""Why a task is cancelled when a person takes it away."""
+"""Why a task is cancelled when a person releases it."""
 
 CANCELLED = "cancelled"
 """Why it is when dispatcherd's ``cancel`` means it, on a source that sends it."""
@@ -191,7 +191,7 @@ class Tasks:
         self.last_seconds = 0.0
         """How long the attempt took that ended last."""
         self.ended = 0
-        """Issues that came to their end in this run: done or set aside."""
+        """Issues that came to their end in this run: done or quarantined."""
 
     def count(self, *states: IssueState) -> int:
         """How many are in one of these states."""
@@ -279,22 +279,22 @@ class Tasks:
                 page, named = self._ledger.page(job.issue_id), job.call or job.named
                 page.path, page.arguments = named.path if named else "", arguments_of(named)
                 if held.cancelled == RELEASED:
-                    self._desk.write(Withheld(job.issue_id))
-                    self._ledger.withhold(job.issue_id)
-                self._give_back(held)
-            case SetAside(reason, history):
-                self._record(held, outcome, duration_ms, "set_aside", verdict)
-                self._ledger.set_aside(job.issue_id, job.title, reason, history)
-                self._enqueue(held, Action.SET_ASIDE, set_aside_note(history.charged, reason))
+                    self._desk.write(PutOnHold(job.issue_id))
+                    self._ledger.put_on_hold(job.issue_id)
+                self._requeue(held)
+            case Quarantine(reason, history):
+                self._record(held, outcome, duration_ms, "quarantined", verdict)
+                self._ledger.quarantine(job.issue_id, job.title, reason, history)
+                self._enqueue(held, Action.QUARANTINE, quarantine_note(history.charged, reason))
                 self._move(held, IssueStimulus.SPENT)
         if struck:
             self._storm.forgive(self.held)
 
-    def give_back_unsent(self) -> None:
+    def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""
         for held in list(self.held.values()):
             if held.state is IssueState.CLAIMED:
-                self.take_away(held)
+                self.drop_claim(held)
 
     def not_begun(self, held: Held, why: str) -> None:
         """Its worker had it for later and has not begun it: it is claimed and unsent again."""
@@ -306,10 +306,10 @@ class Tasks:
         held.cancelled, held.behind = "", False
         self._line_up(held.job)
 
-    def take_away(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+    def drop_claim(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
         """It goes back before it was sent; ``outcome``: for a sender that is told one."""
         self._desk.write(Requeued(held.job.issue_id))
-        self._give_back(held, outcome)
+        self._requeue(held, outcome)
 
     def unreserve(self, held: Held) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
@@ -365,9 +365,9 @@ class Tasks:
                 self._ledger.done(issue_id)
                 self._traces.forget(issue_id)
                 self.ended += 1
-            case IssueReaction.SHELVE:
+            case IssueReaction.QUARANTINE:
                 self.ended += 1
-                if not self._ledger.is_set_aside(issue_id):
+                if not self._ledger.is_quarantined(issue_id):
                     # A person asked for another try while the mark was being set.
                     self._lane.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.held[issue_id]
@@ -380,7 +380,7 @@ class Tasks:
         held.state = move.to
         return move.reaction
 
-    def _give_back(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+    def _requeue(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
         self._enqueue(held, Action.RELEASE, outcome=outcome)
         self._move(held, IssueStimulus.REQUEUED)
 
@@ -409,7 +409,7 @@ class Tasks:
         outcome: Outcome,
         duration_ms: int | None,
         verdict: str,
-        after: Requeue | SetAside | None = None,
+        after: Requeue | Quarantine | None = None,
     ) -> None:
         if duration_ms is None:
             duration_ms = int((self._desk.now - held.started_at) * 1000)

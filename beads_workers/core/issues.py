@@ -32,8 +32,8 @@ class Standing(Key):
 
     OPEN = "may be taken"
     COOLING = "not before a time"
-    SET_ASIDE = "out of attempts; a person reopens it"
-    WITHHELD = "a person took it away from this run"
+    QUARANTINED = "out of attempts; a person reopens it"
+    ON_HOLD = "a person put it on hold"
     UNCLOSED = "its work is done; a close is pending"
 
 
@@ -107,9 +107,9 @@ class Issue:
 
     @property
     def is_reopened(self) -> bool:
-        """Set aside once, and taken back since: the tracker may block it still."""
-        if self.state is IssueState.SHELVING:
-            return self.standing is not Standing.SET_ASIDE
+        """Quarantined once, and taken back since: the tracker may block it still."""
+        if self.state is IssueState.QUARANTINING:
+            return self.standing is not Standing.QUARANTINED
         return self.pending is Action.REOPEN and self.state in _NOBODYS
 
 
@@ -196,8 +196,8 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         self._has_taken = True
         if (page := issue.page) is not None:
-            # One that was set aside was opened by a person, who thereby gave it new attempts.
-            issue.page = None if page.set_aside else replace(page, not_before=0.0)
+            # One that was quarantined was opened by a person, who thereby gave it new attempts.
+            issue.page = None if page.quarantined else replace(page, not_before=0.0)
         if issue.pending is Action.RELEASE:
             issue.pending = None  # Its worker had not begun it: it never went back.
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
@@ -268,15 +268,18 @@ class Issues:
         if settled.action == _HAND_OVER:
             self._handed_over(issue, settled, entry)
         elif settled.action == _REOPEN and issue.state not in _NOBODYS:
-            # Asked for before it was taken, or while it was being set aside: no news of that.
+            # Asked for before it was taken, or while it was being quarantined: no news of that.
             if issue.pending is Action.REOPEN:
                 issue.pending = None
         elif settled.action == _CLOSE or settled.result in _NO_MORE:
             self._over(issue, settled)
         else:
-            shelving = issue.state is IssueState.SHELVING and issue.pending is Action.SET_ASIDE
-            # Another try may have been asked for meanwhile, of what we or an earlier run set aside.
-            asked = shelving and issue.standing is not Standing.SET_ASIDE
+            quarantining = (
+                issue.state is IssueState.QUARANTINING and issue.pending is Action.QUARANTINE
+            )
+            # Another try may have been asked for meanwhile, of what we or an earlier run
+            # quarantined.
+            asked = quarantining and issue.standing is not Standing.QUARANTINED
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
             self._returned(issue, Action.REOPEN if reopens else None)
         return change
@@ -295,8 +298,8 @@ class Issues:
     def _over(self, issue: Issue, settled: rec.SettledRecord) -> None:
         """It is closed, or not ours."""
         page, not_ours = issue.page, settled.result == _NOT_OURS
-        if not_ours and settled.action == _RELEASE and page is not None and page.set_aside:
-            # What an earlier run was to give back was set aside by a later one: that stays known.
+        if not_ours and settled.action == _RELEASE and page is not None and page.quarantined:
+            # What an earlier run was to requeue was quarantined by a later one: that stays known.
             self._returned(issue)
             return
         issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
@@ -315,10 +318,10 @@ class Issues:
 
     # --- what people, and earlier runs, have to say --------------------------------------------
 
-    def _withheld(self, withheld: rec.Withheld, entry: Entry) -> Transition:
-        issue = self._of(withheld.issue_id)
+    def _put_on_hold(self, on_hold: rec.PutOnHold, entry: Entry) -> Transition:
+        issue = self._of(on_hold.issue_id)
         change = Transition(issue, issue.state, issue.standing)
-        issue.standing = Standing.WITHHELD
+        issue.standing = Standing.ON_HOLD
         issue.told.append(entry)
         return change
 
@@ -335,15 +338,15 @@ class Issues:
         if page is not None:
             remembered = not asked and (charged or page.free_in_a_row)
             issue.page = (
-                replace(page, charged=charged, set_aside=False, not_before=0.0)
+                replace(page, charged=charged, quarantined=False, not_before=0.0)
                 if remembered
                 else None
             )
-        if issue.standing is Standing.SET_ASIDE and issue.state is not IssueState.SHELVING:
+        if issue.standing is Standing.QUARANTINED and issue.state is not IssueState.QUARANTINING:
             issue.pending = Action.REOPEN
         if asked:
             issue.standing = Standing.OPEN
-        elif issue.standing in (Standing.COOLING, Standing.SET_ASIDE):
+        elif issue.standing in (Standing.COOLING, Standing.QUARANTINED):
             issue.standing, issue.due = Standing.COOLING, entry.elapsed
         if issue.state in _NOBODYS:
             issue.told = []
@@ -362,8 +365,8 @@ class Issues:
         if page.held_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
-        elif page.set_aside:
-            issue.state, issue.standing = IssueState.SET_ASIDE, Standing.SET_ASIDE
+        elif page.quarantined:
+            issue.state, issue.standing = IssueState.QUARANTINED, Standing.QUARANTINED
         elif (left := page.not_before - entry.at) > 0:
             # A clock that was set back makes no wait longer than it was.
             most = page.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
@@ -374,7 +377,7 @@ class Issues:
         issue = self._of(unsettled.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         if unsettled.note and issue.state in _NOBODYS:
-            issue.state, issue.pending = IssueState.SHELVING, Action.SET_ASIDE
+            issue.state, issue.pending = IssueState.QUARANTINING, Action.QUARANTINE
         if unsettled.pid:
             issue.holder = (unsettled.pid, unsettled.start_time)
         if unsettled.heard:
@@ -412,7 +415,7 @@ class Issues:
         """It is out of our hands, and at most this write is pending."""
         issue.claimed = issue.attempt = issue.end = None
         issue.pending, issue.handed_over = pending, False
-        issue.told = [each for each in issue.told if type(each.record) is rec.Withheld]
+        issue.told = [each for each in issue.told if type(each.record) is rec.PutOnHold]
         if issue.page is not None and issue.page.held_by:
             issue.page = replace(issue.page, held_by="")
         self._rest(issue)
@@ -420,8 +423,8 @@ class Issues:
     def _rest(self, issue: Issue) -> None:
         """It is nobody's; forgotten, where it has no past."""
         issue.worker_id = ""
-        set_aside = issue.page is not None and issue.page.set_aside
-        issue.state = IssueState.SET_ASIDE if set_aside else IssueState.ENQUEUED
+        quarantined = issue.page is not None and issue.page.quarantined
+        issue.state = IssueState.QUARANTINED if quarantined else IssueState.ENQUEUED
         if issue.standing is Standing.UNCLOSED:
             issue.standing = Standing.OPEN
         self._forget(issue)
@@ -442,9 +445,9 @@ def _page_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried 
     """What is to be remembered after an attempt."""
     if finished.verdict == _FINISH:
         return None
-    set_aside, delay = finished.verdict == _SET_ASIDE, finished.delay_seconds
-    if not (set_aside or finished.charged or finished.free_in_a_row or delay):
-        return None  # Given back without fault.
+    quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
+    if not (quarantined or finished.charged or finished.free_in_a_row or delay):
+        return None  # Requeued without fault.
     described = issue.claimed or issue.page
     trace = issue.page.traceparent if issue.page else ""
     started = issue.attempt.started if issue.attempt else None
@@ -456,7 +459,7 @@ def _page_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried 
         charged=finished.charged,
         free_in_a_row=finished.free_in_a_row,
         not_before=at + delay if delay else 0.0,
-        set_aside=set_aside,
+        quarantined=quarantined,
         error=finished.error,
         delay_seconds=delay,
         path=described.path if described else "",
@@ -473,20 +476,20 @@ _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
 _APPLIED, _NOT_OURS = Result.APPLIED.value, Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
 _CANCELLED = OutcomeKind.CANCELLED.value
-_FINISH, _SET_ASIDE = "finish", "set_aside"
+_FINISH, _QUARANTINED = "finish", "quarantined"
 
-_NOBODYS = (IssueState.ENQUEUED, IssueState.SET_ASIDE)
+_NOBODYS = (IssueState.ENQUEUED, IssueState.QUARANTINED)
 _REQUEUED = (IssueState.RELEASING, Standing.COOLING)
 _VERDICTS = {
     _FINISH: (IssueState.CLOSING, Standing.OPEN),
-    _SET_ASIDE: (IssueState.SHELVING, Standing.SET_ASIDE),
+    _QUARANTINED: (IssueState.QUARANTINING, Standing.QUARANTINED),
     "requeue": _REQUEUED,
     "hand_back": (IssueState.RELEASING, Standing.OPEN),
 }
 _WRITES = {
     IssueState.CLOSING: Action.CLOSE,
     IssueState.RELEASING: Action.RELEASE,
-    IssueState.SHELVING: Action.SET_ASIDE,
+    IssueState.QUARANTINING: Action.QUARANTINE,
 }
 
 _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]] = {
@@ -498,7 +501,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Finished: Issues._finished,
     rec.SettledRecord: Issues._settled,
     rec.SettlementFailed: Issues._failed,
-    rec.Withheld: Issues._withheld,
+    rec.PutOnHold: Issues._put_on_hold,
     rec.RetryAsked: Issues._retry_asked,
     rec.Forgiven: Issues._forgiven,
     rec.Carried: Issues._carried,

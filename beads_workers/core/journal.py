@@ -66,7 +66,7 @@ class Carried(Record):
     charged: int = 0
     free_in_a_row: int = 0
     not_before: float = 0.0
-    set_aside: bool = False
+    quarantined: bool = False
     error: str = ""
     held_by: str = ""
     delay_seconds: float = 0.0
@@ -205,7 +205,7 @@ class HolderLost(Record):
 
 @value
 class Finished(Record):
-    """An attempt ended. ``verdict``: ``finish``, ``requeue``, ``set_aside``, ``hand_back``.
+    """An attempt ended. ``verdict``: ``finish``, ``requeue``, ``quarantined``, ``hand_back``.
 
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
@@ -250,8 +250,8 @@ class Requeued(Record):
 
 
 @value
-class Withheld(Record):
-    """A person took the issue away (``release``); this run leaves it alone until ``retry``."""
+class PutOnHold(Record):
+    """A person put the issue on hold (``release``); this run leaves it alone until ``retry``."""
 
     issue_id: str
 
@@ -397,7 +397,7 @@ class Resumed(Record):
     failed: int = 0
     retried: int = 0
     lost: int = 0
-    set_aside: int = 0
+    quarantined: int = 0
 
     @property
     def text(self) -> str:
@@ -409,7 +409,7 @@ class Resumed(Record):
         """In words."""
         return (
             f"{counted(self.claims, 'claim')}, {self.done} done,"
-            f" {counted(self.failed, 'failed attempt')}, {self.set_aside} set aside"
+            f" {counted(self.failed, 'failed attempt')}, {self.quarantined} quarantined"
         )
 
 
@@ -418,7 +418,7 @@ class Unsettled(Record):
     """What no other record of a checkpoint says of an issue: the worker that was not ours and had
     it to the end (``pid``, ``start_time``) must be gone; ``reopened``: the tracker may block it
     still; ``heard``: nothing is pending from earlier runs. ``note``, in older journals: the tracker
-    is to be told that it is set aside.
+    is to be told that it is quarantined.
     """
 
     issue_id: str
@@ -555,7 +555,7 @@ KINDS: dict[str, type[Record]] = {
     "settled": SettledRecord,
     "settlement_failed": SettlementFailed,
     "requeued": Requeued,
-    "withheld": Withheld,
+    "on_hold": PutOnHold,
     "retry_asked": RetryAsked,
     "forgiven": Forgiven,
     "source_trouble": SourceTrouble,
@@ -579,13 +579,18 @@ KINDS: dict[str, type[Record]] = {
 
 _OLD_KINDS: dict[str, str] = {
     "owing": "unsettled",
+    "withheld": "on_hold",
 }
 """Kind of a record then -> now."""
 
-_OLD_FIELDS: dict[str, str] = {}
+_OLD_FIELDS: dict[str, str] = {
+    "set_aside": "quarantined",
+}
 """Name of a field then -> now."""
 
-_OLD_VALUES: dict[str, str] = {}
+_OLD_VALUES: dict[str, str] = {
+    "set_aside": "quarantined",
+}
 """Text of a field then -> now, in the fields that hold one word of ours."""
 
 _WORD_FIELDS = ("verdict", "action", "what")

@@ -145,7 +145,7 @@ class Ending:
             case RunReaction.TAKE:
                 self._intake.look_again()
             case RunReaction.CEASE:
-                self._parts.tasks.give_back_unsent()
+                self._parts.tasks.requeue_unsent()
                 # Whoever is sent home is not to be replaced.
                 self._parts.crew.close()
                 for connection in self._parts.roster.in_state(ConnState.READY, ConnState.IDLE):
@@ -169,7 +169,7 @@ class Ending:
                 assert_never(reaction)
 
     def _shut_down(self) -> None:
-        self._parts.tasks.give_back_unsent()
+        self._parts.tasks.requeue_unsent()
         self._parts.crew.close()
         for connection in self._parts.roster:
             silent = connection.state is ConnState.NEW and not connection.own
@@ -203,7 +203,7 @@ class Ending:
                 f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
             )
             self._judging.conclude_loose(held)
-        # Giving back must not wait for the end of an earlier rest.
+        # Requeueing must not wait for the end of an earlier rest.
         self._parts.lane.hurry()
         self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
 

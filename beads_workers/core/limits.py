@@ -88,7 +88,7 @@ WAIT_SECONDS_RESYNC = 1
 CLAIM_AHEAD_MAX = 32
 CLAIM_AHEAD_PER_SLOT = 2
 """Jobs claimed beyond the free slots, at most the larger of 32 and 2 per slot: enough for a group,
-and for workers that end together, twice; little to give back at a stop."""
+and for workers that end together, twice; little to requeue at a stop."""
 
 CLAIM_AHEAD_QUICK_MAX = 1024
 QUICK_TURN_SECONDS = 0.1
@@ -205,7 +205,7 @@ TIMEOUT_MARGIN_SECONDS = 15.0
 """A worker that has not ended an attempt this long after its timeout is itself stuck."""
 
 LITERAL_CALL_SECONDS = 60.0
-"""A claim, close or give-back by the worker itself is ended after this: a stuck ``bd`` must not
+"""A claim, close or release by the worker itself is ended after this: a stuck ``bd`` must not
 hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
 
 DISK_FLOOR_BYTES = 1_000_000_000

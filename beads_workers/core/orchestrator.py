@@ -199,7 +199,7 @@ class Orchestrator:
         before = self._parts.state
         self._ending.consider()
         if self._parts.state is not before:
-            # The end of a run queues its give-backs at once.
+            # The end of a run requeues at once at once.
             self._intake.consider()
         return self._desk.hand_in()
 
@@ -277,7 +277,7 @@ class Orchestrator:
         for lost in turn.renewed.lost if turn.renewed else ():
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
-            self._parts.tasks.give_back_unsent()
+            self._parts.tasks.requeue_unsent()
         self._floor.serve_held(soon=self._coming())
         if turn.settled or turn.settle_error:
             self._ending.tried()
@@ -290,7 +290,7 @@ class Orchestrator:
             return
         if held.state is IssueState.CLAIMED:
             # The release finds out whose it is now, and leaves it alone.
-            self._parts.tasks.take_away(held)
+            self._parts.tasks.drop_claim(held)
         elif held.state is IssueState.RUNNING:
             self._desk.note(level, f"{issue_id}: {why}; its attempt is ended")
             self._replies.end_attempt(held, why)
@@ -321,9 +321,9 @@ class Orchestrator:
                 self._desk.note("warning", f"{text}: {settled.error}")
                 continue
             page = self._parts.ledger.pages.get(issue_id)
-            aside = page is not None and page.standing is Standing.SET_ASIDE
-            # What an earlier run was to give back was set aside by a later one: that stays known.
-            kept = aside and action is Action.RELEASE and settled.result is Result.NOT_OURS
+            quarantined = page is not None and page.standing is Standing.QUARANTINED
+            # What an earlier run was to requeue was quarantined by a later one: that stays known.
+            kept = quarantined and action is Action.RELEASE and settled.result is Result.NOT_OURS
             if not kept and (action is Action.CLOSE or settled.result is not Result.APPLIED):
                 self._parts.ledger.done(issue_id)
             self._desk.write(

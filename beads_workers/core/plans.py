@@ -25,7 +25,7 @@ class StepKind(Enum):
     REPORT = "report"
     """Says in a line what came of a task that has succeeded, whatever becomes of itself."""
     CLOSE = "close"
-    GIVE_BACK = "give back"
+    RELEASE = "release"
 
 
 @value
@@ -64,7 +64,7 @@ class LogCopy:
 class Plan:
     """The steps of one task, each run only after the one before it has succeeded.
 
-    ``close`` and ``give_back`` are set only where the worker itself holds the claim: exactly one
+    ``close`` and ``release`` are set only where the worker itself holds the claim: exactly one
     of them ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path)
     is to hold ``issue_text`` before the first step starts; ``log_file`` collects the output,
     which goes to ``output_file`` first while there is no log yet; what is more than
@@ -80,7 +80,7 @@ class Plan:
     output_file: str
     log_bytes_max: int = limits.LOG_BYTES_MAX
     close: Step | None = None
-    give_back: Step | None = None
+    release: Step | None = None
     result_file: str = ""
     log_copy: LogCopy | None = None
     secrets: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from beads_workers.core.model import Outcome, OutcomeKind, value
 
 @value
 class Policy:
-    """``attempts_max``: charged attempts before an issue is set aside. Delays in seconds.
+    """``attempts_max``: charged attempts before an issue is quarantined. Delays in seconds.
 
     ``hand_back``: whoever sent a job has a policy of its own: it is told how the one attempt went,
     or the last one of ``hand_back_after``.
@@ -55,7 +55,7 @@ class Requeue:
 
 
 @value
-class SetAside:
+class Quarantine:
     """Out of attempts (or hopeless): out of the backlog until a person asks for it."""
 
     reason: str
@@ -67,7 +67,7 @@ class HandBack:
     """It goes back to whoever sent it, who decides about another try; nothing is remembered."""
 
 
-Verdict = Finish | Requeue | SetAside | HandBack
+Verdict = Finish | Requeue | Quarantine | HandBack
 
 
 def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
@@ -80,7 +80,7 @@ def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> 
         case OutcomeKind.CANCELLED:
             return Requeue(0.0, history)
         case OutcomeKind.NOT_FOUND:
-            return SetAside(outcome.error, replace(history, charged=history.charged + 1))
+            return Quarantine(outcome.error, replace(history, charged=history.charged + 1))
         case OutcomeKind.RETRY if history.free_in_a_row < policy.free_retries_max:
             free = history.free_in_a_row + 1
             delay = outcome.retry_after_seconds
@@ -100,9 +100,9 @@ def _is_last(policy: Policy, history: History, outcome: Outcome) -> bool:
     return hopeless or history.charged + 1 >= policy.hand_back_after
 
 
-def set_aside_note(attempts: int, reason: str) -> str:
+def quarantine_note(attempts: int, reason: str) -> str:
     """What a person reads about it in the tracker."""
-    return f"beads-workers set this aside after {attempts} attempts. Last error: {reason}"
+    return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
 
 
 def _charge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
@@ -110,7 +110,7 @@ def _charge(policy: Policy, history: History, outcome: Outcome, jitter: float) -
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
     charged = History(history.charged + 1, free)
     if charged.charged >= policy.attempts_max:
-        return SetAside(outcome.error, charged)
+        return Quarantine(outcome.error, charged)
     # That it counts does not make it come sooner than the worker asked for.
     asked = min(outcome.retry_after_seconds or 0.0, limits.RETRY_AFTER_MAX_SECONDS)
     return Requeue(max(asked, _backoff(policy, charged.charged, jitter)), charged)

@@ -12,7 +12,7 @@ from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import Attempt, Issue, Issues, Standing
 from beads_workers.core.journal import Carried, Entry, Finished, Resumed, Unsettled
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
-from beads_workers.core.policy import set_aside_note
+from beads_workers.core.policy import quarantine_note
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import DeadRun
 from beads_workers.core.states import IssueState
@@ -70,18 +70,18 @@ class Remains:
         return {i.issue_id: self._holder(i) for i in self._in(IssueState.CLOSING)}
 
     @property
-    def set_aside(self) -> dict[str, str]:
+    def quarantined(self) -> dict[str, str]:
         """The notes of their last failures, which the tracker does not have yet."""
-        shelving = self._in(IssueState.SHELVING)
+        quarantining = self._in(IssueState.QUARANTINING)
         return {
-            i.issue_id: set_aside_note(i.charged, i.error)
-            for i in shelving
-            if i.standing is Standing.SET_ASIDE
+            i.issue_id: quarantine_note(i.charged, i.error)
+            for i in quarantining
+            if i.standing is Standing.QUARANTINED
         }
 
     @property
     def reopened(self) -> list[str]:
-        """Set aside once, and taken back since, by a person or after a spawn storm."""
+        """Quarantined once, and taken back since, by a person or after a spawn storm."""
         return [i.issue_id for i in self._all() if i.is_reopened]
 
     @property
@@ -111,7 +111,7 @@ class Remains:
             self.actor,
             tuple(own),
             _sorted(self.handed_over),
-            tuple((IssueId(i), note) for i, note in self.set_aside.items()),
+            tuple((IssueId(i), note) for i, note in self.quarantined.items()),
             _sorted(self.reopened),
             tuple((i, outcome_of(end)) for i, end in untold.items()),
             tuple(IssueId(i.issue_id) for i in self._all() if i.is_unbegun),
@@ -136,7 +136,7 @@ class Remains:
         """Issues for which this run has writes pending itself: it had them last, so no earlier run
         has writes pending for them."""
         own = (i for i, actor in self.unclosed.items() if actor == self.actor)
-        return {*own, *self.set_aside, *self.handed_over, *self.reopened}
+        return {*own, *self.quarantined, *self.handed_over, *self.reopened}
 
     def take_over(self, before: Remains) -> None:
         """Add what the run before knew of issues, unless our own checkpoint says it all.

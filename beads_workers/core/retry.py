@@ -16,7 +16,7 @@ from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
 
 # --- ledger --------------------------------------------------------------------------------------
-# What is remembered of issues that are not done: attempts, cooling down, set aside, withheld.
+# What is remembered of issues that are not done: attempts, cooling down, quarantined, on hold.
 #
 # It outlives the run: the checkpoint at the start of each journal carries it over.
 
@@ -68,8 +68,8 @@ class Ledger:
         self.pages[issue_id] = page
         if carried.held_by:
             page.standing = Standing.UNCLOSED
-        elif carried.set_aside:
-            page.standing = Standing.SET_ASIDE
+        elif carried.quarantined:
+            page.standing = Standing.QUARANTINED
         elif (left := carried.not_before - epoch) > 0:
             # A wall clock that was set back must not park an issue: no wait is longer than it was.
             most = carried.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
@@ -87,14 +87,14 @@ class Ledger:
     def taken(self, issue_id: IssueId) -> None:
         """The tracker lets us have it: whatever stood in the way is over.
 
-        An issue that was set aside and is ready again was reopened by a person, who thereby
+        An issue that was quarantined and is ready again was reopened by a person, who thereby
         gave it new attempts.
         """
         page = self.pages.get(issue_id)
         if page is None:
             return
         self._timers.cancel(DueAgain(issue_id))
-        if page.standing is Standing.SET_ASIDE:
+        if page.standing is Standing.QUARANTINED:
             page.history = History()
         page.standing = Standing.OPEN
 
@@ -112,22 +112,22 @@ class Ledger:
         page.failed_here = True
         self._cool(issue_id, page, until)
 
-    def set_aside(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
+    def quarantine(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
         """No more attempts until a person says so."""
         page = self.page(issue_id)
         page.title, page.error, page.history = title, error, history
         page.failed_here = True
-        page.standing = Standing.SET_ASIDE
+        page.standing = Standing.QUARANTINED
 
-    def is_set_aside(self, issue_id: IssueId) -> bool:
+    def is_quarantined(self, issue_id: IssueId) -> bool:
         """Whether it still stands so; a person may have asked for another try since."""
         page = self.pages.get(issue_id)
-        return page is not None and page.standing is Standing.SET_ASIDE
+        return page is not None and page.standing is Standing.QUARANTINED
 
-    def withhold(self, issue_id: IssueId) -> None:
-        """A person took it away from this run."""
+    def put_on_hold(self, issue_id: IssueId) -> None:
+        """A person put it on hold."""
         self._timers.cancel(DueAgain(issue_id))
-        self.page(issue_id).standing = Standing.WITHHELD
+        self.page(issue_id).standing = Standing.ON_HOLD
 
     def retry(self, issue_id: IssueId) -> Standing | None:
         """A person wants it tried again now; returns how it stood, None if there is no page."""
@@ -149,7 +149,7 @@ class Ledger:
             return None
         stood, charged = page.standing, max(0, page.history.charged - attempts)
         page.history = replace(page.history, charged=charged)
-        if stood in (Standing.COOLING, Standing.SET_ASIDE):
+        if stood in (Standing.COOLING, Standing.QUARANTINED):
             self._timers.cancel(DueAgain(issue_id))
             page.standing = Standing.OPEN
         return stood, charged
@@ -161,8 +161,8 @@ class Ledger:
             page.standing = Standing.OPEN
 
     def not_to_take(self) -> set[IssueId]:
-        """What a take must leave out. Set-aside ones are out of the backlog by themselves."""
-        off = (Standing.COOLING, Standing.WITHHELD, Standing.UNCLOSED)
+        """What a take must leave out. Quarantined ones are out of the backlog by themselves."""
+        off = (Standing.COOLING, Standing.ON_HOLD, Standing.UNCLOSED)
         return {i for i, page in self.pages.items() if page.standing in off}
 
     def next_due(self) -> float | None:
@@ -206,7 +206,7 @@ class Storm:
     def strikes(self, issue_id: IssueId, outcome: Outcome, seconds: float) -> bool:
         """An attempt that took so long has ended; True: a storm ended it, it is not to be charged.
 
-        Then say ``forgive`` when it has been given back.
+        Then say ``forgive`` when it has been requeued.
         """
         if outcome.kind is OutcomeKind.SUCCESS:
             # Whatever fails from now on: the command can be run here, and does its work.
@@ -222,7 +222,7 @@ class Storm:
         return self.raging
 
     def forgive(self, held: Container[IssueId]) -> None:
-        """Give back what was charged to the issues that a storm has struck, and say so once.
+        """Requeue what was charged to the issues that a storm has struck, and say so once.
 
         ``held``: jobs whose settlement is still under way; theirs follows by itself.
         """
@@ -232,12 +232,12 @@ class Storm:
                 continue
             stood, charged = forgiven
             self._desk.write(Forgiven(issue_id, charged))
-            if stood is Standing.SET_ASIDE and issue_id not in held:
+            if stood is Standing.QUARANTINED and issue_id not in held:
                 self._lane.enqueue(Settlement(Action.REOPEN, issue_id))
         self._charged.clear()
 
     def retried(self, issue_id: IssueId) -> None:
-        """A person gave it a clean history: nothing is left to be given back."""
+        """A person gave it a clean history: nothing is left to be requeued."""
         if issue_id in self._charged:
             self._charged[issue_id] = 0
 

@@ -51,7 +51,7 @@ class WorkerRow:
         self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
 
     def has_not(self, issue_id: str) -> None:
-        """It ended this one, or gave it back."""
+        """It ended this one, or requeued it."""
         if self.issue_id != issue_id:
             self.ahead = [sent for sent in self.ahead if sent[0].issue_id != issue_id]
             return
@@ -274,14 +274,16 @@ class Board:
     workers: dict[str, WorkerRow] = field(default_factory=dict)
     issues: Issues = field(default_factory=Issues)
     listed: rec.Listed = field(default_factory=rec.Listed)
-    given_back: dict[str, None] = field(default_factory=dict)
+    requeued: dict[str, None] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
     workers_most: int = 0
     """So many workers there were, or are about to be: what is drawn keeps its height."""
     claims: int = 0
     totals: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("done", "failed", "retried", "lost", "set_aside"), 0)
+        default_factory=lambda: dict.fromkeys(
+            ("done", "failed", "retried", "lost", "quarantined"), 0
+        )
     )
     activity: Activity = field(default_factory=Activity)
     counters: Counters = field(default_factory=Counters)
@@ -317,9 +319,9 @@ class Board:
         return {i.issue_id: i.due for i in self.issues.standing(Standing.COOLING)}
 
     @property
-    def set_aside(self) -> dict[str, tuple[int, str]]:
+    def quarantined(self) -> dict[str, tuple[int, str]]:
         """How many attempts each had, and its last error."""
-        found = self.issues.standing(Standing.SET_ASIDE)
+        found = self.issues.standing(Standing.QUARANTINED)
         return {i.issue_id: (i.charged, i.error) for i in found}
 
     @property
@@ -369,11 +371,11 @@ class Board:
                 self._finished(finished, change.issue.title, entry)
             case rec.Claimed(issue_id):
                 self.claims += 1
-                self.given_back.pop(issue_id, None)
+                self.requeued.pop(issue_id, None)
             case rec.SettledRecord() as settled:
                 self._settled(settled, change)
-            case rec.Forgiven() if change.stood is Standing.SET_ASIDE:
-                self.totals["set_aside"] -= 1
+            case rec.Forgiven() if change.stood is Standing.QUARANTINED:
+                self.totals["quarantined"] -= 1
             case _:
                 pass
 
@@ -448,8 +450,8 @@ class Board:
             self.totals["failed"] += 1
         if finished.outcome == "lost":
             self.totals["lost"] += 1
-        if finished.verdict == "set_aside":
-            self.totals["set_aside"] += 1
+        if finished.verdict == "quarantined":
+            self.totals["quarantined"] += 1
         elif finished.verdict != "hand_back" and finished.outcome != "cancelled":
             self.totals["retried"] += 1
 
@@ -463,7 +465,7 @@ class Board:
         # What failed and goes back to its sender is not open for anybody to take.
         handed_back = change.end is not None and change.end.verdict == "hand_back"
         if settled.action == "release" and settled.result == "applied" and not handed_back:
-            self.given_back[settled.issue_id] = None
+            self.requeued[settled.issue_id] = None
 
     def _source(self, record: rec.SourceTrouble | rec.SourceRecovered, elapsed: float) -> None:
         if isinstance(record, rec.SourceRecovered):

@@ -41,13 +41,13 @@ class Action(Enum):
     CLOSE = "close"
     RELEASE = "release"
     """Open again and unassigned, for anybody to take."""
-    SET_ASIDE = "set_aside"
+    QUARANTINE = "quarantined"
     """Out of the backlog until a person asks for it: ``blocked``, with a note, unassigned."""
     HAND_OVER = "hand_over"
     """The worker will claim and close by itself: keep it reserved, but in nobody's name."""
     REOPEN = "reopen"
-    """Take the set-aside mark away, for a person's ``retry`` or after a storm. With ``read_first``,
-    for a dead run, what it holds is released as well."""
+    """Take the quarantine mark away, for a person's ``retry`` or after a storm. With
+    ``read_first``, for a dead run, what it holds is released as well."""
 
 
 @value
@@ -56,7 +56,7 @@ class Settlement:
 
     ``read_first``: the worker, or the agent in it, may have changed the issue itself, so look
     before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``).
-    ``note``: the reason of a close, or the comment that goes with a set-aside. ``result`` (JSON)
+    ``note``: the reason of a close, or the comment that goes with a quarantine. ``result`` (JSON)
     and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
     ``unwanted``: somebody has cancelled it, for good.
@@ -156,7 +156,7 @@ _UNKNOWN = Outcome(OutcomeKind.SUCCESS)
 class DeadRun:
     """What the journal of an earlier, dead run says is still to be written.
 
-    ``set_aside``: issues that have had their last attempt, each with the note that says so.
+    ``quarantined``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
     ``outcomes``: how the last attempts went of which the source was not told; ``unbegun``: what was
     claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
@@ -166,7 +166,7 @@ class DeadRun:
     actor: str
     unclosed: tuple[IssueId, ...] = ()
     handed_over: tuple[IssueId, ...] = ()
-    set_aside: tuple[tuple[IssueId, str], ...] = ()
+    quarantined: tuple[tuple[IssueId, str], ...] = ()
     reopened: tuple[IssueId, ...] = ()
     outcomes: tuple[tuple[IssueId, Outcome], ...] = ()
     unbegun: tuple[IssueId, ...] = ()
@@ -187,10 +187,10 @@ class DeadRun:
 
     def back(self, issue_id: IssueId) -> Settlement:
         """What is to be written for an issue that it still holds, and that is not done."""
-        note = dict(self.set_aside).get(issue_id)
-        action = Action.RELEASE if note is None else Action.SET_ASIDE
+        note = dict(self.quarantined).get(issue_id)
+        action = Action.RELEASE if note is None else Action.QUARANTINE
         if issue_id in self.reopened:
-            # Its set-aside may have reached the tracker before it was taken back, or may not.
+            # Its quarantine may have reached the tracker before it was taken back, or may not.
             action, note = Action.REOPEN, None
         handed_over = issue_id in self.handed_over
         return Settlement(action, issue_id, note or "", read_first=True, handed_over=handed_over)
@@ -266,10 +266,10 @@ class Source(Protocol):
         """Keep leases alive, and say which are no longer ours. No leases: an empty answer."""
 
     def recover(self, dead: DeadRun) -> list[Settled]:
-        """Settle what a dead run left: close what it had done, give back what it held.
+        """Settle what a dead run left: close what it had done, requeue what it held.
 
         What its actor holds according to the tracker counts, not only what the journal names.
-        Closes come with ``Action.CLOSE``, give-backs with ``Action.RELEASE``. Idempotent.
+        Closes come with ``Action.CLOSE``, releases with ``Action.RELEASE``. Idempotent.
         """
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:

@@ -89,9 +89,9 @@ class WorkerState(Key):
     CANCELLING = "the task is being ended on CANCEL; READY follows"
     STOPPING = "the task is being ended on SHUTDOWN; exit 0 follows"
     ABANDONING = "the task is being ended because the connection is lost; exit 1 follows"
-    SETTLING = "its own claim is being closed or given back; READY follows"
-    SETTLING_TO_STOP = "its own claim is being closed or given back; exit 0 follows"
-    SETTLING_ALONE = "its own claim is being closed or given back; exit 1 follows"
+    SETTLING = "its own claim is being closed or requeued; READY follows"
+    SETTLING_TO_STOP = "its own claim is being closed or requeued; exit 0 follows"
+    SETTLING_ALONE = "its own claim is being closed or requeued; exit 1 follows"
     GONE = "told to exit"
 
 
@@ -132,7 +132,7 @@ class WorkerReaction(Enum):
     CONTINUE = "run the next step"
     END = "TERM to the step's process group (SIGUSR1 to dispatcherd's tasks), set the time for KILL"
     KILL = "KILL to the step's process group (TERM, where it was only asked so far)"
-    SETTLE = "close the issue, or give it back"
+    SETTLE = "close the issue, or requeue it"
     ANSWER_ASK = "send DONE or FAILED, send READY"
     ANSWER_NEXT = "send DONE or FAILED, run the first step of the next one"
     ANSWER_LEAVE = "send DONE or FAILED, exit 0"
@@ -361,9 +361,9 @@ class IssueState(Key):
     LOOSE = "running: its worker is gone from us, but not yet known to be dead"
     CLOSING = "done: a close is pending"
     RELEASING = "enqueued: a release is pending"
-    SHELVING = "error: a set-aside is pending"
+    QUARANTINING = "error: a quarantine is pending"
     CLOSED = "done"
-    SET_ASIDE = "error: out of the backlog until a person's retry"
+    QUARANTINED = "error: out of the backlog until a person's retry"
     FOREIGN = "somebody else's: left alone"
 
 
@@ -373,10 +373,10 @@ class IssueStimulus(Key):
     CLAIMED = "the source claimed it"
     RESERVED = "it is reserved for a worker that claims by itself"
     SENT = "TASK is sent"
-    RECALLED = "its worker gives it back as it went, or died before it began it"
+    RECALLED = "its worker requeues it as it went, or died before it began it"
     SUCCEEDED = "the policy says finish"
-    REQUEUED = "the policy, or a stop, says give back"
-    SPENT = "the policy says set aside"
+    REQUEUED = "the policy, or a stop, says requeue"
+    SPENT = "the policy says quarantine"
     HOLDER_LOST = "its worker's connection is lost"
     APPLIED = "the tracker did as asked"
     FOUND_CLOSED = "the tracker says that it is closed already"
@@ -391,9 +391,9 @@ class IssueReaction(Enum):
     SETTLE = "write it to the tracker with the next group"
     WATCH = "wait until its holder is known to be dead"
     DELIVER = "send the TASK"
-    RETURN = "count it as given back; retry when it is due"
+    RETURN = "count it as requeued; retry when it is due"
     COUNT = "count it as done"
-    SHELVE = "count it as set aside"
+    QUARANTINE = "count it as quarantined"
     LEAVE = "leave it alone and say so"
     AGAIN = "ask again with back-off"
     BUG = "cannot happen: a bug of ours"
@@ -413,18 +413,18 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.HANDING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
-        (st.RUNNING, sti.SPENT): Move(st.SHELVING, re.SETTLE),
+        (st.RUNNING, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
         (st.RUNNING, sti.RECALLED): Move(st.CLAIMED, re.NONE),
         (st.LOOSE, sti.RECALLED): Move(st.CLAIMED, re.NONE),
         (st.RUNNING, sti.HOLDER_LOST): Move(st.LOOSE, re.WATCH),
         (st.LOOSE, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
-        (st.LOOSE, sti.SPENT): Move(st.SHELVING, re.SETTLE),
+        (st.LOOSE, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
         (st.CLOSING, sti.APPLIED): Move(st.CLOSED, re.COUNT),
         (st.RELEASING, sti.APPLIED): Move(st.ENQUEUED, re.RETURN),
-        (st.SHELVING, sti.APPLIED): Move(st.SET_ASIDE, re.SHELVE),
-        (st.SET_ASIDE, sti.REQUEUED): Move(st.ENQUEUED, re.NONE),
+        (st.QUARANTINING, sti.APPLIED): Move(st.QUARANTINED, re.QUARANTINE),
+        (st.QUARANTINED, sti.REQUEUED): Move(st.ENQUEUED, re.NONE),
     }
-    for state in (st.CLOSING, st.RELEASING, st.SHELVING):
+    for state in (st.CLOSING, st.RELEASING, st.QUARANTINING):
         table[state, sti.FOUND_CLOSED] = Move(st.CLOSED, re.COUNT)
         table[state, sti.NOT_OURS] = Move(st.FOREIGN, re.LEAVE)
         table[state, sti.FAILED] = Move(state, re.AGAIN)
@@ -466,8 +466,8 @@ class RunReaction(Enum):
     NONE = "-"
     TAKE = "ask the source for work"
     REFUSE = "say that this makes no sense now"
-    CEASE = "give back what is claimed and unsent"
-    SHUTDOWN = "give back what is unsent, send SHUTDOWN to all, set the deadline"
+    CEASE = "requeue what is claimed and unsent"
+    SHUTDOWN = "requeue what is unsent, send SHUTDOWN to all, set the deadline"
     HASTEN = "bring the deadline forward if asked"
     KILL = "kill our workers' sessions, hang up on the others and name them"
     END = "write the last record, remove the sockets, exit"

@@ -20,15 +20,15 @@ from beads_workers.core.snapshot import Asking, Board, Ended, WorkerRow, worker_
 NOTES_MAX = 10
 """Of the last notes, so many are shown."""
 
-SET_ASIDE_MAX = 500
-"""Issues that are set aside, in full; the queue counts all of them."""
+QUARANTINED_MAX = 500
+"""Issues that are quarantined, in full; the queue counts all of them."""
 
 TITLE_CHARS_MAX = 200
 ERROR_CHARS_MAX = 300
 """A snapshot goes out four times a second, to the client that owns the fleet, too: one that a
 connection does not hold would end it. The whole texts are in the journal and in the logs."""
 
-assert 6 * SET_ASIDE_MAX * (ERROR_CHARS_MAX + TITLE_CHARS_MAX) < limits.OUTBOX_BYTES_MAX // 2
+assert 6 * QUARANTINED_MAX * (ERROR_CHARS_MAX + TITLE_CHARS_MAX) < limits.OUTBOX_BYTES_MAX // 2
 
 # A journal may name a state of a newer version, or a damaged one: it is shown all the same.
 SHOWN_STATES = {
@@ -48,7 +48,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     rate = _rate_per_minute(board, elapsed)
     ahead = board.ahead()
     ready = sum(board.listed.by_priority) + board.unsent + ahead
-    running, retrying, set_aside = board.running - ahead, board.retrying, board.set_aside
+    running, retrying, quarantined = board.running - ahead, board.retrying, board.quarantined
     left = ready + running + len(retrying) + board.listed.blocked
     return {
         "running": board.ended is None,
@@ -71,13 +71,13 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "retrying": len(retrying),
             "next_retry_seconds": _next_retry(retrying, elapsed),
             "blocked": board.listed.blocked,
-            "set_aside": len(set_aside),
-            "withheld": len(board.issues.standing(Standing.WITHHELD)),
+            "quarantined": len(quarantined),
+            "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
             "unclosed": board.unclosed_count,
         },
-        "set_aside": [
+        "quarantined": [
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
-            for issue_id, (attempts, error) in islice(set_aside.items(), SET_ASIDE_MAX)
+            for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
@@ -222,7 +222,7 @@ def last_words(board: Board, run_id: str) -> dict[str, Any]:
         "exit_code": ended.exit_code if ended else None,
         "closed": shown["totals"]["done"],
         "failed": shown["totals"]["failed"],
-        "set_aside": shown["set_aside"],
+        "quarantined": shown["quarantined"],
         "unclosed": shown["queue"]["unclosed"],
     }
 
@@ -254,10 +254,10 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
     if unclosed := board.unclosed:
         yield f"{len(unclosed)} done, and still unclosed", "doctor"
-    if set_aside := list(board.set_aside):
+    if quarantined := list(board.quarantined):
         yield (
-            f"{len(set_aside)} set aside: look at the reason, then try again",
-            f"logs {set_aside[0]}; retry {_some(set_aside)}",
+            f"{len(quarantined)} quarantined: look at the reason, then try again",
+            f"logs {quarantined[0]}; retry {_some(quarantined)}",
         )
 
 

@@ -148,7 +148,7 @@ class Wait:
 
 @value
 class Shutdown:
-    """End: give back what runs, exit 0. ``user_requested``, ``idle_timeout`` or ``error``."""
+    """End: requeue what runs, exit 0. ``user_requested``, ``idle_timeout`` or ``error``."""
 
     reason: str
 

@@ -202,7 +202,7 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 class Current:
     """``answer`` is known once its steps have ended. Times are monotonic seconds.
 
-    ``result``: the JSON text of what a step that succeeded gave back, or ``result_file``, the path
+    ``result``: the JSON text of what a step that succeeded requeued, or ``result_file``, the path
     of a file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end
     by itself; it has not been told yet.
     """
@@ -265,7 +265,7 @@ class Current:
             case WorkerState.CANCELLING | WorkerState.STOPPING | WorkerState.ABANDONING:
                 why = "cancelled" if state is WorkerState.CANCELLING else "worker shut down"
                 self.answer = Outcome(OutcomeKind.CANCELLED, why)
-                pending = self.plan.give_back
+                pending = self.plan.release
             case _:
                 pass  # Its answer was known before it was settled.
         if pending is None:
@@ -333,7 +333,7 @@ class Ahead:
         """Whether it is kept."""
         return any(task.issue_id == issue_id for task, _ in self._kept)
 
-    def give_back(self, worker_id: str, why: str, only: IssueId | None = None) -> list[Failed]:
+    def release(self, worker_id: str, why: str, only: IssueId | None = None) -> list[Failed]:
         """Keep it, or all of them, no longer: what the orchestrator is told."""
         back = [task for task, _ in self._kept if only in (None, task.issue_id)]
         self._kept = deque(kept for kept in self._kept if kept[0] not in back)
@@ -443,7 +443,7 @@ class WorkerHalf:
             return [ev.TellStep(event.message.reply)]
         if isinstance(event, ev.Received) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
-            if back := self._ahead.give_back(self.worker_id, why, issue_id):
+            if back := self._ahead.release(self.worker_id, why, issue_id):
                 return [self._words.say(each, each.request_id) for each in back]
         return self._move(self._sort(event), event, now)
 
@@ -506,7 +506,7 @@ class WorkerHalf:
         move = look_up(WORKER, self.state, stimulus)
         before, self.state = self.state, move.to
         if self._ahead and self.state not in GOES_ON:
-            back = self._ahead.give_back(self.worker_id, "its worker takes no more")
+            back = self._ahead.release(self.worker_id, "its worker takes no more")
             self._out += [self._words.say(each, each.request_id) for each in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
@@ -596,7 +596,7 @@ class WorkerHalf:
         if step.kind is StepKind.CLAIM:
             limit = now + limits.LITERAL_CALL_SECONDS
             self._deadline = min(limit, current.times_out_at or limit)
-        elif step.kind in (StepKind.CLOSE, StepKind.GIVE_BACK):
+        elif step.kind in (StepKind.CLOSE, StepKind.RELEASE):
             self._deadline = now + limits.LITERAL_CALL_SECONDS
         else:
             self._deadline = current.times_out_at

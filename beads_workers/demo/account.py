@@ -81,7 +81,7 @@ class Hand(threading.Thread):
 # What a demo's run came to: figures from its journal, and what was promised, checked for real.
 
 
-CLOSED, SET_ASIDE = "closed", "blocked"
+CLOSED, QUARANTINED = "closed", "blocked"
 """How the tracker says it."""
 
 OUTCOMES: dict[Fate, tuple[str, ...]] = {
@@ -127,7 +127,7 @@ class Account:
                 self.pids[worker_id].append(pid)
             case rec.RunChanged(_, "user_requested"):
                 self.stopped = True
-            case rec.Withheld() | rec.RetryAsked():
+            case rec.PutOnHold() | rec.RetryAsked():
                 self.steered = True
             case _:
                 pass
@@ -167,7 +167,7 @@ def promises(
         yield Promise("no issue was closed twice", twice)
     else:
         wrong = tuple(_wrong_ends(account, tracker))
-        yield Promise("every issue was closed, or set aside, exactly once", wrong)
+        yield Promise("every issue was closed, or quarantined, exactly once", wrong)
     yield Promise("none was in two hands at once", tuple(account.at_once))
     yield Promise(
         "none is left in progress", tuple(i for i, s in tracker.items() if s == "in_progress")
@@ -185,7 +185,7 @@ def promises(
 def _wrong_ends(account: Account, tracker: dict[str, str]) -> Iterator[str]:
     for item in BACKLOG:
         hopeless = item.fate is Fate.HOPELESS
-        wanted = (SET_ASIDE, 0, 1) if hopeless else (CLOSED, 1, 1)
+        wanted = (QUARANTINED, 0, 1) if hopeless else (CLOSED, 1, 1)
         status = tracker.get(item.issue_id, "missing")
         last = [f for f in account.ends[item.issue_id] if f.verdict != "requeue"]
         if (status, account.closes[item.issue_id], len(last)) != wanted:
@@ -196,7 +196,7 @@ def _disagreements(account: Account, ended: dict[str, Any]) -> Iterator[str]:
     counted = {
         "done": len(account.verdicts("finish")),
         "failed": account.charged(),
-        "set_aside": len(account.verdicts("set_aside")),
+        "quarantined": len(account.verdicts("quarantined")),
     }
     for name, count in counted.items():
         if ended["totals"][name] != count:
@@ -253,9 +253,9 @@ def what_was_seen(account: Account, ended: dict[str, Any], killed: Killed | None
     for late in account.ended("timeout"):
         what = f"{late.issue_id} {late.error}, gone at {late.duration_ms / 1000:.0f} s"
         yield _row("ignored TERM", what, account, late)
-    for row in ended["set_aside"]:
+    for row in ended["quarantined"]:
         why = f"{row['issue_id']}, {row['attempts']} attempts; {printable(row['error'], 40)}"
-        yield _row("set aside with its reason", why)
+        yield _row("quarantined with its reason", why)
     yield _row("tracker", f"asked {calls['count']} times, {calls['seconds']:.2f} s in all")
 
 
@@ -280,7 +280,7 @@ def as_object(
             "run_id": ended["run_id"],
             "seconds": ended["uptime_seconds"],
             "totals": ended["totals"],
-            "set_aside": ended["set_aside"],
+            "quarantined": ended["quarantined"],
             "killed": asdict(killed) if killed else None,
             "promises": [{"text": p.text, "broken": list(p.broken)} for p in promises],
         }
@@ -294,7 +294,7 @@ def what_to_type_next(folder: Path) -> Iterator[str]:
     if shutil.which(PROGRAM) is None:
         yield f"  PATH={_binaries()}:$PATH"
     yield f"  cd {folder}"
-    yield f"  {PROGRAM} why {hopeless}    # why it was set aside, and where its log is"
+    yield f"  {PROGRAM} why {hopeless}    # why it was quarantined, and where its log is"
     yield f"  {PROGRAM} report         # figures and a timeline; --html FILE: a page"
     yield f"  {PROGRAM} replay         # the whole run again, 20 times as fast"
     yield "Your own work, in a folder of yours:"

@@ -66,7 +66,7 @@ def scenes() -> Iterator[Scene]:
     yield _Attempt(of_fate(Fate.KILLED)[0], "lost", _killed)
     yield _Attempt(of_fate(Fate.KILLED)[0], "success", _after_the_kill, number=2)
     yield _Attempt(of_fate(Fate.STUCK)[0], "timeout", _timed_out)
-    yield _set_aside
+    yield _quarantined
     yield _gathered
     yield _release
 
@@ -133,10 +133,10 @@ def _timed_out(ended: Snapshot) -> str:
     )
 
 
-def _set_aside(snapshot: Snapshot) -> str | None:
-    for row in snapshot["set_aside"]:
+def _quarantined(snapshot: Snapshot) -> str | None:
+    for row in snapshot["quarantined"]:
         return (
-            f"{row['issue_id']} failed {row['attempts']} times: set aside with its reason,"
+            f"{row['issue_id']} failed {row['attempts']} times: quarantined with its reason,"
             " it holds nobody up."
         )
     return None

@@ -136,7 +136,7 @@ NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet
 
 
 def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
-    """What a worker runs for a task: ``[claim,] run [, verify]``, then ``close`` or a give-back.
+    """What a worker runs for a task: ``[claim,] run [, verify]``, then ``close`` or a release.
 
     The issue's own command goes first, then the fleet's, then the agent. Texts are made fit for
     ``execve``; a payload that is still in a file is not runnable (the edge reads it first).
@@ -319,13 +319,13 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
     if settings.work.worktrees is not None:
         report = (sys.executable, "-P", "-m", REPORT_MODULE)
         steps.append(Step(StepKind.REPORT, report, added, preparation(task, settings)))
-    close = give_back = None
+    close = release = None
     if bd := settings.work.bd_argv:
         update = (*bd, "update", task.issue_id)
         steps.insert(0, Step(StepKind.CLAIM, (*update, "--status=in_progress"), added))
         close = Step(StepKind.CLOSE, (*bd, "close", task.issue_id), added)
-        give_back = Step(StepKind.GIVE_BACK, (*update, "--status=open", "--assignee="), added)
-    return _plan(steps, task, settings, close, give_back)
+        release = Step(StepKind.RELEASE, (*update, "--status=open", "--assignee="), added)
+    return _plan(steps, task, settings, close, release)
 
 
 def _plan(
@@ -333,7 +333,7 @@ def _plan(
     task: Task,
     settings: WorkerSettings,
     close: Step | None = None,
-    give_back: Step | None = None,
+    release: Step | None = None,
 ) -> Plan:
     return Plan(
         steps=tuple(steps),
@@ -344,5 +344,5 @@ def _plan(
         result_file=result_file(settings.run_directory, task.issue_id, task.attempt),
         log_bytes_max=settings.work.log_bytes_max,
         close=close,
-        give_back=give_back,
+        release=release,
     )

@@ -221,7 +221,7 @@ class Fleet:
         self._journal.close()
         self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
-        farewell["given_back"] = list(board.given_back)
+        farewell["requeued"] = list(board.requeued)
         farewell["pending"] = list(loop.pending)
         farewell["claimed"] = board.claims
         loop.control.close(farewell)

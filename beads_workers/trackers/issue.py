@@ -26,7 +26,7 @@ from beads_workers.trackers.settling import CONTAINERS, OPEN
 # --- issue ---------------------------------------------------------------------------------------
 # An issue as our own trackers keep it, and its JSON object in the shape of beads' export.
 #
-# Beads leaves out what is empty, and so do we; what we do not know is kept and given back.
+# Beads leaves out what is empty, and so do we; what we do not know is kept and requeued.
 
 
 BLOCKS = "blocks"

@@ -174,7 +174,7 @@ class MemorySource:
         return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
-        """Close what the dead run had done, give back whatever else is in its name."""
+        """Close what the dead run had done, requeue whatever else is in its name."""
         held = [
             IssueId(issue.id)
             for issue in self._in_order()
@@ -201,17 +201,17 @@ class MemorySource:
         return self._faulty("ready", lambda: found)
 
     def close(self) -> None:
-        """Give back what a take won whose answer was lost."""
-        self._give_back_unanswered()
+        """Requeue what a take won whose answer was lost."""
+        self._requeue_unanswered()
 
-    def _give_back_unanswered(self) -> None:
+    def _requeue_unanswered(self) -> None:
         for issue_id in self._unanswered:
             if self.tracker.holding(issue_id) == Holding(IN_PROGRESS, self.actor):
                 self.tracker.put(issue_id, OPEN, "")
         self._unanswered = ()
 
     def _taken(self, limit: int, skip: frozenset[str]) -> Taken:
-        self._give_back_unanswered()
+        self._requeue_unanswered()
         open_ones = [each for each in self._in_order() if self._wanted(each)]
         blocked = {each.id for each in open_ones if self.tracker.is_blocked(each.id)}
         ready = [
@@ -243,7 +243,7 @@ class MemorySource:
         ruling = rule(settlement, self.tracker.holding(issue_id), actor)
         if ruling.write is not None:
             self.tracker.put(issue_id, ruling.write.status, ruling.write.assignee, settlement.note)
-            if settlement.action is Action.SET_ASIDE and settlement.note:
+            if settlement.action is Action.QUARANTINE and settlement.note:
                 self.tracker.annotate(issue_id, settlement.note)
         if fault is FaultKind.REPORT_LOST:
             return Settled(settlement, Result.FAILED, "the tracker's answer was lost")

@@ -58,7 +58,7 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
             return _written(Holding(CLOSED, actor)) if ours else _left_alone(found)
         case Action.RELEASE:
             return _release(found, ours)
-        case Action.SET_ASIDE:
+        case Action.QUARANTINE:
             if found == Holding(BLOCKED, ""):
                 return Ruling(Result.APPLIED)
             return _written(Holding(BLOCKED, "")) if ours else _left_alone(found)

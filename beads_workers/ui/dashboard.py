@@ -94,7 +94,7 @@ Fields = Mapping[str, Any]
 MARKS = {
     "finish": ("✓", "+", "green"),
     "requeue": ("↻", "~", "yellow"),
-    "set_aside": ("✗", "x", "red"),
+    "quarantined": ("✗", "x", "red"),
     "hand_back": ("✗", "x", "red"),
     "cancelled": ("↩", "<", "dim"),
 }
@@ -180,9 +180,9 @@ def outcome_row(outcome: Fields, width: int, *, unicode: bool) -> Text:
 
 def _became(outcome: Fields) -> str:
     if outcome["outcome"] == "cancelled":
-        return "given back"
-    if outcome["verdict"] == "set_aside":
-        return f"set aside after {counted(outcome['attempt'], 'try', 'tries')}"
+        return "requeued"
+    if outcome["verdict"] == "quarantined":
+        return f"quarantined after {counted(outcome['attempt'], 'try', 'tries')}"
     if outcome["verdict"] == "hand_back":
         return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]
@@ -239,7 +239,7 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
 def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     queue, done = snapshot["queue"], snapshot["totals"]["done"]
     left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
-    whole = done + left + queue["set_aside"]
+    whole = done + left + queue["quarantined"]
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="green")
     more = "+" if queue["ready_more"] else ""
@@ -276,9 +276,9 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     due = queue["next_retry_seconds"]
     if columns >= QUEUE_COLUMNS:
         row.add(f"in {whole_seconds(due - age)}" if due is not None else "", 12, "dim")
-    style = "bold red" if queue["set_aside"] else "bold"
-    row.add("aside " if columns < QUEUE_COLUMNS else "set aside ").add(
-        str(queue["set_aside"]), 4, style
+    style = "bold red" if queue["quarantined"] else "bold"
+    row.add("quar. " if columns < QUEUE_COLUMNS else "quarantined ").add(
+        str(queue["quarantined"]), 4, style
     )
     if columns >= QUEUE_COLUMNS:
         row.add("unclosed ").add(str(queue["unclosed"]), 4, "bold")
@@ -303,7 +303,7 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
 
 
 # --- panes ---------------------------------------------------------------------------------------
-# What fills the middle: workers, outcomes, a log, what is set aside, the keys.
+# What fills the middle: workers, outcomes, a log, what is quarantined, the keys.
 
 
 STARTING_SECONDS = 5.0
@@ -314,7 +314,7 @@ KEYS = (
     ("l or Enter", "follow the log of the chosen worker"),
     ("p", "pause, and resume"),
     ("+  -", "one worker more, one less (a busy one finishes its task first)"),
-    ("r", "what was set aside, with the reasons; Enter tries one again, a all"),
+    ("r", "what was quarantined, with the reasons; Enter tries one again, a all"),
     ("k", "take the chosen worker's issue away (asks first)"),
     ("q", "leave; where the fleet was started: stop, drain, or leave it in the background"),
     ("Escape", "back to the workers"),
@@ -378,16 +378,16 @@ def log(look: Look, width: int, rows: int) -> Iterator[Text]:
         yield Row(width).fill(line).text()
 
 
-def aside(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:
-    """A rule, and every issue that is set aside with its reason, around the chosen one."""
-    issues = snapshot["set_aside"]
-    choosing = look.pane is Pane.ASIDE
+def quarantined(snapshot: Fields, look: Look, width: int, rows: int) -> Iterator[Text]:
+    """A rule, and every issue that is quarantined with its reason, around the chosen one."""
+    issues = snapshot["quarantined"]
+    choosing = look.pane is Pane.QUARANTINE
     how = ". Enter tries one again, a all of them" if choosing else ""
-    count = snapshot["queue"]["set_aside"]
+    count = snapshot["queue"]["quarantined"]
     first_ones = f", the first {len(issues)} here" if len(issues) < count else ""
-    yield rule(f"set aside: {count}{first_ones}{how}", width, look)
+    yield rule(f"quarantined: {count}{first_ones}{how}", width, look)
     if not issues:
-        yield Row(width).add(" nothing is set aside", style="dim").text()
+        yield Row(width).add(" nothing is quarantined", style="dim").text()
     chosen = min(look.row, max(0, len(issues) - 1))
     first = max(0, chosen - (rows - 2)) if choosing else 0
     for index, issue in enumerate(issues[first : first + rows - 1], first):
@@ -410,7 +410,7 @@ def hints(snapshot: Fields, look: Look) -> str:
     """The last row: the keys that are of use here."""
     if look.role is Role.REPLAY:
         return "space hold   + - speed   arrows choose   q leave   ? help"
-    if look.pane is Pane.ASIDE:
+    if look.pane is Pane.QUARANTINE:
         return "arrows choose   Enter try again   a all   Escape back   q leave   ? help"
     if look.pane is not Pane.FLEET:
         return "arrows choose   Escape back   q leave   ? help"
@@ -488,8 +488,8 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
             yield from _whole_fleet(snapshot, look, age, room)
         case Pane.LOG:
             yield from log(look, room.columns, room.rows)
-        case Pane.ASIDE:
-            yield from aside(snapshot, look, room.columns, room.rows)
+        case Pane.QUARANTINE:
+            yield from quarantined(snapshot, look, room.columns, room.rows)
         case Pane.HELP:
             yield from keys(look, room.columns)
 
@@ -506,8 +506,8 @@ def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterat
     beside = outcomes(snapshot, look, room.columns - left - 1, room.rows)
     here = list(workers(snapshot, look, age, left, count))
     below = room.rows - len(here) - 1
-    if snapshot["set_aside"] and below > 2:
-        here += [Row(left).text(), *aside(snapshot, look, left, below)]
+    if snapshot["quarantined"] and below > 2:
+        here += [Row(left).text(), *quarantined(snapshot, look, left, below)]
     yield from _side_by_side(here, list(beside), left, room)
 
 
@@ -566,7 +566,7 @@ def _too_small(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
     lines = [
         f"{snapshot['state']}: {totals['done']} closed",
         f"{snapshot['queue']['running']} running, {snapshot['queue']['ready']} ready",
-        f"{totals['set_aside']} set aside",
+        f"{totals['quarantined']} quarantined",
         f"(the dashboard needs {COLUMNS_MIN}x{ROWS_MIN})",
     ]
     for index in range(rows):

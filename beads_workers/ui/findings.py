@@ -232,24 +232,26 @@ def next_steps(history: History) -> list[Step]:
         steps.append(Step("beads-workers start", "settles what the killed run left, and goes on"))
     elif history.with_fate(Fate.UNCLOSED):
         steps.append(Step("beads-workers start", "closes what is done, without running it again"))
-    elif history.with_fate(Fate.GIVEN_BACK, Fate.UNFINISHED):
-        steps.append(Step("beads-workers start", "goes on with what was given back"))
+    elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
+        steps.append(Step("beads-workers start", "goes on with what was requeued"))
     # What this run gave up on comes before what it was told to leave alone.
-    set_aside = sorted(set_aside_issues(history), key=lambda i: i.earlier)
-    if set_aside:
-        names = [shlex.quote(i.issue_id) for i in set_aside[:NAMED_MAX]]
-        rest = len(set_aside) - NAMED_MAX
+    quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
+    if quarantined:
+        names = [shlex.quote(i.issue_id) for i in quarantined[:NAMED_MAX]]
+        rest = len(quarantined) - NAMED_MAX
         more = f", and {rest} more" if rest > 0 else ""
         steps.append(Step(f"beads-workers logs {names[0]}", "what its attempts printed"))
         steps.append(
-            Step(f"beads-workers retry {' '.join(names)}", f"tries again what was set aside{more}")
+            Step(
+                f"beads-workers retry {' '.join(names)}", f"tries again what was quarantined{more}"
+            )
         )
     return steps
 
 
-def set_aside_issues(history: History) -> list[IssueHistory]:
+def quarantined_issues(history: History) -> list[IssueHistory]:
     """All that are out of the backlog at the end, those of earlier runs too."""
-    return [i for i in history.issues if i.fate is Fate.SET_ASIDE]
+    return [i for i in history.issues if i.fate is Fate.QUARANTINED]
 
 
 # --- report --------------------------------------------------------------------------------------

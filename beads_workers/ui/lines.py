@@ -81,8 +81,8 @@ def _about_run(record: rec.Record) -> str | None:
             return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"
         case rec.WorkerExited(worker_id, _, status) if status != 0:
             return f"{worker_id:>4} exited   with status {status}"
-        case rec.Withheld(issue_id):
-            return f"     taken away {_id(issue_id)}"
+        case rec.PutOnHold(issue_id):
+            return f"     on hold {_id(issue_id)}"
         case rec.Carried(issue_id, _, charged) if charged:
             return f"     remembered {_id(issue_id)}: {counted(charged, 'attempt')} so far"
         case _:
@@ -97,7 +97,7 @@ def _finished(finished: rec.Finished) -> str:
     if finished.verdict == "finish":
         note = f": {printable(finished.note, ERROR_WIDTH)}" if finished.note else ""
         return f"{head} done     {issue} in {took}{note}"
-    if finished.verdict == "set_aside":
+    if finished.verdict == "quarantined":
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
@@ -113,7 +113,7 @@ def next_try(wait: str, *, charged: bool) -> str:
     if wait:
         return f"again in {wait}"
     # What is not charged was not its fault (a spawn storm): only the fleet's state holds it.
-    return "again at once" if charged else "given back, not charged"
+    return "again at once" if charged else "requeued, not charged"
 
 
 def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
@@ -125,8 +125,8 @@ def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
         return f"     {_id(issue_id)} left alone: {printable(error or 'not ours', ERROR_WIDTH)}"
     return {
         "close": f"     closed   {_id(issue_id)}",
-        "release": f"     given back {_id(issue_id)}",
-        "set_aside": f"     set aside {_id(issue_id)}",
+        "release": f"     requeued {_id(issue_id)}",
+        "quarantined": f"     quarantined {_id(issue_id)}",
         "reopen": f"     reopened {_id(issue_id)}",
     }.get(action)
 
@@ -153,11 +153,11 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     yield (
         f"queue: {queue['ready']}{more} ready, {queue['running']} running,"
         f" {queue['retrying']} waiting for a retry, {queue['blocked']} blocked,"
-        f" {queue['set_aside']} set aside, {queue['unclosed']} unclosed"
+        f" {queue['quarantined']} quarantined, {queue['unclosed']} unclosed"
     )
     yield (
         f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"
-        f" {totals['retried']} retried, {totals['lost']} lost, {totals['set_aside']} set aside;"
+        f" {totals['retried']} retried, {totals['lost']} lost, {totals['quarantined']} quarantined;"
         f" {shown['rate_per_minute']:.0f} a minute"
     )
     for row in shown["hindrances"]:
@@ -171,13 +171,13 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         )
         if source.get("hint"):
             yield f"  hint: {printable(source['hint'])}"
-    for row in shown["set_aside"]:
+    for row in shown["quarantined"]:
         yield (
-            f"set aside {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
+            f"quarantined {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
             f" {printable(row['error'], 120)}"
         )
-    if (more := queue["set_aside"] - len(shown["set_aside"])) > 0:
-        yield f"set aside: {more} more"
+    if (more := queue["quarantined"] - len(shown["quarantined"])) > 0:
+        yield f"quarantined: {more} more"
     for worker in shown["workers"]:
         yield _worker(worker)
 

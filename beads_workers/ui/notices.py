@@ -4,7 +4,7 @@
     told = notices.add(entry, board)          # after board.apply(entry)
     told = notices.due(elapsed, board)        # when ``notices.ends`` has come
 
-Whatever comes in crowds is told together: a fleet whose command is broken sets fifty issues aside
+Whatever comes in crowds is told together: a fleet whose command is broken quarantines fifty issues
 in a minute, and that is one thing to know, not fifty.
 """
 
@@ -21,8 +21,8 @@ from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
 from beads_workers.core.text import counted, printable
 
-SET_ASIDE_SECONDS = 30.0
-"""Between two notices of issues that were set aside; the first one is told at once."""
+QUARANTINED_SECONDS = 30.0
+"""Between two notices of issues that were quarantined; the first one is told at once."""
 
 FAILURES_TOLD = 3
 """Failures of the tracker in a row that a person is told of: fewer pass by themselves."""
@@ -47,7 +47,7 @@ ENDS = {
 class Notice:
     """One thing to tell. ``event``: its name; ``text``: one sentence, fit for any terminal.
 
-    ``count`` issues were set aside, of which ``issue_ids`` names the first; title and error are
+    ``count`` issues were quarantined, of which ``issue_ids`` names the first; title and error are
     those of the first. The figures are those of the run so far; ``at`` is in epoch seconds.
     """
 
@@ -58,7 +58,7 @@ class Notice:
     project: str
     closed: int = 0
     failed: int = 0
-    set_aside: int = 0
+    quarantined: int = 0
     unclosed: int = 0
     count: int = 0
     issue_ids: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def environment(notice: Notice) -> dict[str, str]:
         "BW_PROJECT": notice.project,
         "BW_CLOSED": str(notice.closed),
         "BW_FAILED": str(notice.failed),
-        "BW_SET_ASIDE": str(notice.set_aside),
+        "BW_QUARANTINED": str(notice.quarantined),
         "BW_NOT_CLOSED": str(notice.unclosed),
         "BW_COUNT": str(notice.count),
         "BW_ISSUE_ID": notice.issue_ids[0] if notice.issue_ids else "",
@@ -104,7 +104,7 @@ class Notices:
     def add(self, entry: Entry, board: Board) -> list[Notice]:
         """Take in the next entry, which the board has taken in; returns what is to be told now."""
         match entry.record:
-            case rec.Finished(issue_id=issue_id, verdict="set_aside") as finished:
+            case rec.Finished(issue_id=issue_id, verdict="quarantined") as finished:
                 self._gathered.append((finished, board.title(issue_id)))
                 self.ends = max(entry.elapsed, self._quiet_until)
                 return self.due(entry.elapsed, board)
@@ -126,12 +126,12 @@ class Notices:
         """What has gathered, when its time has come."""
         if elapsed < self.ends:
             return []
-        self._quiet_until = elapsed + SET_ASIDE_SECONDS
+        self._quiet_until = elapsed + QUARANTINED_SECONDS
         return self._all(board)
 
     def _all(self, board: Board) -> list[Notice]:
         gathered, self._gathered, self.ends = self._gathered, [], inf
-        return [_set_aside(gathered, board)] if gathered else []
+        return [_quarantined(gathered, board)] if gathered else []
 
     def _trouble(self, trouble: rec.SourceTrouble, entry: Entry, board: Board) -> list[Notice]:
         if self._failing:
@@ -142,7 +142,7 @@ class Notices:
         return [_notice("tracker_failing", text, entry.at, board, error=error)]
 
 
-def _set_aside(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice:
+def _quarantined(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice:
     first, title = gathered[0]
     ids = tuple(printable(finished.issue_id) for finished, _ in gathered[:NAMED_MAX])
     error = printable(first.error, ERROR_WIDTH)
@@ -150,14 +150,14 @@ def _set_aside(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice
     if len(gathered) == 1:
         tries = counted(first.charged, "attempt")
         name = f"{ids[0]} ({shown})" if shown else ids[0]
-        text = f"{name} was set aside after {tries}: {error}"
+        text = f"{name} was quarantined after {tries}: {error}"
     else:
         more = ", ..." if len(gathered) > 5 else ""
         named = ", ".join(ids[:5])
-        text = f"{len(gathered)} issues were set aside ({named}{more}); {ids[0]}: {error}"
+        text = f"{len(gathered)} issues were quarantined ({named}{more}); {ids[0]}: {error}"
     at = board.began_at + board.elapsed
     return _notice(
-        "set_aside",
+        "quarantined",
         text,
         at,
         board,
@@ -171,7 +171,7 @@ def _set_aside(gathered: list[tuple[rec.Finished, str]], board: Board) -> Notice
 def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     totals, unclosed = board.totals, _unclosed(board)
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
-    figures += f", set aside {totals['set_aside']}"
+    figures += f", quarantined {totals['quarantined']}"
     figures += f", unclosed {unclosed}" if unclosed else ""
     reason = ENDS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)
     text = f"the run has ended ({reason}): {figures}"
@@ -183,7 +183,7 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
     figures: Mapping[str, Any] = {
         "closed": totals["done"],
         "failed": totals["failed"],
-        "set_aside": totals["set_aside"],
+        "quarantined": totals["quarantined"],
         "unclosed": _unclosed(board),
         "run_id": run.run_id if run else "",
         "project": run.project if run else "",

@@ -33,8 +33,8 @@ class Cause(Enum):
     HANDING = "handing_over"
     QUEUED = "queued"
     SETTLING = "settling"
-    TAKEN_AWAY = "taken_away"
-    SET_ASIDE = "set_aside"
+    ON_HOLD = "on_hold"
+    QUARANTINED = "quarantined"
     IN_PROGRESS = "in_progress"
     ASSIGNED = "assigned"
     CYCLE = "cycle"
@@ -141,8 +141,8 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
             return [Reason(Cause.HANDING, text, "nothing to do: it runs as soon as that is done")]
         case "claimed":
             return [_queued(facts, picture)]
-        case "releasing" | "shelving":
-            what = "given back" if facts.held == "releasing" else "set aside"
+        case "releasing" | "quarantining":
+            what = "requeued" if facts.held == "releasing" else "quarantined"
             tries = f" (refused {facts.pending_tries} times so far)" if facts.pending_tries else ""
             text = f"it is being {what} in the tracker{tries}"
             return [Reason(Cause.SETTLING, text, "nothing to do: it is asked for again")]
@@ -163,14 +163,14 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
     last = f"; last error: {facts.error}" if facts.error else ""
     most = picture.facts.attempts_max
     match facts.standing:
-        case "withheld":
-            text = "a person took it away from this run ('beads-workers release')"
+        case "on_hold":
+            text = "a person put it on hold ('beads-workers release')"
             change = f"'beads-workers retry {issue_id}' puts it back; so does a new run"
-            return [Reason(Cause.TAKEN_AWAY, text, change)]
-        case "set_aside":
-            text = f"set aside after {counted(facts.charged, 'attempt')}{last}"
+            return [Reason(Cause.ON_HOLD, text, change)]
+        case "quarantined":
+            text = f"quarantined after {counted(facts.charged, 'attempt')}{last}"
             change = f"'beads-workers retry {issue_id}' gives it new attempts"
-            return [Reason(Cause.SET_ASIDE, text, change)]
+            return [Reason(Cause.QUARANTINED, text, change)]
         case "cooling" if facts.again_seconds is not None:
             attempt = f"attempt {facts.attempt}" + (f" of {most}" if most else "")
             text = f"cooling down until {picture.at(facts.again_seconds)}: then {attempt}{last}"
@@ -322,10 +322,10 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
     if facts is not None:
         if facts.held == "running":
             return f"in progress with {facts.worker_id}"
-        if facts.standing == "set_aside" and seen.status != "open":
-            return f"set aside after {counted(facts.charged, 'attempt')}"
-        if facts.standing == "withheld":
-            return "taken away from this run by a person"
+        if facts.standing == "quarantined" and seen.status != "open":
+            return f"quarantined after {counted(facts.charged, 'attempt')}"
+        if facts.standing == "on_hold":
+            return "on hold: a person released it"
         if facts.standing == "cooling" and facts.again_seconds is not None:
             return f"cooling down until {picture.at(facts.again_seconds)}"
     status = seen.status.replace("_", " ")

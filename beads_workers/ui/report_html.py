@@ -125,9 +125,9 @@ def _sections(history: History) -> Iterator[Element]:
     if steps:
         yield _next(steps)
     yield _timeline(history)
-    aside = tables.set_aside_first(history)
-    if aside:
-        yield tables.set_aside(aside)
+    quarantined = tables.quarantined_first(history)
+    if quarantined:
+        yield tables.quarantined(quarantined)
     failed = findings.failures(history)
     if failed:
         yield tables.failures(failed)
@@ -143,14 +143,18 @@ def _sections(history: History) -> Iterator[Element]:
 
 def _figures(history: History) -> Element:
     closed = len(history.with_fate(Fate.CLOSED))
-    aside = len(history.with_fate(Fate.SET_ASIDE))
+    quarantined = len(history.with_fate(Fate.QUARANTINED))
     mine = [i for i in history.issues if not i.earlier]
     counts, lost, cost = tables.tally(history), findings.waste_of(history), tracker(history)
     lives = findings.busy(history)
     lived = sum(row.lived for row in lives)
     tiles = [
         ("closed", f"{closed:,}", f"of {counted(len(mine), 'issue')} taken"),
-        ("set aside", f"{aside:,}", "need a person" if aside else "none needs a person"),
+        (
+            "quarantined",
+            f"{quarantined:,}",
+            "need a person" if quarantined else "none needs a person",
+        ),
         (
             "so far" if history.state == "running" else "took",
             duration(history.seconds),

@@ -125,19 +125,19 @@ def _attribute(value: str | float) -> str:
 
 TITLE_WIDTH = 110
 ERROR_WIDTH = 240
-SET_ASIDE_ERROR_WIDTH = 700
+QUARANTINED_ERROR_WIDTH = 700
 MANY_ERROR_WIDTH = 110
 """Where there may be a thousand of them, and in two bytes a letter: the page is to stay small."""
 NOTES_MAX = 30
 ISSUES_NAMED = 4
-ASIDE_SHOWN = 10
+QUARANTINED_SHOWN = 10
 """The rest unfolds: what follows should not be pages away."""
 FATE_CLASSES = {
     Fate.CLOSED: "o-success",
     Fate.UNCLOSED: "o-retry",
-    Fate.SET_ASIDE: "o-error",
+    Fate.QUARANTINED: "o-error",
     Fate.UNFINISHED: "o-running",
-    Fate.GIVEN_BACK: "o-cancelled",
+    Fate.REQUEUED: "o-cancelled",
     Fate.LEFT_ALONE: "o-cut_off",
 }
 
@@ -165,22 +165,22 @@ def figures(rows: Iterable[tuple[str, Child]]) -> Element:
     return add(el("dl", class_="pairs"), pairs)
 
 
-def set_aside(issues: list[IssueHistory]) -> Element:
+def quarantined(issues: list[IssueHistory]) -> Element:
     """What a person has to look at, each with its last error."""
     items = [
-        _aside(issue, SET_ASIDE_ERROR_WIDTH if n < ASIDE_SHOWN else MANY_ERROR_WIDTH)
+        _quarantined(issue, QUARANTINED_ERROR_WIDTH if n < QUARANTINED_SHOWN else MANY_ERROR_WIDTH)
         for n, issue in enumerate(issues)
     ]
-    shown, rest = items[:ASIDE_SHOWN], items[ASIDE_SHOWN:]
+    shown, rest = items[:QUARANTINED_SHOWN], items[QUARANTINED_SHOWN:]
     more = None
     if rest:
         told = el("summary", f"and {len(rest):,} more")
         more = el("details", told, add(el("ul", class_="aside"), rest))
     note = f"{len(items):,} out of the backlog until somebody asks for another try"
-    return section("Set aside", add(el("ul", class_="aside"), shown), more, note=note)
+    return section("Quarantined", add(el("ul", class_="aside"), shown), more, note=note)
 
 
-def _aside(issue: IssueHistory, width: int) -> Element:
+def _quarantined(issue: IssueHistory, width: int) -> Element:
     return el(
         "li",
         el("code", foreign(issue.issue_id, 80)),
@@ -356,9 +356,9 @@ def tally(history: History) -> dict[str, int]:
     }
 
 
-def set_aside_first(history: History) -> list[IssueHistory]:
-    """Set aside in this run, then what earlier runs had set aside."""
-    return sorted(findings.set_aside_issues(history), key=lambda i: i.earlier)
+def quarantined_first(history: History) -> list[IssueHistory]:
+    """Quarantined in this run, then what earlier runs had quarantined."""
+    return sorted(findings.quarantined_issues(history), key=lambda i: i.earlier)
 
 
 def notes(history: History) -> Element:

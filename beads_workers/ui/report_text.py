@@ -34,9 +34,9 @@ OUTCOME_WORDS = {
 
 FATE_WORDS = {
     Fate.CLOSED: "closed",
-    Fate.SET_ASIDE: "set aside",
+    Fate.QUARANTINED: "quarantined",
     Fate.UNCLOSED: "done, unclosed yet",
-    Fate.GIVEN_BACK: "given back",
+    Fate.REQUEUED: "requeued",
     Fate.UNFINISHED: "unfinished",
     Fate.LEFT_ALONE: "left alone",
 }
@@ -135,7 +135,7 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield from _figures(history, width)
     yield from _timeline(history, width)
     yield from _failures(history, width)
-    yield from _set_aside(history, width)
+    yield from _quarantined(history, width)
     yield from _slowest(history, width)
     yield from _troubles(history)
     yield from _next(history)
@@ -282,17 +282,17 @@ def _rest(count: int, what: str) -> Iterator[Text]:
         yield Text(f"       and {count - LISTED_MAX} {what}", "dim")
 
 
-def _set_aside(history: History, width: int) -> Iterator[Text]:
-    aside = sorted(findings.set_aside_issues(history), key=lambda i: i.earlier)
-    if not aside:
+def _quarantined(history: History, width: int) -> Iterator[Text]:
+    quarantined = sorted(findings.quarantined_issues(history), key=lambda i: i.earlier)
+    if not quarantined:
         return
-    yield from _title("set aside")
-    for issue in aside[:LISTED_MAX]:
+    yield from _title("quarantined")
+    for issue in quarantined[:LISTED_MAX]:
         tries = counted(issue.charged, "attempt") + (", earlier" if issue.earlier else "")
         head = f"  {printable(issue.issue_id, 24)}  "
         room = max(12, width - columns(head) - len(tries) - 2)
         yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))
-    yield from _rest(len(aside), "more; --json has them all")
+    yield from _rest(len(quarantined), "more; --json has them all")
 
 
 def _slowest(history: History, width: int) -> Iterator[Text]:

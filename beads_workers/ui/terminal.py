@@ -1,4 +1,4 @@
-"""The terminal while a dashboard has it: frames out, keys and signals in, given back at the end."""
+"""The terminal while a dashboard has it: frames out, keys and signals in, restored at the end."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _never_stopped() -> Iterator[None]:
 
 
 # --- frames --------------------------------------------------------------------------------------
-# What is written to a terminal: taking it over, giving it back, and frames. Pure: text to bytes.
+# What is written to a terminal: taking it over, restoring it, and frames. Pure: text to bytes.
 #
 # A frame is written as the rows that differ from what is shown, each at its absolute place, all of
 # it
@@ -302,7 +302,7 @@ class Output:
             poll.poll(int(left * 1000) + 1)
             self._push()
         if self._unwritten:
-            # Nobody reads; what lies there would only stand in the way of giving it back.
+            # Nobody reads; what lies there would only stand in the way of restoring it.
             self._device.discard_output()
 
 
@@ -362,7 +362,7 @@ class SignalBox:
             del self._unread[unread.index(signal.SIGCONT)]
 
     def hold_back(self) -> None:
-        """From now on nothing is raised in the midst of what runs: the terminal is given back."""
+        """From now on nothing is raised in the midst of what runs: the terminal is restored."""
         self._closing = True
 
     def close(self) -> None:
@@ -394,7 +394,7 @@ class SignalBox:
 
 
 # --- screen --------------------------------------------------------------------------------------
-# The terminal while a dashboard has it: frames out, keys and signals in, given back at the end.
+# The terminal while a dashboard has it: frames out, keys and signals in, restored at the end.
 #
 #     with Terminal.open() as terminal:
 #         while True:
@@ -445,7 +445,7 @@ class Events:
 class _Hold(enum.Enum):
     OURS = enum.auto()
     SHELLS = enum.auto()
-    """Given back: not yet entered, suspended, in the background, or left."""
+    """Requeued: not yet entered, suspended, in the background, or left."""
     GONE = enum.auto()
 
 
@@ -475,7 +475,7 @@ class Terminal:
         self._signals = SignalBox()
         try:
             self._try(self._start)
-        except BaseException:  # Whatever it is, the terminal must be given back.
+        except BaseException:  # Whatever it is, the terminal must be restored.
             self._close()
             raise
         return self
@@ -579,14 +579,14 @@ class Terminal:
             return keys
         return keys + self._parser.feed(data or b"", time.monotonic())
 
-    # --- taking it and giving it back ---------------------------------------------------------
+    # --- taking it and restoring it ---------------------------------------------------------
 
     def _mind(self, taken: list[signal.Signals]) -> bool:
         """Suspension, going on, resizing; whether the terminal was taken again."""
         if self._hold is _Hold.GONE:
             return False
         if signal.SIGTSTP in taken:
-            self._give_back()
+            self._requeue()
             self._signals.stop_for_real()
         resumed = False
         if signal.SIGCONT in taken or self._hold is _Hold.SHELLS:
@@ -621,7 +621,7 @@ class Terminal:
             self._hold = _Hold.SHELLS
             self._try(self._output.leave)
 
-    def _give_back(self) -> None:
+    def _requeue(self) -> None:
         """Screen and modes as they were; takes a moment at most, however stuck the terminal is."""
         if self._hold is not _Hold.SHELLS:
             # Even where a write has failed: a terminal that has gone takes no harm.
@@ -631,7 +631,7 @@ class Terminal:
 
     def _close(self) -> None:
         self._signals.hold_back()
-        self._give_back()
+        self._requeue()
         self._device.close()
         self._signals.close()
 

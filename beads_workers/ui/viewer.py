@@ -31,7 +31,7 @@ class Pane(Enum):
 
     FLEET = "fleet"
     LOG = "log"
-    ASIDE = "set aside"
+    QUARANTINE = "quarantined"
     HELP = "help"
 
 
@@ -81,7 +81,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``chosen``: the worker that the arrows are on. ``row``: of the list of what is set aside.
+    """``chosen``: the worker that the arrows are on. ``row``: of the list of what is quarantined.
 
     ``message``: what the fleet answered last. ``caption``: what a demo says about the moment.
     ``unicode``: whether the terminal can show more than ASCII.
@@ -118,7 +118,7 @@ def press(look: Look, key: str, snapshot: Mapping[str, Any], page_rows: int = 8)
         return _leave(look, snapshot)
     if look.role is Role.REPLAY:
         return _of_replay(look, key)
-    if look.pane is Pane.ASIDE and key in ("enter", "a"):
+    if look.pane is Pane.QUARANTINE and key in ("enter", "a"):
         return _retry(look, snapshot, everything=key == "a")
     return _of_fleet(look, key, snapshot)
 
@@ -145,8 +145,8 @@ _STEPS: dict[str, tuple[int, bool]] = {
 
 def _move(look: Look, step: tuple[int, bool], snapshot: Mapping[str, Any], rows: int) -> Look:
     by = step[0] * (rows if step[1] else 1)
-    if look.pane is Pane.ASIDE:
-        last = max(0, len(snapshot["set_aside"]) - 1)
+    if look.pane is Pane.QUARANTINE:
+        last = max(0, len(snapshot["quarantined"]) - 1)
         return replace(look, row=min(max(0, look.row + by), last))
     ids = [worker["worker_id"] for worker in snapshot["workers"]]
     if not ids:
@@ -168,15 +168,15 @@ def _of_fleet(look: Look, key: str, snapshot: Mapping[str, Any]) -> Pressed:
             pane = Pane.FLEET if look.pane is Pane.LOG else Pane.LOG
             return replace(look, pane=pane), None
         case "r":
-            pane = Pane.FLEET if look.pane is Pane.ASIDE else Pane.ASIDE
+            pane = Pane.FLEET if look.pane is Pane.QUARANTINE else Pane.QUARANTINE
             return replace(look, pane=pane, row=0), None
         case "k":
-            return _take_away(look, snapshot)
+            return _release(look, snapshot)
         case _:
             return look, None
 
 
-def _take_away(look: Look, snapshot: Mapping[str, Any]) -> Pressed:
+def _release(look: Look, snapshot: Mapping[str, Any]) -> Pressed:
     worker = chosen_worker(look, snapshot)
     if worker is None or worker["issue_id"] is None:
         return replace(look, message="choose a busy worker with the arrows first"), None
@@ -187,9 +187,9 @@ def _take_away(look: Look, snapshot: Mapping[str, Any]) -> Pressed:
 
 
 def _retry(look: Look, snapshot: Mapping[str, Any], *, everything: bool) -> Pressed:
-    ids = [row["issue_id"] for row in snapshot["set_aside"]]
+    ids = [row["issue_id"] for row in snapshot["quarantined"]]
     if not ids:
-        return replace(look, pane=Pane.FLEET, message="nothing is set aside"), None
+        return replace(look, pane=Pane.FLEET, message="nothing is quarantined"), None
     chosen = ids if everything else [ids[min(look.row, len(ids) - 1)]]
     return replace(look, row=0), Ask("bw.retry", {"issue_ids": chosen})
 
@@ -202,7 +202,7 @@ def _leave(look: Look, snapshot: Mapping[str, Any]) -> Pressed:
         "d": Ask("bw.stop", {"drain": True}),
         "b": Detach(),
     }
-    text = "leave: s stop, giving back what runs; d drain; b let it run in the background; n stay"
+    text = "leave: s stop, requeueing what runs; d drain; b let it run in the background; n stay"
     return replace(look, question=Question(text, answers)), None
 
 

@@ -64,8 +64,8 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     marks = remembered(issue_id, facts, picture)
     if seen is not None and seen.status == "open":
         # A person has opened it again, which gives it new attempts.
-        marks = [m for m in marks if m.cause is not Cause.SET_ASIDE]
-    own = [m for m in marks if m.cause in (Cause.SET_ASIDE, Cause.TAKEN_AWAY)]
+        marks = [m for m in marks if m.cause is not Cause.QUARANTINED]
+    own = [m for m in marks if m.cause in (Cause.QUARANTINED, Cause.ON_HOLD)]
     found = [*own]
     if seen is not None:
         found += _by_the_tracker(seen, picture, marked=bool(own))
@@ -140,13 +140,13 @@ def _in_progress(seen: Seen, picture: Picture) -> Reason:
     text = f"in progress by {seen.assignee}"
     words = seen.assignee.split("/")
     if words[0] != "beads-workers":
-        return Reason(Cause.IN_PROGRESS, text, f"{seen.assignee} finishes it, or gives it back")
+        return Reason(Cause.IN_PROGRESS, text, f"{seen.assignee} finishes it, or requeues it")
     if picture.facts.run_id in words[1:]:
         if picture.has_fleet:
             return Reason(Cause.IN_PROGRESS, "claimed by this fleet just now", "nothing to do")
-        change = "the next 'beads-workers start' gives it back first"
+        change = "the next 'beads-workers start' requeues it first"
         return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", change)
-    change = "that is another fleet, or one that died: its own next start gives it back"
+    change = "that is another fleet, or one that died: its own next start requeues it"
     return Reason(Cause.IN_PROGRESS, text, change)
 
 
@@ -299,9 +299,9 @@ GROUPS = {
     Cause.HANDING: "being handed over",
     Cause.QUEUED: "claimed, next for a worker",
     Cause.UNCLOSED: "done, unclosed yet",
-    Cause.SETTLING: "being given back",
-    Cause.TAKEN_AWAY: "taken away by a person",
-    Cause.SET_ASIDE: "set aside",
+    Cause.SETTLING: "being requeued",
+    Cause.ON_HOLD: "released by a person",
+    Cause.QUARANTINED: "quarantined",
     Cause.IN_PROGRESS: "in progress by others",
     Cause.ASSIGNED: "assigned to somebody",
     Cause.CYCLE: "waiting for each other",

@@ -6,7 +6,7 @@ import time
 
 
 def noop(number: int) -> int:
-    """Give it back."""
+    """Requeue it."""
     return number
 
 

@@ -23,10 +23,10 @@ def account(outcome: str, verdict: str, charged: int = 0) -> Account:
     return told
 
 
-def test_closed_after_a_success_and_set_aside_at_the_cap_are_sound() -> None:
-    done, aside = account("success", "finish"), account("error", "set_aside", 3)
+def test_closed_after_a_success_and_quarantined_at_the_cap_are_sound() -> None:
+    done, quarantined = account("success", "finish"), account("error", "quarantined", 3)
     assert list(unsound(done, {"i-1": "closed"}, 1, NOBODY)) == []
-    assert list(unsound(aside, {"i-1": "blocked"}, 1, NOBODY)) == []
+    assert list(unsound(quarantined, {"i-1": "blocked"}, 1, NOBODY)) == []
 
 
 def test_closed_without_a_success_in_any_journal_is_not_unless_its_worker_closes_by_itself() -> (
@@ -42,5 +42,5 @@ def test_what_is_open_or_in_progress_or_missing_is_not_sound() -> None:
     for status in ("open", "in_progress", "blocked"):
         assert list(unsound(done, {"i-1": status}, 1, Counter({"i-1": 1})))
     assert list(unsound(done, {}, 1, NOBODY))
-    early = account("error", "set_aside", 2)
+    early = account("error", "quarantined", 2)
     assert list(unsound(early, {"i-1": "blocked"}, 1, NOBODY))

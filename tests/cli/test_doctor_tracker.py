@@ -40,7 +40,7 @@ def test_a_sound_bd_is_described_counted_and_left_as_it_is(project: BdProject) -
     assert before[ready] == ("open", "")
 
 
-def test_issues_of_a_run_that_nobody_knows_are_given_back_by_the_remedy(
+def test_issues_of_a_run_that_nobody_knows_are_requeued_by_the_remedy(
     project: BdProject,
 ) -> None:
     here = of(project)

@@ -33,7 +33,7 @@ def test_what_a_run_wrote_at_its_end_is_what_its_journal_says(tmp_path: Path) ->
     quick = last_run(directory)
     assert quick is not None
     assert (quick["closed"], quick["failed"], quick["exit_code"]) == (1, 1, 7)
-    assert [row["attempts"] for row in quick["set_aside"]] == [1]
+    assert [row["attempts"] for row in quick["quarantined"]] == [1]
     written.write_text("torn")
     told = last_run(directory)
     assert told is not None

@@ -88,7 +88,7 @@ def test_the_last_journal_says_how_unfinished_issues_stood(tmp_path: Path) -> No
         rec.Carried("cooling", charged=1, not_before=NOW + 60.0, error="boom"),
         rec.Carried("for-ever", charged=1, not_before=NOW + 1e9),
         rec.Carried("cooled", charged=2, not_before=NOW - 60.0),
-        rec.Carried("aside", charged=3, set_aside=True),
+        rec.Carried("aside", charged=3, quarantined=True),
         rec.Finished("done", "W1", 1, "r", "success", "finish"),
     )
     assert facts.run_id == "run-1"
@@ -98,7 +98,7 @@ def test_the_last_journal_says_how_unfinished_issues_stood(tmp_path: Path) -> No
         "cooling": "cooling",
         "for-ever": "cooling",
         "cooled": "",
-        "aside": "set_aside",
+        "aside": "quarantined",
     }
     cooling = found["cooling"]
     assert (cooling.again_seconds, cooling.attempt, cooling.error) == (60.0, 2, "boom")

@@ -106,7 +106,7 @@ class GitHubSource:
         return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
-        """Close what the dead run had done, give back whatever else is in its name."""
+        """Close what the dead run had done, requeue whatever else is in its name."""
         held = [
             IssueId(each.id)
             for each in _in_order(self._all())
@@ -152,7 +152,7 @@ class GitHubSource:
         return answers
 
     def _write(self, found: Issue, settlement: Settlement, holding: Holding) -> None:
-        if settlement.action is Action.SET_ASIDE and settlement.note:
+        if settlement.action is Action.QUARANTINE and settlement.note:
             self._gh("issue", "comment", found.id, "--body", settlement.note)
         if holding.status == CLOSED:
             said = ("--comment", settlement.note) if settlement.note else ()

@@ -43,7 +43,7 @@ class Queue(Protocol):
 
     source: Source
     again: bool
-    """Whether what was given back comes again from here, and not from its sender."""
+    """Whether what was requeued comes again from here, and not from its sender."""
 
     def send(self, *paths: str) -> None:
         """Ask for these functions, in this order, each with its own path for an argument."""

@@ -38,11 +38,11 @@ def test_a_release_opens_it_for_everybody(
     assert taken(source_of(THEM)) == [held]
 
 
-def test_what_is_set_aside_stays_out_until_it_is_reopened(
+def test_what_is_quarantined_stays_out_until_it_is_reopened(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
-    aside = Settlement(Action.SET_ASIDE, held, 'exit 1: "boom" $(touch x)')
-    assert settled(source, aside) == [Result.APPLIED]
+    quarantined = Settlement(Action.QUARANTINE, held, 'exit 1: "boom" $(touch x)')
+    assert settled(source, quarantined) == [Result.APPLIED]
     assert tracker.read(held) == ("blocked", NOBODY)
     assert 'exit 1: "boom" $(touch x)' in tracker.notes(held)
     assert taken(source) == []
@@ -60,7 +60,7 @@ def test_after_a_hand_over_the_issue_can_still_be_closed(
     assert tracker.read(held)[0] == "closed"
 
 
-def test_after_a_hand_over_the_issue_can_still_be_given_back(
+def test_after_a_hand_over_the_issue_can_still_be_requeued(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
     settled(source, Settlement(Action.HAND_OVER, held))
@@ -75,13 +75,13 @@ def test_what_a_stranger_claimed_after_a_hand_over_is_left_alone(
 ) -> None:
     settled(source, Settlement(Action.HAND_OVER, held))
     tracker.put(held, "in_progress", STRANGER)
-    for action in (Action.CLOSE, Action.RELEASE, Action.SET_ASIDE):
+    for action in (Action.CLOSE, Action.RELEASE, Action.QUARANTINE):
         read = Settlement(action, held, "note", read_first=True, handed_over=True)
         assert settled(source, read) == [Result.NOT_OURS]
     assert tracker.read(held) == ("in_progress", STRANGER)
 
 
-@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.SET_ASIDE])
+@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.QUARANTINE])
 def test_what_its_worker_closed_counts_as_done(
     tracker: Tracker, source: Source, held: IssueId, action: Action
 ) -> None:
@@ -91,7 +91,7 @@ def test_what_its_worker_closed_counts_as_done(
     assert tracker.read(held)[0] == "closed"
 
 
-@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.SET_ASIDE])
+@pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.QUARANTINE])
 @pytest.mark.parametrize("status", ["in_progress", "open"])
 def test_what_a_stranger_took_over_is_left_alone(
     tracker: Tracker, source: Source, held: IssueId, action: Action, status: str
@@ -142,7 +142,7 @@ def test_a_group_may_hold_every_action(tracker: Tracker, source: Source) -> None
         source,
         Settlement(Action.CLOSE, keys[0]),
         Settlement(Action.RELEASE, keys[1]),
-        Settlement(Action.SET_ASIDE, keys[2], "broken"),
+        Settlement(Action.QUARANTINE, keys[2], "broken"),
     )
     assert results == [Result.APPLIED] * 3
     assert [tracker.read(key)[0] for key in keys] == ["closed", "open", "blocked"]
@@ -154,7 +154,7 @@ def test_what_we_hold_needs_no_renewal(source: Source, held: IssueId) -> None:
     assert {lease.issue_id for lease in renewed.leases} <= {held}
 
 
-def test_recovery_closes_what_was_done_and_gives_back_what_was_held(
+def test_recovery_closes_what_was_done_and_requeues_what_was_held(
     tracker: Tracker, source_of: MakeSource
 ) -> None:
     done, running, free = (tracker.create(title) for title in ("done", "running", "free"))
@@ -185,12 +185,12 @@ def test_recovery_can_be_repeated(tracker: Tracker, source_of: MakeSource) -> No
     assert (tracker.read(done), tracker.read(running)) == before
 
 
-def test_recovery_sets_aside_what_had_its_last_attempt(
+def test_recovery_quarantines_what_had_its_last_attempt(
     tracker: Tracker, source_of: MakeSource
 ) -> None:
     last, reopened = tracker.create("last"), tracker.create("reopened")
     assert taken(source_of(US), 10, [reopened]) == [last]
-    dead = DeadRun(US, set_aside=((last, "three attempts"), (reopened, "long ago")))
+    dead = DeadRun(US, quarantined=((last, "three attempts"), (reopened, "long ago")))
     for _ in range(2):
         source_of(THEM).recover(dead)
         assert tracker.read(last) == ("blocked", NOBODY)
@@ -216,11 +216,11 @@ def test_recovery_reopens_what_was_taken_back_and_nothing_else(
 
 
 @pytest.mark.parametrize("status", ["open", "in_progress", "blocked"])
-def test_recovery_reopens_what_was_handed_over_before_it_was_set_aside_and_taken_back(
+def test_recovery_reopens_what_was_handed_over_before_it_was_quarantined_and_taken_back(
     tracker: Tracker, source_of: MakeSource, status: str
 ) -> None:
     issue_id = tracker.create("taken back")
-    # How far its set-aside had come when the orchestrator died, nobody knows.
+    # How far its quarantine had come when the orchestrator died, nobody knows.
     tracker.put(issue_id, status, NOBODY)
     dead = DeadRun(US, handed_over=(issue_id,), reopened=(issue_id,))
     assert [a.result for a in source_of(THEM).recover(dead)] == [Result.APPLIED]

@@ -309,8 +309,8 @@ class Play:
         match settlement.action:
             case Action.CLOSE:
                 return verdict == "finish"
-            case Action.SET_ASIDE:
-                return verdict == "set_aside"
+            case Action.QUARANTINE:
+                return verdict == "quarantined"
             case Action.RELEASE:
                 return self._last(issue_id, rec.Claimed) is not None
             case Action.HAND_OVER:

@@ -37,7 +37,7 @@ def pending(left: Remains) -> tuple[Any, ...]:
     """All that the next start goes by."""
     pages = sorted(left.checkpoint(), key=lambda page: page.issue_id)
     unsettled_runs = [
-        (d.actor, sorted(d.unclosed), d.handed_over, sorted(d.set_aside), d.reopened)
+        (d.actor, sorted(d.unclosed), d.handed_over, sorted(d.quarantined), d.reopened)
         for d in left.unsettled_runs()
     ]
     return (

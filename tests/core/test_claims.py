@@ -293,7 +293,7 @@ def test_an_answer_from_before_a_retry_was_due_is_no_proof_that_nothing_is_left(
     assert play.turn is not None and "a" not in play.turn.skip
 
 
-def test_what_a_turn_itself_gives_back_is_looked_for_again() -> None:
+def test_what_a_turn_itself_requeues_is_looked_for_again() -> None:
     play = Play(until_empty=True, literal=True)
     play.join(1, v1=True)
     play.answer(listed=["a"])

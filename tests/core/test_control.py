@@ -107,7 +107,7 @@ def test_a_notify_command_that_fails_is_a_warning() -> None:
 # --- retry ----------------------------------------------------------------------------------------
 
 
-def test_retry_reopens_what_was_set_aside_with_a_clean_history() -> None:
+def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a"))
@@ -118,8 +118,8 @@ def test_retry_reopens_what_was_set_aside_with_a_clean_history() -> None:
     assert play.core._parts.ledger.history(A).charged == 0
 
 
-def test_retry_of_what_earlier_runs_set_aside_works_too() -> None:
-    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
+    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
     play.do(ev.RetryAskedFor(T, (A,)))
     assert play.pending() == [(Action.REOPEN, "a")]
 
@@ -128,14 +128,14 @@ def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> No
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a"))
-    assert (Action.SET_ASIDE, "a") in play.pending()
+    assert (Action.QUARANTINE, "a") in play.pending()
     assert asked(play, ev.RetryAskedFor(T, (A,))).text == "put back: a"
     play.answer()
     assert play.pending() == [(Action.REOPEN, "a")]
 
 
 def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
-    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
     play.do(ev.StopAsked())
     assert play.ended is not None
     assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")
@@ -154,7 +154,7 @@ def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
 
 
 def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
-    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
     told = asked(play, ev.RetryAskedFor(T, (A, IssueId("x"))))
     assert told == Answer(T, "put back: a", "nothing to retry: x", not_found=True)
 
@@ -172,11 +172,11 @@ def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
     play = Play()
     play.working("a")
     commands = play.do(ev.ReleaseAskedFor(T, (A,)))
-    assert answer(commands) == Answer(T, "taken away: a")
+    assert answer(commands) == Answer(T, "on hold: a")
     assert said(commands, 1) == [Cancel(A, "released")]
     ended = play.do(cancelled(1, "a"))
     assert records(ended, rec.Finished)[0].charged == 0
-    assert records(ended, rec.Withheld) == [rec.Withheld("a")]
+    assert records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
     play.answer()
     play.wait(limits.POLL_SECONDS)
     play.do(ready(1))
@@ -188,7 +188,7 @@ def test_a_failure_that_crosses_the_cancel_keeps_it_away_all_the_same() -> None:
     play.working("a")
     play.do(ev.ReleaseAskedFor(T, (A,)))
     ended = play.do(failed(1, "a"))
-    assert records(ended, rec.Withheld) == [rec.Withheld("a")]
+    assert records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
 
 
 def test_a_worker_that_dies_after_the_cancel_keeps_it_away_all_the_same() -> None:
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_after_the_cancel_keeps_it_away_all_the_same() -> Non
     play.answer("a")
     play.do(ev.ReleaseAskedFor(T, (A,)), lost(1))
     ended = play.reap(1, 137)
-    assert records(ended, rec.Withheld) == [rec.Withheld("a")]
+    assert records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
     assert records(ended, rec.Finished)[0].outcome == "cancelled"
 
 
@@ -209,7 +209,7 @@ def test_a_success_that_crosses_the_cancel_counts() -> None:
 
 
 def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() -> None:
-    play = Play(carried=[rec.Carried("a", charged=3, set_aside=True)])
+    play = Play(carried=[rec.Carried("a", charged=3, quarantined=True)])
     play.quiet()
     play.do(ev.RetryAskedFor(T, (A,)))
     play.wait(1.0)
@@ -218,10 +218,10 @@ def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() ->
     assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
 
 
-def test_releasing_what_is_claimed_and_unsent_gives_it_back() -> None:
+def test_releasing_what_is_claimed_and_unsent_requeues_it() -> None:
     play = Play(workers=1)
     play.answer("a")
-    assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "taken away: a"
+    assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "on hold: a"
     assert play.pending() == [(Action.RELEASE, "a")]
     assert not play.board.unsent, "it is not ready for anybody here"
     play.answer()
@@ -229,7 +229,7 @@ def test_releasing_what_is_claimed_and_unsent_gives_it_back() -> None:
     assert play.turn is None or "a" in play.turn.skip
 
 
-def test_what_was_taken_away_and_is_closed_by_somebody_is_forgotten() -> None:
+def test_what_was_released_and_is_closed_by_somebody_is_forgotten() -> None:
     play = Play(workers=1)
     play.answer("a")
     play.do(ev.ReleaseAskedFor(T, (A,)))
@@ -237,14 +237,14 @@ def test_what_was_taken_away_and_is_closed_by_somebody_is_forgotten() -> None:
     assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
 
 
-def test_releasing_what_cools_down_or_is_just_given_back_works_too() -> None:
+def test_releasing_what_cools_down_or_is_just_requeued_works_too() -> None:
     for answered in (False, True):
         play = Play()
         play.working("a")
         play.do(failed(1, "a"))
         if answered:
             play.answer()
-        assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "taken away: a"
+        assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "on hold: a"
         assert play.wait(60.0) is not None
         assert "a" in play.core._parts.ledger.not_to_take()
 

@@ -41,7 +41,7 @@ def test_attempts_are_counted_by_outcome_and_by_what_became_of_the_job() -> None
     play.do(done(1, "a", duration_ms=1500), failed(2, "b", duration_ms=20))
     counters = play.board.counters
     assert counters.started == 2
-    assert counters.attempts == {("success", "finish"): 1, ("error", "set_aside"): 1}
+    assert counters.attempts == {("success", "finish"): 1, ("error", "quarantined"): 1}
     assert counters.durations["success"].seconds == 1.5
     assert counters.durations["error"].seconds == 0.02
 

@@ -96,7 +96,7 @@ def test_when_every_worker_crashed_the_run_ends_with_one() -> None:
     assert play.board.ended == rec.RunEnded(1, "every worker crashed at its start")
 
 
-def test_it_ends_also_with_issues_in_hand_and_gives_them_back() -> None:
+def test_it_ends_also_with_issues_in_hand_and_requeues_them() -> None:
     play = Play(workers=1)
     play.answer("a")
     for _ in range(limits.CRASH_LOOP_MAX):

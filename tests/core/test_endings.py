@@ -37,7 +37,7 @@ STOP = ev.StopAsked()
 # --- stopping -------------------------------------------------------------------------------------
 
 
-def test_a_stop_says_shutdown_to_all_and_gives_back_what_is_unsent() -> None:
+def test_a_stop_says_shutdown_to_all_and_requeues_what_is_unsent() -> None:
     play = Play(workers=3)
     play.own(1)
     play.answer("a", "unsent")
@@ -58,7 +58,7 @@ def test_the_run_ends_only_when_all_have_left_and_nothing_is_pending_for_the_tra
     play.reap(1)
     assert play.ended is None and play.pending() == [(Action.RELEASE, "a")]
     assert of(play.answer(), End) == [End(0)]
-    assert play.board.given_back == {"a": None}
+    assert play.board.requeued == {"a": None}
 
 
 def test_a_task_that_is_finished_during_the_stop_is_closed() -> None:
@@ -250,13 +250,13 @@ def test_a_failed_issue_ends_the_run_with_seven() -> None:
 
 
 def test_what_an_earlier_run_failed_at_is_no_failure_of_this_one() -> None:
-    old = [Carried("a", charged=1, error="boom"), Carried("b", charged=3, set_aside=True)]
+    old = [Carried("a", charged=1, error="boom"), Carried("b", charged=3, quarantined=True)]
     play = Play(carried=old, until_empty=True)
     play.answer()
     assert play.ended == 0
 
 
-def test_an_issue_that_was_set_aside_and_then_done_after_all_is_no_failure() -> None:
+def test_an_issue_that_was_quarantined_and_then_done_after_all_is_no_failure() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a"))

@@ -76,14 +76,19 @@ def test_a_failed_issue_cools_down_with_its_error_and_next_attempt() -> None:
     assert 0 < found.again_seconds <= limits.RETRY_DELAY_SECONDS
 
 
-def test_a_set_aside_issue_says_after_how_many_attempts() -> None:
+def test_a_quarantined_issue_says_after_how_many_attempts() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a", "boom"))
-    assert (about(play).held, about(play).pending) == ("shelving", "set_aside")
+    assert (about(play).held, about(play).pending) == ("quarantining", "quarantined")
     play.answer()
     found = about(play)
-    assert (found.held, found.standing, found.charged, found.error) == ("", "set_aside", 1, "boom")
+    assert (found.held, found.standing, found.charged, found.error) == (
+        "",
+        "quarantined",
+        1,
+        "boom",
+    )
 
 
 def test_a_close_that_is_refused_is_counted() -> None:
@@ -99,11 +104,11 @@ def test_a_person_s_release_is_remembered() -> None:
     play = Play(carried=[Carried("a", charged=1, not_before=1_700_000_060.0)])
     assert about(play).standing == "cooling"
     play.do(ev.ReleaseAskedFor(T, (A,)))
-    assert about(play).standing == "withheld"
+    assert about(play).standing == "on_hold"
 
 
 def test_without_ids_all_that_is_held_or_remembered_is_told() -> None:
-    play = Play(carried=[Carried("x", charged=3, set_aside=True), Carried("y", held_by="actor")])
+    play = Play(carried=[Carried("x", charged=3, quarantined=True), Carried("y", held_by="actor")])
     play.working("a")
     assert {each.issue_id for each in facts(play).issues} == {"a", "x", "y"}
 

@@ -45,7 +45,7 @@ def test_what_was_handed_over_is_read_before_it_is_closed() -> None:
     assert play.settlement() == Settlement(Action.CLOSE, A, read_first=True, handed_over=True)
 
 
-def test_what_was_handed_over_is_read_before_it_is_given_back() -> None:
+def test_what_was_handed_over_is_read_before_it_is_requeued() -> None:
     play = handing_over()
     play.answer()
     play.do(failed(1, "a"))
@@ -81,7 +81,7 @@ def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once(
     assert task_of(play.answer(), 1) == "a"
 
 
-def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_given_back() -> None:
+def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_requeued() -> None:
     play = handing_over()
     play.do(lost(1))
     play.answer()
@@ -108,7 +108,7 @@ def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
     assert play.board.totals["done"] == closed
 
 
-def test_it_is_given_back_even_if_the_hand_over_failed() -> None:
+def test_it_is_requeued_even_if_the_hand_over_failed() -> None:
     play = handing_over()
     play.do(lost(1))
     play.answer(results={"a": Result.FAILED})

@@ -48,7 +48,7 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
     script = begun()
     script.attempt("W1", "closed", 1.0, 2.0)
     script.attempt("W1", "pending", 2.0, 3.0, settled=False)
-    script.attempt("W1", "aside", 3.0, 4.0, "error", "set_aside", error="no")
+    script.attempt("W1", "aside", 3.0, 4.0, "error", "quarantined", error="no")
     script.attempt("W1", "back", 4.0, 5.0, "error", "requeue", error="no")
     script.attempt("W1", "again", 5.0, 6.0, "error", "requeue", error="no")
     script.attempt("W1", "again", 6.5, 7.0)
@@ -62,8 +62,8 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
     assert fates(account(script, settled=False)) == {
         "closed": Fate.CLOSED,
         "pending": Fate.UNCLOSED,
-        "aside": Fate.SET_ASIDE,
-        "back": Fate.GIVEN_BACK,
+        "aside": Fate.QUARANTINED,
+        "back": Fate.REQUEUED,
         "again": Fate.CLOSED,
         "in hand": Fate.UNFINISHED,
         "unsent": Fate.UNFINISHED,
@@ -74,14 +74,14 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
 
 def test_what_earlier_runs_left_is_told_apart() -> None:
     script = begun()
-    script.add(0.1, rec.Carried("aside", "t", 3, set_aside=True, error="no"))
+    script.add(0.1, rec.Carried("aside", "t", 3, quarantined=True, error="no"))
     script.add(0.1, rec.Carried("pending", "t", held_by="somebody"))
     script.add(0.2, rec.SettledRecord("pending", "close", "applied"))
     script.add(0.1, rec.Carried("tried", "t", 1, error="once"))
     script.attempt("W1", "tried", 1.0, 2.0)
     told = account(script)
     assert fates(told) == {
-        "aside": Fate.SET_ASIDE, "pending": Fate.CLOSED, "tried": Fate.CLOSED,
+        "aside": Fate.QUARANTINED, "pending": Fate.CLOSED, "tried": Fate.CLOSED,
     }  # fmt: skip
     assert {i.issue_id for i in told.issues if i.earlier} == {"aside", "pending"}
     assert [i.issue_id for i in told.with_fate(Fate.CLOSED)] == ["tried"]
@@ -89,9 +89,9 @@ def test_what_earlier_runs_left_is_told_apart() -> None:
 
 def test_a_retry_that_a_person_asks_for_opens_the_issue_again() -> None:
     script = begun()
-    script.attempt("W1", "a", 1.0, 2.0, "error", "set_aside", error="no")
+    script.attempt("W1", "a", 1.0, 2.0, "error", "quarantined", error="no")
     script.add(3.0, rec.RetryAsked("a"))
-    assert fates(account(script)) == {"a": Fate.GIVEN_BACK}
+    assert fates(account(script)) == {"a": Fate.REQUEUED}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ LOST = rec.HolderLost("a", "W1", 7)
 REQUEUED = rec.Requeued("a")
 DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
 FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
-SPENT = rec.Finished("a", "W1", 1, "r.1", "error", "set_aside", "boom", charged=3)
+SPENT = rec.Finished("a", "W1", 1, "r.1", "error", "quarantined", "boom", charged=3)
 UNBEGUN = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue")
 
 
@@ -38,8 +38,8 @@ WAYS: dict[IssueState, tuple[Record, ...]] = {
     IssueState.LOOSE: (CLAIMED, STARTED, LOST),
     IssueState.CLOSING: (CLAIMED, STARTED, DONE),
     IssueState.RELEASING: (CLAIMED, REQUEUED),
-    IssueState.SHELVING: (CLAIMED, STARTED, SPENT),
-    IssueState.SET_ASIDE: (CLAIMED, STARTED, SPENT, settled("set_aside")),
+    IssueState.QUARANTINING: (CLAIMED, STARTED, SPENT),
+    IssueState.QUARANTINED: (CLAIMED, STARTED, SPENT, settled("quarantined")),
 }
 """How an issue comes into each state that is not forgotten at once."""
 
@@ -47,14 +47,14 @@ _WRITE = {
     IssueState.HANDING: "hand_over",
     IssueState.CLOSING: "close",
     IssueState.RELEASING: "release",
-    IssueState.SHELVING: "set_aside",
+    IssueState.QUARANTINING: "quarantined",
 }
 
 
 def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
     """What the live core writes where this happens to an issue in that state."""
     write = _WRITE.get(state, "")
-    if state is IssueState.SET_ASIDE:
+    if state is IssueState.QUARANTINED:
         return (rec.RetryAsked("a"),)
     if stimulus is IssueStimulus.REQUEUED:
         unsent = state in (IssueState.CLAIMED, IssueState.HANDING)
@@ -150,8 +150,8 @@ def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() 
         IssueState.LOOSE: None,
         IssueState.CLOSING: Action.CLOSE,
         IssueState.RELEASING: Action.RELEASE,
-        IssueState.SHELVING: Action.SET_ASIDE,
-        IssueState.SET_ASIDE: None,
+        IssueState.QUARANTINING: Action.QUARANTINE,
+        IssueState.QUARANTINED: None,
     }
 
 
@@ -164,23 +164,23 @@ def test_a_hand_over_is_answered_before_its_issue_is_released() -> None:
 
 def test_what_a_person_reopens_is_written_once_the_tracker_has_blocked_it() -> None:
     spent = (CLAIMED, STARTED, SPENT, rec.RetryAsked("a"))
-    assert issue_after(*spent).pending is Action.SET_ASIDE
-    issue = issue_after(*spent, settled("set_aside"))
+    assert issue_after(*spent).pending is Action.QUARANTINE
+    issue = issue_after(*spent, settled("quarantined"))
     assert (issue.state, issue.pending) == (IssueState.ENQUEUED, Action.REOPEN)
     assert issue.is_reopened and issue.charged == 0
-    assert after(*spent, settled("set_aside"), settled("reopen"))[0].known == {}
+    assert after(*spent, settled("quarantined"), settled("reopen"))[0].known == {}
 
 
-def test_what_an_earlier_run_set_aside_is_reopened_although_its_mark_is_settled_later() -> None:
-    aside, asked = rec.Carried("a", charged=3, set_aside=True), rec.RetryAsked("a")
-    issue = issue_after(aside, asked, settled("set_aside"))
+def test_what_an_earlier_run_quarantined_is_reopened_although_its_mark_is_settled_later() -> None:
+    quarantined, asked = rec.Carried("a", charged=3, quarantined=True), rec.RetryAsked("a")
+    issue = issue_after(quarantined, asked, settled("quarantined"))
     assert issue.pending is Action.REOPEN and issue.is_reopened
-    assert after(aside, asked, settled("set_aside"), settled("reopen"))[0].known == {}
+    assert after(quarantined, asked, settled("quarantined"), settled("reopen"))[0].known == {}
 
 
 def test_what_is_told_again_makes_the_same_issue() -> None:
     for way in WAYS.values():
-        for more in ((), (rec.Withheld("a"),)):
+        for more in ((), (rec.PutOnHold("a"),)):
             if not (*way, *more):
                 continue
             issue = issue_after(*way, *more)
@@ -205,10 +205,10 @@ _ANY = st.sampled_from(
         FAILED,
         SPENT,
         UNBEGUN,
-        rec.Withheld("a"),
+        rec.PutOnHold("a"),
         rec.RetryAsked("a"),
         rec.Forgiven("a", 1),
-        rec.Carried("a", charged=2, set_aside=True),
+        rec.Carried("a", charged=2, quarantined=True),
         rec.Carried("a", held_by="x"),
         rec.WorkerJoined("W1", 7, own=False),
         rec.SettlementFailed("a", "close"),

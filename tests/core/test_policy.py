@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.policy import Finish, History, Policy, Requeue, SetAside, judge
+from beads_workers.core.policy import Finish, History, Policy, Quarantine, Requeue, judge
 
 POLICY = Policy()
 CHARGED = [OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.LOST]
@@ -28,19 +28,19 @@ def test_a_fault_charges_one_attempt_and_comes_back_after_ten_seconds(kind: Outc
 
 
 @pytest.mark.parametrize("kind", CHARGED)
-def test_the_last_attempt_sets_aside_with_the_error_as_reason(kind: OutcomeKind) -> None:
+def test_the_last_attempt_quarantines_with_the_error_as_reason(kind: OutcomeKind) -> None:
     assert judged(kind, History(charged=1)) == Requeue(20.0, History(charged=2))
-    assert judged(kind, History(charged=2)) == SetAside("why", History(charged=3))
+    assert judged(kind, History(charged=2)) == Quarantine("why", History(charged=3))
 
 
 def test_one_allowed_attempt_means_no_retry() -> None:
     verdict = judged(OutcomeKind.ERROR, policy=Policy(attempts_max=1))
-    assert verdict == SetAside("why", History(charged=1))
+    assert verdict == Quarantine("why", History(charged=1))
 
 
 def test_the_cap_holds_for_a_history_that_is_already_above_it() -> None:
     # The user may start the next run with a smaller --max-attempts.
-    assert judged(OutcomeKind.ERROR, History(charged=9)) == SetAside("why", History(charged=10))
+    assert judged(OutcomeKind.ERROR, History(charged=9)) == Quarantine("why", History(charged=10))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_cancelled_charges_nothing_waits_for_nothing_and_forgets_nothing() -> No
     assert judged(OutcomeKind.CANCELLED, history) == Requeue(0.0, history)
 
 
-def test_not_found_is_set_aside_at_once() -> None:
-    assert judged(OutcomeKind.NOT_FOUND) == SetAside("why", History(charged=1))
+def test_not_found_is_quarantined_at_once() -> None:
+    assert judged(OutcomeKind.NOT_FOUND) == Quarantine("why", History(charged=1))
 
 
 def test_a_retry_without_fault_charges_nothing_but_backs_off() -> None:
@@ -103,10 +103,10 @@ def test_nineteen_retries_in_a_row_are_free_and_the_twentieth_counts() -> None:
     assert verdict == Requeue(10.0, History(charged=1, free_in_a_row=19))
 
 
-def test_from_the_twentieth_on_every_further_retry_counts_until_set_aside() -> None:
+def test_from_the_twentieth_on_every_further_retry_counts_until_quarantined() -> None:
     history = History(charged=1, free_in_a_row=19)
     assert judged(OutcomeKind.RETRY, history) == Requeue(20.0, History(2, 19))
-    assert judged(OutcomeKind.RETRY, History(2, 19)) == SetAside("why", History(3, 19))
+    assert judged(OutcomeKind.RETRY, History(2, 19)) == Quarantine("why", History(3, 19))
 
 
 @pytest.mark.parametrize("kind", CHARGED)

@@ -73,7 +73,7 @@ def test_a_failure_is_handed_back_and_nothing_of_it_is_remembered() -> None:
     assert settled(play) == (Action.RELEASE, Outcome(OutcomeKind.ERROR, "boom"))
     play.do(ready(1))
     play.quiet()
-    assert play.board.retrying == play.board.set_aside == play.board.given_back == {}
+    assert play.board.retrying == play.board.quarantined == play.board.requeued == {}
     assert not play.board.issues.known
     play.do(ev.Arrived())
     assert play.turn is not None and play.turn.skip == frozenset()
@@ -86,7 +86,7 @@ def test_a_retry_is_not_ours_to_make() -> None:
     assert settled(play) == (Action.RELEASE, Outcome(OutcomeKind.RETRY, "later", 7.0))
 
 
-def test_a_worker_that_dies_gives_back_what_it_had() -> None:
+def test_a_worker_that_dies_requeues_what_it_had() -> None:
     play = running()
     play.do(lost(1))
     play.quiet()

@@ -73,7 +73,7 @@ def test_a_failure_is_tried_again_and_then_handed_back_with_how_it_went() -> Non
     assert settlement.action is Action.RELEASE
     assert settlement.outcome == Outcome(OutcomeKind.ERROR, "boom again")
     play.quiet()
-    assert not play.board.retrying and not play.board.set_aside
+    assert not play.board.retrying and not play.board.quarantined
 
 
 def test_what_is_cancelled_or_unknown_is_not_tried_again() -> None:

@@ -11,7 +11,7 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.issues import Issues, Standing
 from beads_workers.core.journal import Carried, Entry, Record, decode, encode
 from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
-from beads_workers.core.policy import Policy, set_aside_note
+from beads_workers.core.policy import Policy, quarantine_note
 from beads_workers.core.recovery import Remains, remains
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
@@ -47,7 +47,7 @@ def test_a_failed_attempt_is_remembered_with_its_time_and_its_error() -> None:
     play.working("a")
     play.do(failed(1, "a", "boom"))
     (page,) = remains(reread(play.entries)).checkpoint()
-    assert (page.issue_id, page.charged, page.error, page.set_aside) == ("a", 1, "boom", False)
+    assert (page.issue_id, page.charged, page.error, page.quarantined) == ("a", 1, "boom", False)
     assert EPOCH + 8.0 <= page.not_before <= EPOCH + 10.0
 
 
@@ -73,7 +73,7 @@ def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:
     second.wait(11.0)
     second.working("a")
     second.do(failed(1, "a"))
-    assert (Action.SET_ASIDE, "a") in second.pending()
+    assert (Action.QUARANTINE, "a") in second.pending()
 
 
 def test_done_and_unclosed_is_closed_by_the_next_start_in_the_same_name() -> None:
@@ -113,22 +113,22 @@ def test_what_was_handed_over_is_named_until_it_is_settled() -> None:
     assert remains(reread(play.entries)).unsettled_runs()[-1].handed_over == ()
 
 
-def test_what_was_set_aside_stays_so_until_a_person_asks() -> None:
+def test_what_was_quarantined_stays_so_until_a_person_asks() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a", "boom"))
     play.answer()
-    assert remains(reread(play.entries)).pages["a"].set_aside
+    assert remains(reread(play.entries)).pages["a"].quarantined
     play.do(ev.RetryAskedFor(ev.Ticket(1), (A,)))
     assert remains(reread(play.entries)).pages == {}
 
 
 def test_what_was_taken_back_has_a_reopening_pending_until_the_tracker_has_heard_of_it() -> None:
-    aside = rec.Finished("a", "W1", 1, "r", "error", "set_aside", charged=1)
-    blocked = rec.SettledRecord("a", "set_aside", "applied", "")
+    quarantined = rec.Finished("a", "W1", 1, "r", "error", "quarantined", charged=1)
+    blocked = rec.SettledRecord("a", "quarantined", "applied", "")
     reopened = rec.SettledRecord("a", "reopen", "applied", "")
     for taken_back in (rec.Forgiven("a", 0), rec.RetryAsked("a")):
-        told = (STARTED, aside, blocked, taken_back)
+        told = (STARTED, quarantined, blocked, taken_back)
         assert written(remains(entries(*told))) == [DeadRun("actor/run-1", reopened=(A,))]
         for later in (reopened, rec.Claimed("a", "a", 2)):
             assert written(remains(entries(*told, later))) == [DeadRun("actor/run-1")]
@@ -159,10 +159,10 @@ def test_what_had_its_last_attempt_has_that_pending_until_the_tracker_has_it() -
     play.working("a")
     play.do(failed(1, "a", "boom"))
     (crashed,) = remains(reread(play.entries)).unsettled_runs()
-    assert crashed.set_aside == ((A, set_aside_note(1, "boom")),)
-    assert crashed.back(A).action is Action.SET_ASIDE
+    assert crashed.quarantined == ((A, quarantine_note(1, "boom")),)
+    assert crashed.back(A).action is Action.QUARANTINE
     play.answer(results={"a": Result.FAILED})
-    assert remains(reread(play.entries)).set_aside
+    assert remains(reread(play.entries)).quarantined
     play.wait(2.0)
     play.answer()
     assert remains(reread(play.entries)).unsettled_runs() == [DeadRun("actor/run-1")]
@@ -172,7 +172,7 @@ def test_a_person_who_asks_for_another_try_takes_that_pending_write_away() -> No
     left = remains(
         entries(
             STARTED,
-            rec.Finished("a", "W1", 1, "r", "error", "set_aside", charged=3),
+            rec.Finished("a", "W1", 1, "r", "error", "quarantined", charged=3),
             rec.RetryAsked("a"),
         )
     )
@@ -285,12 +285,12 @@ def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -
     assert not play.core._parts.ledger.pages
 
 
-def test_what_a_later_run_set_aside_stays_known_when_an_earlier_one_no_longer_holds_it() -> None:
-    aside = Carried("a", charged=3, set_aside=True)
-    play = recovered(Action.RELEASE, Result.NOT_OURS, aside)
-    assert play.core._parts.ledger.pages[A].standing is Standing.SET_ASIDE
-    assert remains(play.entries).pages == {"a": aside}
-    assert play.board.set_aside == {"a": (3, "")}
+def test_what_a_later_run_quarantined_stays_known_when_an_earlier_one_no_longer_holds_it() -> None:
+    quarantined = Carried("a", charged=3, quarantined=True)
+    play = recovered(Action.RELEASE, Result.NOT_OURS, quarantined)
+    assert play.core._parts.ledger.pages[A].standing is Standing.QUARANTINED
+    assert remains(play.entries).pages == {"a": quarantined}
+    assert play.board.quarantined == {"a": (3, "")}
 
 
 def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:
@@ -302,7 +302,7 @@ def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -
     assert play.ended == 7
 
 
-def test_what_the_recovery_gave_back_keeps_its_count() -> None:
+def test_what_the_recovery_requeued_keeps_its_count() -> None:
     play = recovered(Action.RELEASE, Result.APPLIED, Carried("a", charged=1))
     assert play.core._parts.ledger.history(A).charged == 1
     assert remains(play.entries).pages["a"].charged == 1

@@ -63,7 +63,7 @@ def test_a_report_that_says_nothing_is_no_failure(
 
 
 @pytest.mark.parametrize("event", [cancel(), SHUTDOWN, INTERRUPTED])
-def test_done_work_is_not_given_back_for_what_comes_during_its_report(event: ev.Event) -> None:
+def test_done_work_is_not_requeued_for_what_comes_during_its_report(event: ev.Event) -> None:
     book = reporting()
     assert book.tell(event) == [TERM]
     assert told(book.tell(TERMINATED)) is None

@@ -148,19 +148,19 @@ def test_a_fleet_of_one_worker_has_a_storm_as_well() -> None:
     assert remains(play.entries).checkpoint() == []
 
 
-def test_what_was_set_aside_at_once_goes_back_to_the_tracker() -> None:
+def test_what_was_quarantined_at_once_goes_back_to_the_tracker() -> None:
     play = Play(policy=Policy(attempts_max=1))
     one_by_one(play, *FIVE)
     assert set(play.pending()) == {(Action.RELEASE, "e"), *((Action.REOPEN, i) for i in FIVE[:4])}
     play.answer()
-    assert status(play.board, 1.0)["totals"]["set_aside"] == 0
+    assert status(play.board, 1.0)["totals"]["quarantined"] == 0
     assert remains(play.entries).checkpoint() == []
 
 
-def test_a_set_aside_that_is_just_being_written_is_undone_after_it() -> None:
+def test_a_quarantine_that_is_just_being_written_is_undone_after_it() -> None:
     play = fleet(policy=Policy(attempts_max=1))
     storm(play)
-    assert {action for action, _ in play.pending()} == {Action.SET_ASIDE}
+    assert {action for action, _ in play.pending()} == {Action.QUARANTINE}
     play.answer()
     while play.turn is not None:
         play.answer()
@@ -197,7 +197,7 @@ def test_a_person_who_pauses_as_well_is_obeyed_also_after_a_success() -> None:
     assert play.core.state is RunState.PAUSED
 
 
-def test_until_empty_lets_finish_what_runs_gives_back_the_rest_and_exits_7() -> None:
+def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> None:
     play = Play(until_empty=True)
     for number in range(1, 7):
         play.join(number)
@@ -226,7 +226,7 @@ def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:
     assert play.ended == 7
 
 
-def test_a_retry_by_hand_in_between_leaves_nothing_to_give_back() -> None:
+def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
     play = Play(policy=Policy(attempts_max=1))
     one_by_one(play, "a")
     play.do(ev.RetryAskedFor(T, (IssueId("a"),)))

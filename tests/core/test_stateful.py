@@ -225,20 +225,20 @@ class World(RuleBasedStateMachine):
     def the_journal_alone_tells_the_ledger(self) -> None:
         left = remains(self.play.entries)
         told = {
-            i: (p.charged, p.free_in_a_row, p.set_aside)
+            i: (p.charged, p.free_in_a_row, p.quarantined)
             for i, p in left.pages.items()
-            if p.charged or p.free_in_a_row or p.set_aside
+            if p.charged or p.free_in_a_row or p.quarantined
         }
         parts = self.play.core._parts
         known = {
             str(i): (
                 p.history.charged,
                 p.history.free_in_a_row,
-                p.standing is Standing.SET_ASIDE,
+                p.standing is Standing.QUARANTINED,
             )
             for i, p in parts.ledger.pages.items()
             if i not in left.unclosed
-            and (p.history.charged or p.history.free_in_a_row or p.standing is Standing.SET_ASIDE)
+            and (p.history.charged or p.history.free_in_a_row or p.standing is Standing.QUARANTINED)
         }
         assert told == known
 

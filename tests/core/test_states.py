@@ -96,10 +96,10 @@ def test_a_bug_of_ours_ends_the_process() -> None:
 def test_no_finished_job_comes_back_but_by_a_persons_retry() -> None:
     left = {
         s: [t for t in IssueStimulus if ISSUE[s, t].reaction is not IssueReaction.BUG]
-        for s in (IssueState.CLOSED, IssueState.FOREIGN, IssueState.SET_ASIDE)
+        for s in (IssueState.CLOSED, IssueState.FOREIGN, IssueState.QUARANTINED)
     }
     assert left == {
         IssueState.CLOSED: [],
         IssueState.FOREIGN: [],
-        IssueState.SET_ASIDE: [IssueStimulus.REQUEUED],
+        IssueState.QUARANTINED: [IssueStimulus.REQUEUED],
     }

@@ -18,16 +18,16 @@ from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, lost, ready
 PROMISED: dict[str, set[str]] = {
     "": {
         "running", "pid", "run_id", "socket", "control_socket", "project", "source", "state",
-        "uptime_seconds", "workers", "queue", "set_aside", "totals", "source_state",
+        "uptime_seconds", "workers", "queue", "quarantined", "totals", "source_state",
         "rate_per_minute", "eta_seconds", "source_calls",
     },
     "workers": {
         "worker_id", "pid", "state", "issue_id", "title", "attempt", "elapsed_seconds", "done",
         "failed",
     },
-    "queue": {"ready", "running", "retrying", "blocked", "set_aside", "unclosed"},
-    "set_aside": {"issue_id", "attempts", "error"},
-    "totals": {"done", "failed", "retried", "lost", "set_aside"},
+    "queue": {"ready", "running", "retrying", "blocked", "quarantined", "unclosed"},
+    "quarantined": {"issue_id", "attempts", "error"},
+    "totals": {"done", "failed", "retried", "lost", "quarantined"},
     "source_state": {"state", "error", "since_seconds", "retry_in_seconds"},
     "source_calls": {"count", "seconds", "per_done"},
 }  # fmt: skip
@@ -110,7 +110,7 @@ def test_a_failure_is_failed_and_retried_and_cools_down() -> None:
     play.working("a")
     play.do(failed(1, "a"))
     found = shown(play)
-    assert found["totals"] == {"done": 0, "failed": 1, "retried": 1, "lost": 0, "set_aside": 0}
+    assert found["totals"] == {"done": 0, "failed": 1, "retried": 1, "lost": 0, "quarantined": 0}
     assert found["queue"]["retrying"] == 1
     play.answer()
     play.quiet()
@@ -122,20 +122,22 @@ def test_a_failure_is_failed_and_retried_and_cools_down() -> None:
     assert (shown(play)["queue"]["retrying"], shown(play)["queue"]["running"]) == (0, 1)
 
 
-def test_what_is_set_aside_is_listed_with_its_reason_until_a_person_asks() -> None:
+def test_what_is_quarantined_is_listed_with_its_reason_until_a_person_asks() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a", "no rule"))
     play.answer()
-    assert shown(play)["set_aside"] == [{"issue_id": "a", "attempts": 1, "error": "no rule"}]
+    assert shown(play)["quarantined"] == [{"issue_id": "a", "attempts": 1, "error": "no rule"}]
     play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
-    assert shown(play)["set_aside"] == []
+    assert shown(play)["quarantined"] == []
 
 
 def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
     """The client that owns a fleet watches it: a snapshot that is too long would end the fleet."""
     carried = [
-        Carried(f"old-{n}", title="\N{SNOWMAN}" * 9_000, set_aside=True, error="\N{SNOWMAN}" * 2000)
+        Carried(
+            f"old-{n}", title="\N{SNOWMAN}" * 9_000, quarantined=True, error="\N{SNOWMAN}" * 2000
+        )
         for n in range(3000)
     ]
     play = Play(policy=Policy(attempts_max=1), carried=carried)
@@ -143,16 +145,16 @@ def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
     for n in range(limits.RECENT_MAX):
         worker_id, issue_id = f"W{n}", f"i-{n}"
         started = Started(issue_id, worker_id, 1, f"r{n}", title)
-        ended = Finished(issue_id, worker_id, 1, f"r{n}", "error", "set_aside", title)
+        ended = Finished(issue_id, worker_id, 1, f"r{n}", "error", "quarantined", title)
         for record in (Claimed(issue_id, title), started, ended, started, Noted("warning", title)):
             play.board.apply(Entry(record, EPOCH, 1.0))
     found = shown(play)
-    assert found["queue"]["set_aside"] == 3000 + limits.RECENT_MAX
+    assert found["queue"]["quarantined"] == 3000 + limits.RECENT_MAX
     assert len(json.dumps({"snapshot": found})) < limits.OUTBOX_BYTES_MAX
 
 
 def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
-    play = Play(carried=[Carried("a", charged=3, set_aside=True)])
+    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
     play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert shown(play)["totals"]["done"] == 0
@@ -161,13 +163,13 @@ def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
 def test_what_earlier_runs_left_is_shown_from_the_start() -> None:
     play = Play(
         carried=[
-            Carried("a", charged=3, set_aside=True, error="boom"),
+            Carried("a", charged=3, quarantined=True, error="boom"),
             Carried("b", charged=1, not_before=EPOCH + 60.0),
             Carried("c", held_by="actor/run-0"),
         ]
     )
     queue = shown(play)["queue"]
-    assert (queue["set_aside"], queue["retrying"], queue["unclosed"]) == (1, 1, 1)
+    assert (queue["quarantined"], queue["retrying"], queue["unclosed"]) == (1, 1, 1)
 
 
 def test_trouble_is_backing_off_at_first_and_failing_from_the_third_time_on() -> None:

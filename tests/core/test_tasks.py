@@ -8,7 +8,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Carried, Withheld
+from beads_workers.core.journal import Carried, PutOnHold
 from beads_workers.core.model import Call, IssueId, Job, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.queries import FoundTasks, TaskFilter, message_of
@@ -63,11 +63,11 @@ def test_cancelling_takes_away_from_the_worker_from_the_queue_and_from_the_retri
     play = three_places()
     commands = play.do(ev.TasksAsked(T, TaskFilter(), cancel=True))
     assert [type(m) for m in said(commands, 1)] == [Cancel]
-    assert {r.issue_id for r in records(commands, Withheld)} == {"waits", "cools"}
+    assert {r.issue_id for r in records(commands, PutOnHold)} == {"waits", "cools"}
     assert asked(play).cancelling == {"W1"}
     assert play.pending() == [(Action.RELEASE, "waits")]
-    withheld = records(play.do(cancelled(1, "runs")), Withheld)
-    assert [r.issue_id for r in withheld] == ["runs"]
+    on_hold = records(play.do(cancelled(1, "runs")), PutOnHold)
+    assert [r.issue_id for r in on_hold] == ["runs"]
 
 
 def test_cancelling_what_nobody_has_changes_nothing() -> None:
@@ -118,7 +118,7 @@ def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
     assert places(asked(play)) == {"fails": "delayed"}
     asked(play, cancel=True)
     assert places(asked(play)) == {}
-    assert not play.board.retrying and not play.board.issues.standing(Standing.WITHHELD)
+    assert not play.board.retrying and not play.board.issues.standing(Standing.ON_HOLD)
 
 
 def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() -> None:

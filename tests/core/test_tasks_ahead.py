@@ -1,4 +1,4 @@
-"""TASKs that a worker keeps for later: handed out, given back, and never charged unbegun."""
+"""TASKs that a worker keeps for later: handed out, requeued, and never charged unbegun."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_an_answer_for_an_earlier_time_is_none_for_this_one() -> None:
     assert not records(commands, rec.Finished) and notes(commands, "error")
 
 
-def test_a_stop_gives_back_what_was_not_begun() -> None:
+def test_a_stop_requeues_what_was_not_begun() -> None:
     play = full()
     assert Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
     commands = play.do(*(unbegun(1, i) for i in "cde"))
@@ -238,12 +238,12 @@ def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
     commands = play.do(ev.ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
     assert said(commands, 1) == [Cancel(IssueId("d"), "released")]
     commands = play.do(unbegun(1, "d"))
-    assert records(commands, rec.Withheld)
+    assert records(commands, rec.PutOnHold)
     play.wait(limits.LINGER_SECONDS_MAX)
     assert (Action.RELEASE, "d") in play.pending()
 
 
-def test_a_worker_that_stops_by_itself_gives_back_what_it_keeps() -> None:
+def test_a_worker_that_stops_by_itself_requeues_what_it_keeps() -> None:
     play = full()
     commands = play.do(*(unbegun(1, i) for i in "cde"), done(1, "b", is_stopping=True), asks(1))
     assert Shutdown("user_requested") in said(commands, 1)

@@ -21,7 +21,7 @@ CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
 RUN = Step(StepKind.RUN, ("work",))
 VERIFY = Step(StepKind.VERIFY, ("check",))
 CLOSE = Step(StepKind.CLOSE, ("bd", "close"))
-GIVE_BACK = Step(StepKind.GIVE_BACK, ("bd", "update", "open"))
+RELEASE = Step(StepKind.RELEASE, ("bd", "update", "open"))
 GRACE = 5.0
 
 CONNECTED, LOST, INTERRUPTED = ev.Connected(), ev.ConnectionLost(), ev.Interrupted()
@@ -51,7 +51,7 @@ class Playbook:
             log_file="l",
             output_file="o",
             close=CLOSE if literal else None,
-            give_back=GIVE_BACK if literal else None,
+            release=RELEASE if literal else None,
         )
         work = Work(
             timeout_seconds=timeout,
@@ -185,7 +185,7 @@ def test_a_failed_step_is_failed_and_nothing_after_it_runs() -> None:
     assert book.tell(OK, BAD)[0] == failed(OutcomeKind.ERROR, "verify failed: oops")
 
 
-def test_a_failed_claim_charges_nothing_and_gives_nothing_back() -> None:
+def test_a_failed_claim_charges_nothing_and_requeues_nothing() -> None:
     book = Playbook(CLAIM, RUN, literal=True)
     answer = book.tell(CONNECTED, task(), BAD)
     assert answer == [failed(OutcomeKind.RETRY, "claim failed: oops"), ready("cancel")]
@@ -248,7 +248,7 @@ def test_a_task_that_comes_once_more_after_its_answer_is_not_run_again() -> None
 
 
 @pytest.mark.parametrize("other", ["t-2", "odd"])
-def test_another_task_while_busy_is_given_back_uncharged(other: str) -> None:
+def test_another_task_while_busy_is_requeued_uncharged(other: str) -> None:
     refusal = failed(OutcomeKind.CANCELLED, "busy", issue_id=other)
     assert busy().tell(task(other)) == [refusal]
 
@@ -276,28 +276,28 @@ def test_cancel_ends_the_task_and_the_worker_goes_on() -> None:
     assert book.tell(cancel()) == []
     assert book.tell(OK) == [failed(OutcomeKind.CANCELLED, "cancelled"), ready()]
     book = busy(CLAIM, RUN, literal=True)
-    assert book.tell(cancel(), TERMINATED) == book.run(GIVE_BACK)
+    assert book.tell(cancel(), TERMINATED) == book.run(RELEASE)
     assert book.tell(OK)[-1] == ready("cancel")
 
 
 @pytest.mark.parametrize("event", [SHUTDOWN, INTERRUPTED], ids=str)
-def test_shutdown_ends_the_task_gives_back_and_exits_0(event: ev.Event) -> None:
+def test_shutdown_ends_the_task_requeues_and_exits_0(event: ev.Event) -> None:
     gone = [failed(OutcomeKind.CANCELLED, "worker shut down"), ev.Exit(0)]
     book = busy()
     assert book.tell(event) == [TERM]
     assert book.tell(TERMINATED) == gone
     book = busy(CLAIM, RUN, literal=True)
-    assert book.tell(event, TERMINATED) == book.run(GIVE_BACK)
+    assert book.tell(event, TERMINATED) == book.run(RELEASE)
     assert book.tell(OK) == gone
 
 
-def test_a_lost_connection_ends_the_task_gives_back_and_exits_1() -> None:
+def test_a_lost_connection_ends_the_task_requeues_and_exits_1() -> None:
     book = busy()
     assert book.tell(LOST) == [TERM]
     assert book.tick() == [KILL]
     assert isinstance(book.tell(TERMINATED)[-1], ev.Exit)
     book = busy(CLAIM, RUN, literal=True)
-    assert book.tell(LOST, TERMINATED) == book.run(GIVE_BACK)
+    assert book.tell(LOST, TERMINATED) == book.run(RELEASE)
     assert book.tell(OK)[-1] == ev.Exit(1)
 
 
@@ -354,6 +354,6 @@ def test_any_two_reasons_to_end_a_task_end_it_once(
     assert book.tell(second) == []
     commands = book.tell(TERMINATED)
     if literal:
-        assert commands == book.run(GIVE_BACK)
+        assert commands == book.run(RELEASE)
         commands = book.tell(OK)
     assert commands[-1] == (last or (ready("cancel") if literal else ready()))

@@ -35,18 +35,18 @@ class Demo:
             self.tracker[item.issue_id] = "blocked" if hopeless else "closed"
             if not hopeless:
                 self.records.append(rec.SettledRecord(item.issue_id, "close", "applied"))
-        totals = {"done": len(BACKLOG) - 1, "failed": 8, "set_aside": 1}
+        totals = {"done": len(BACKLOG) - 1, "failed": 8, "quarantined": 1}
         row = {"issue_id": "shop-31", "attempts": 3, "error": "no\x1b[2J"}
         self.ended: dict[str, Any] = {
             "totals": totals,
-            "set_aside": [row],
+            "quarantined": [row],
             "uptime_seconds": 40.0,
             "source_calls": {"count": 100, "seconds": 0.3},
         }
 
     def attempt(self, issue_id: str, attempt: int, outcome: str, last: bool) -> None:
         """One more, from its beginning to its end."""
-        ended = "finish" if outcome == "success" else "set_aside" if last else "requeue"
+        ended = "finish" if outcome == "success" else "quarantined" if last else "requeue"
         worker = "W3" if outcome == "lost" else "W5"
         self.records.append(rec.Started(issue_id, worker, attempt, "r"))
         self.records.append(rec.Finished(issue_id, worker, attempt, "r", outcome, ended))
@@ -145,7 +145,7 @@ def test_an_issue_that_went_otherwise_is_named() -> None:
 def test_who_steers_is_not_held_to_the_script() -> None:
     demo = Demo()
     demo.killed, demo.tracker["shop-1"] = None, "open"
-    demo.records.append(rec.Withheld("shop-1"))
+    demo.records.append(rec.PutOnHold("shop-1"))
     assert demo.broken() == []
     closed_twice(demo)
     assert demo.broken() == [ONCE]
@@ -168,6 +168,6 @@ def test_the_figures_are_those_of_the_run_and_its_texts_are_escaped() -> None:
 
 def test_what_did_not_happen_is_not_told() -> None:
     demo = Demo()
-    demo.records, demo.ended["set_aside"] = [], []
+    demo.records, demo.ended["quarantined"] = [], []
     said = "\n".join(what_was_seen(demo.account(), demo.ended, None))
     assert len(said.splitlines()) == 2

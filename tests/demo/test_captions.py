@@ -55,7 +55,7 @@ def test_each_thing_that_goes_wrong_is_told_once_in_the_order_in_which_it_happen
     run.ends(FLAKY, "error", delay_seconds=2.0)
     run.ends(KILLED, "lost")
     run.ends(STUCK, "timeout", error="timed out")
-    run.ends(HOPELESS, "error", "set_aside", charged=3, error="401")
+    run.ends(HOPELESS, "error", "quarantined", charged=3, error="401")
     run.ends(KILLED, "success", "finish", attempt=2)
     # All of it stands in the first snapshot: then the order is that of the script.
     told = [run.caption() for _ in range(8)]

@@ -44,7 +44,7 @@ def test_fifty_kills_on_the_embedded_tracker_break_no_promise(tmp_path: Path) ->
     assert (code, broken(told)) == (0, []), said
     assert told["kills"] == 50
     assert {"orchestrator", "worker", "task", "zygote"} <= set(told["kills_by_kind"])
-    assert told["closed"] + told["set_aside"] == told["issues"] > 0
+    assert told["closed"] + told["quarantined"] == told["issues"] > 0
     assert len(told["promises"]) >= 10
     assert list(tmp_path.iterdir()) == [], "the folder is left"
 
@@ -57,7 +57,7 @@ def test_kills_on_real_bd_break_no_promise(tmp_path: Path, version: str, kills: 
     assert (code, broken(told)) == (0, []), said
     assert version in told["tracker"]
     assert told["kills"] == kills
-    assert told["closed"] + told["set_aside"] == told["issues"] > 0
+    assert told["closed"] + told["quarantined"] == told["issues"] > 0
 
 
 @pytest.mark.timeout(300)
@@ -66,7 +66,7 @@ def test_kills_beside_workers_that_call_bd_themselves_break_no_promise(tmp_path:
     code, told, said = chaos(tmp_path, *arguments, environment=bd_environment(OLD))
     assert (code, broken(told)) == (0, []), said
     assert (told["kills"], told["bd_calls"]) == (4, "worker")
-    assert told["closed"] + told["set_aside"] == told["issues"] > 0
+    assert told["closed"] + told["quarantined"] == told["issues"] > 0
 
 
 def test_workers_that_call_the_embedded_tracker_are_refused(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     screen.keys("k")
     screen.wait_for(f"take {of_second} away from W2?")
     screen.keys("y")
-    screen.wait_for("given back")
+    screen.wait_for("requeued")
     screen.resize(120, 30)
     screen.wait_for(
         lambda text: len(text.splitlines()) == 30 and "q leave" in text.splitlines()[29]
@@ -83,11 +83,11 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
 
     (embedded.folder / "go").touch()
     shown = screen.wait_for("next: ")
-    assert re.search(r"closed 5, failed attempts 0, set aside 0, given back [01]", shown)
+    assert re.search(r"closed 5, failed attempts 0, quarantined 0, requeued [01]", shown)
     as_before(screen, embedded)
 
 
-def test_ctrl_c_gives_back_what_runs_and_leaves_the_terminal_as_it_was(
+def test_ctrl_c_requeues_what_runs_and_leaves_the_terminal_as_it_was(
     embedded: EmbeddedProject, screens: list[TmuxScreen]
 ) -> None:
     embedded.create_many([{}, {}])
@@ -96,7 +96,7 @@ def test_ctrl_c_gives_back_what_runs_and_leaves_the_terminal_as_it_was(
     screen.wait_for("2 busy")
     screen.keys("C-c")
     screen.wait_for("code 130")
-    assert "given back 2" in screen.text()
+    assert "requeued 2" in screen.text()
     as_before(screen, embedded)
     assert {status for status, _ in embedded.read_all().values()} == {"open"}
 

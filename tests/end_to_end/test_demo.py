@@ -203,7 +203,7 @@ def test_what_it_says_to_type_next_works(piped: Demo, place: Path) -> None:
     assert f"cd {folder}" in piped.text
     for words, answer in (
         (("why", "shop-31"), "401 Unauthorized"),
-        (("report",), "43 closed, 1 set aside"),
+        (("report",), "43 closed, 1 quarantined"),
         (("replay",), "done     shop-44"),
     ):
         assert f"  beads-workers {' '.join(words)} " in piped.text

@@ -133,7 +133,7 @@ def test_all_its_commands_work_on_a_fleet_of_any_tracker(
     for issue_id in issue_ids[1:]:
         fleet.wait_for("settled", issue_id=issue_id, action="release")
     assert dispatcherd.reply(config, "running") == {"node_id": fleet.run_id}
-    assert fleet.status()["queue"]["withheld"] == 3
+    assert fleet.status()["queue"]["on_hold"] == 3
 
 
 def test_a_function_for_rrq_is_shown_and_cancelled(tmp_path: Path, start: StartFleet) -> None:

@@ -94,7 +94,7 @@ def test_a_group_claim_that_dies_with_the_orchestrator_strands_nothing(
 
 
 @pytest.mark.timeout(180)
-def test_a_claim_that_outlives_the_orchestrator_is_waited_for_and_given_back(
+def test_a_claim_that_outlives_the_orchestrator_is_waited_for_and_requeued(
     bd_project: BdProject, mortal: MortalBd, start: StartFleet, ran: Ran, tmp_path: Path
 ) -> None:
     ids = bd_project.create_many([{} for _ in range(4)])

@@ -45,7 +45,7 @@ def test_stop_from_a_subfolder_leaves_nothing_and_says_what_went_back(
     done = fleet.call("stop", folder=folder)
     assert done.returncode == 0, done.stderr
     fleet.leaves_nothing()
-    assert "everyone has left, 3 issues given back" in done.stdout
+    assert "everyone has left, 3 issues requeued" in done.stdout
     for issue_id in set(ran.begun()):
         assert issue_id in done.stdout
     assert all_open(any_project)
@@ -63,7 +63,7 @@ def test_ctrl_c_is_a_stop_and_exits_130(
     assert fleet.wait() == 130, fleet.said()
     fleet.leaves_nothing()
     assert all_open(embedded)
-    assert "given back 3" in fleet.output
+    assert "requeued 3" in fleet.output
     assert {r["status"] for r in fleet.journal("worker_exited")} == {0}
 
 

@@ -104,7 +104,7 @@ def test_whoever_executes_a_task_the_same_becomes_of_it(
     fleet.leaves_nothing()
 
 
-def test_one_that_ends_the_executor_is_set_aside_and_its_neighbours_finish(
+def test_one_that_ends_the_executor_is_quarantined_and_its_neighbours_finish(
     embedded: EmbeddedProject, start: StartFleet, protocol: str
 ) -> None:
     poison, *others = embedded.create_many(calls("die") + 12 * calls("rest", seconds=0.2))
@@ -152,7 +152,7 @@ def test_an_executor_that_is_killed_in_the_middle_is_started_again(
     fleet.leaves_nothing()
 
 
-def test_a_task_that_is_taken_away_is_cancelled_in_its_executor_which_lives_on(
+def test_a_task_that_is_released_is_cancelled_in_its_executor_which_lives_on(
     embedded: EmbeddedProject, start: StartFleet, protocol: str, tmp_path: Path
 ) -> None:
     marker = tmp_path / "began"

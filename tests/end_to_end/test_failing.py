@@ -1,4 +1,4 @@
-"""What becomes of an issue whose command fails: tried again, set aside, given back, counted."""
+"""What becomes of an issue whose command fails: tried again, quarantined, requeued, counted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_two_failures_and_then_a_success_are_a_success(
     fleet.leaves_nothing()
 
 
-def test_three_failures_set_an_issue_aside_and_retry_gives_it_new_attempts(
+def test_three_failures_quarantine_an_issue_and_retry_gives_it_new_attempts(
     any_project: Any, start: StartFleet, ran: Ran
 ) -> None:
     ids = any_project.create_many([{}, {}])
@@ -56,13 +56,13 @@ def test_three_failures_set_an_issue_aside_and_retry_gives_it_new_attempts(
     assert "the reason" in any_project.notes(ids[0])
     assert f"{ids[0]}: 3 attempts: the reason" in fleet.output
     last = json.loads(call(any_project, "status", "--json").stdout)["last_run"]
-    assert [(row["issue_id"], row["error"]) for row in last["set_aside"]] == [
+    assert [(row["issue_id"], row["error"]) for row in last["quarantined"]] == [
         (ids[0], "the reason")
     ]
     fleet.leaves_nothing()
     again = fleet_of(start, any_project, ran, script, *QUICK)
     assert again.wait() == 0, again.said()
-    assert len(ran.begun()) == 4, "set aside is set aside"
+    assert len(ran.begun()) == 4, "quarantined is quarantined"
     done = call(any_project, "retry", ids[0])
     assert done.returncode == 0, done.stderr
     Path(f"{ran.file}.gate").touch()
@@ -71,7 +71,7 @@ def test_three_failures_set_an_issue_aside_and_retry_gives_it_new_attempts(
     assert any_project.read_all()[ids[0]][0] == "closed"
 
 
-def test_set_aside_is_seen_while_the_fleet_runs_and_retry_brings_it_back(
+def test_quarantined_is_seen_while_the_fleet_runs_and_retry_brings_it_back(
     project_old: BdProject, start: StartFleet, ran: Ran
 ) -> None:
     ids = project_old.create_many([{}])
@@ -81,10 +81,10 @@ def test_set_aside_is_seen_while_the_fleet_runs_and_retry_brings_it_back(
         *("sh", "-c", '[ -e "$RAN.gate" ] || { echo no gate; exit 1; }'),
         environment=ran.environment,
     )
-    fleet.wait_for("settled", issue_id=ids[0], action="set_aside")
+    fleet.wait_for("settled", issue_id=ids[0], action="quarantined")
     shown = fleet.status()
-    assert shown["set_aside"] == [{"issue_id": ids[0], "attempts": 1, "error": "no gate"}]
-    assert shown["queue"]["set_aside"] == shown["totals"]["set_aside"] == 1
+    assert shown["quarantined"] == [{"issue_id": ids[0], "attempts": 1, "error": "no gate"}]
+    assert shown["queue"]["quarantined"] == shown["totals"]["quarantined"] == 1
     Path(f"{ran.file}.gate").touch()
     assert fleet.call("retry", ids[0]).returncode == 0
     fleet.wait_for("settled", issue_id=ids[0], action="close")
@@ -129,7 +129,7 @@ def test_attempts_before_a_stop_bring_the_last_one_nearer(
     fleet.leaves_nothing()
 
 
-def test_exit_75_gives_back_and_charges_nothing(
+def test_exit_75_requeues_and_charges_nothing(
     embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
     embedded.create_many([{}])

@@ -64,7 +64,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "bw-missing": {"job_path": "shop.missing"},
     "bw-evil": {"job_path": "os.system", "args": ["touch pwned"]},
 }
-SET_ASIDE = {
+QUARANTINED = {
     "bw-broken": "2 attempts: ZeroDivisionError: division by zero",
     "bw-dies": "2 attempts: exit status 3",
     "bw-slow": "2 attempts: timed out after 0.5 s",
@@ -89,11 +89,11 @@ def test_every_end_of_a_function_becomes_what_it_should(
     fleet: Fleet = start(embedded, *QUICK, "--until-empty", "--allow-module", "shop")
     assert fleet.wait() == 7, fleet.said()
     assert "ok command  the function of shop that an issue names" in fleet.errors
-    for key, reason in SET_ASIDE.items():
+    for key, reason in QUARANTINED.items():
         assert f"{key}: {reason}" in fleet.output
     status = {key: value for key, (value, _) in embedded.read_all().items()}
-    assert {key for key, value in status.items() if value == "blocked"} == SET_ASIDE.keys()
-    assert {value for key, value in status.items() if key not in SET_ASIDE} == {"closed"}
+    assert {key for key, value in status.items() if value == "blocked"} == QUARANTINED.keys()
+    assert {value for key, value in status.items() if key not in QUARANTINED} == {"closed"}
     assert shown(embedded, "bw-add")["result"] == {"sum": 3}
     assert 'result: {"sum": 3}' in call(embedded, "show", "bw-add").stdout
     assert shown(embedded, "bw-later")["result"] == "later"

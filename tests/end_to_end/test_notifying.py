@@ -14,7 +14,7 @@ TELL = (
 )
 
 
-def test_a_command_is_told_of_what_is_set_aside_of_a_pause_and_of_the_end(
+def test_a_command_is_told_of_what_is_quarantined_of_a_pause_and_of_the_end(
     embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
 ) -> None:
     embedded.create_many([{"title": "one $(touch pwned)"}])
@@ -29,7 +29,7 @@ def test_a_command_is_told_of_what_is_set_aside_of_a_pause_and_of_the_end(
     assert fleet.call("stop").returncode == 0
     # Nothing is left to wait for: the orchestrator has told its last word before it ended.
     assert file.read_text().splitlines() == [
-        "set_aside|one $(touch pwned)|kaputt",
+        "quarantined|one $(touch pwned)|kaputt",
         "paused||",
         "finished||",
     ]
@@ -53,7 +53,7 @@ def test_the_desktop_is_told_through_notify_send_or_the_user_how_to_get_it(
     assert fleet.wait() == 0, fleet.said()
     shown = (tmp_path / "shown").read_text().splitlines()
     assert shown[-2] == "beads-workers: finished"
-    assert shown[-1].endswith("closed 1, failed attempts 0, set aside 0")
+    assert shown[-1].endswith("closed 1, failed attempts 0, quarantined 0")
     embedded.environment["PATH"] = "/usr/bin-without-it"
     refused = call(embedded, "start", "--notify", "desktop", "--", "/bin/true")
     assert refused.returncode == 2

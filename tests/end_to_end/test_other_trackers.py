@@ -109,12 +109,12 @@ def test_a_fleet_drains_it_in_the_order_of_its_dependencies(shop: Repository) ->
     assert shop.asked("status")["last_run"]["exit_code"] == 0
 
 
-def test_what_fails_is_set_aside_there_and_why_says_so(shop: Repository) -> None:
+def test_what_fails_is_quarantined_there_and_why_says_so(shop: Repository) -> None:
     words = ("-n", "1", "--until-empty", "--max-attempts", "1", "--", "sh", "-c", "echo no; exit 3")
     assert shop.call("start", *words).returncode == 7
     issue = fake_gh.read(shop.gh, "1")
     assert "status:blocked" in issue["labels"] and "no" in issue["comments"][-1]
-    assert "set_aside" in [each["reason"] for each in shop.asked("why", "1")["reasons"]]
+    assert "quarantined" in [each["reason"] for each in shop.asked("why", "1")["reasons"]]
 
 
 def test_doctor_looks_at_it_and_at_what_is_in_its_way(shop: Repository) -> None:

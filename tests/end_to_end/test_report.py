@@ -122,12 +122,12 @@ def test_a_real_run_is_told_in_all_three_forms(
     summary = fleet.call("status", "--json")
     last = json.loads(summary.stdout)["last_run"]
     assert told["issues_by_fate"]["closed"] == last["closed"] == 51
-    assert told["issues_by_fate"]["set_aside"] == len(last["set_aside"]) == 9
+    assert told["issues_by_fate"]["quarantined"] == len(last["quarantined"]) == 9
     assert sum(told["attempts_by_outcome"].values()) == len(fleet.journal("finished")) == 69
     (failure,) = told["failures"]
     assert (failure["reason"], failure["attempts"]) == ("case # failed", 18)
     shown = fleet.call("report")
-    assert shown.returncode == 0 and "51 closed, 9 set aside" in shown.stdout
+    assert shown.returncode == 0 and "51 closed, 9 quarantined" in shown.stdout
     file = tmp_path / "report.html"
     assert fleet.call("report", "--html", str(file)).returncode == 0
     for width in (1280, 400):

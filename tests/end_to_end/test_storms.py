@@ -38,7 +38,7 @@ def test_a_fleet_that_is_not_logged_in_pauses_and_goes_on_when_told(
     until(lambda: "fleet is paused" in fleet.output)
     until(lambda: fleet.status()["queue"]["running"] == 0)
     shown = fleet.status()
-    assert shown["state"] == "paused" and shown["set_aside"] == []
+    assert shown["state"] == "paused" and shown["quarantined"] == []
     assert "Not logged in" in shown["state_reason"] and "resume" in shown["state_reason"]
     assert fleet.output.count("wrong folder") == 1, "one message"
     assert "wrong folder" in call(project, "why").stdout
@@ -53,7 +53,7 @@ def test_a_fleet_that_is_not_logged_in_pauses_and_goes_on_when_told(
     fleet.leaves_nothing()
 
 
-def test_until_empty_gives_everything_back_uncharged_and_exits_7(
+def test_until_empty_requeues_everything_uncharged_and_exits_7(
     project: Any, start: StartFleet
 ) -> None:
     workers = "8" if isinstance(project, EmbeddedProject) else "1"
@@ -84,7 +84,7 @@ def test_whoever_does_not_look_is_told(
     assert line.startswith("paused|") and "not logged in, or the wrong folder" in line
     assert fleet.call("stop").returncode == 0
     last = json.loads(call(embedded, "status", "--json").stdout)["last_run"]
-    assert last["exit_code"] == 7 and last["set_aside"] == []
+    assert last["exit_code"] == 7 and last["quarantined"] == []
 
 
 def test_a_command_that_cannot_be_started_ends_the_run_as_ever(

@@ -67,7 +67,7 @@ def test_why_tells_of_a_fleet_at_work_and_of_one_that_is_gone(
     assert missing.returncode == 4 and "no issue of that id" in missing.stdout
 
 
-def test_why_remembers_what_the_last_run_set_aside(
+def test_why_remembers_what_the_last_run_quarantined(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
     (key,) = embedded.create_many([{}])
@@ -76,7 +76,7 @@ def test_why_remembers_what_the_last_run_set_aside(
     )
     assert fleet.wait() == 7, fleet.said()
     shown = asked(embedded, key)
-    assert causes(shown) == ["set_aside", "no_fleet"]
-    assert shown["headline"] == "set aside after 1 attempt; last error: no"
+    assert causes(shown) == ["quarantined", "no_fleet"]
+    assert shown["headline"] == "quarantined after 1 attempt; last error: no"
     assert shown["log"].endswith(f"/logs/{key}.1.log")
-    assert counted(asked(embedded)) == {"set_aside": 1}
+    assert counted(asked(embedded)) == {"quarantined": 1}

@@ -86,21 +86,21 @@ def test_verify_is_a_second_step_with_the_same_environment() -> None:
     assert (run.stdin, verify.stdin) == (None, None)
 
 
-def test_a_worker_that_calls_the_tracker_claims_first_and_closes_or_gives_back() -> None:
+def test_a_worker_that_calls_the_tracker_claims_first_and_closes_or_requeues() -> None:
     result = made(command=("x",), bd_argv=("bd", "--no-daemon"))
     update = ("bd", "--no-daemon", "update", "bw-1")
     assert [step.kind for step in result.steps] == [StepKind.CLAIM, StepKind.RUN]
     assert result.steps[0].argv == (*update, "--status=in_progress")
-    assert result.close is not None and result.give_back is not None
+    assert result.close is not None and result.release is not None
     assert result.close.argv == ("bd", "--no-daemon", "close", "bw-1")
-    assert result.give_back.argv == (*update, "--status=open", "--assignee=")
+    assert result.release.argv == (*update, "--status=open", "--assignee=")
     assert result.steps[0].environment["BEADS_ACTOR"] == "beads-workers/h/r1/W3"
     refused(replace(TASK, issue_id=IssueId("--all")), command=("x",), bd_argv=("bd",))
 
 
 def test_a_grouped_worker_never_touches_the_tracker() -> None:
     result = made(command=("x",))
-    assert (len(result.steps), result.close, result.give_back) == (1, None, None)
+    assert (len(result.steps), result.close, result.release) == (1, None, None)
     assert result.steps[0].environment["BEADS_ACTOR"] == "beads-workers/h/r1"
 
 

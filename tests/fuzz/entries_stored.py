@@ -81,11 +81,11 @@ def _of_old(line: bytes) -> Entry | None:
 
 IDS = ("bw-1", "bw-2", "i3", "")
 WORKERS = ("W1", "W2", "W10", "stranger", "W", "W-1", "W²")
-VERDICTS = ("finish", "requeue", "set_aside", "else")
+VERDICTS = ("finish", "requeue", "quarantined", "else")
 OUTCOMES = ("success", "error", "retry", "lost", "cancelled", "timeout", "else")
 CHOICES: dict[str, tuple[Any, ...]] = {
     "issue_id": IDS, "worker_id": WORKERS, "verdict": VERDICTS, "outcome": OUTCOMES,
-    "action": ("close", "release", "set_aside", "hand_over", "reopen", "else"),
+    "action": ("close", "release", "quarantined", "hand_over", "reopen", "else"),
     "result": ("applied", "found_closed", "not_ours", "failed", "else"),
     "state": ("running", "paused", "draining", "stopping", "settling", "ended", "else"),
     "charged": (0, 1, 3, -1, 10**30), "free_in_a_row": (0, 1, -1), "pid": (0, 1, 99, 10**30),

@@ -15,6 +15,8 @@ TAGS: dict[str, str] = {
     "Unanswered": "Owed",
     "WriteRetryDue": "OwedAgain",
     "Unsettled": "Owing",
+    "Quarantine": "SetAside",
+    "PutOnHold": "Withheld",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -22,6 +24,10 @@ WORDS: dict[str, str] = {
     "pending": "owed",
     "unsettled": "owing",
     "unclosed": "not_closed",
+    "quarantined": "set_aside",
+    "quarantining": "shelving",
+    "on_hold": "withheld",
+    "requeued": "given_back",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

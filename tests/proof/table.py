@@ -31,7 +31,7 @@ class Figure:
     starts: int = 0
     issues: int = 0
     closed: int = 0
-    set_aside: int = 0
+    quarantined: int = 0
 
 
 def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds: float) -> Figure:
@@ -45,7 +45,7 @@ def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds:
     ]
     found += [f"{each['parser']}: {each['failure']}" for each in parsers if each["failure"]]
     found += [str(violation)[:200] for violation in said.get("violations", ())]
-    names = ("starts", "issues", "closed", "set_aside") if "kills" in said else ()
+    names = ("starts", "issues", "closed", "quarantined") if "kills" in said else ()
     counts = {name: said[name] for name in names}
     amount = said.get("kills", said.get("faults", 0))
     what = part.what
@@ -62,7 +62,7 @@ def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds:
 def table(figures: Sequence[Figure]) -> str:
     """Markdown; what ran in several pieces is one row, whichever of them ended first."""
     lines = [
-        "| proof | size | orchestrators started | issues | closed once | set aside | broken |",
+        "| proof | size | orchestrators started | issues | closed once | quarantined | broken |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in sorted({figure.name for figure in figures}):
@@ -72,7 +72,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 def row(pieces: Sequence[Figure]) -> str:
     """One line of the table."""
-    each_of = [(p.starts, p.issues, p.closed, p.set_aside) for p in pieces]
+    each_of = [(p.starts, p.issues, p.closed, p.quarantined) for p in pieces]
     sums = [sum(column) for column in zip(*each_of, strict=True)]
     counts = [f"{each:,}" if sums[0] else "" for each in sums]
     found = Counter(text for piece in pieces for text in piece.broken)

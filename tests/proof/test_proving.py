@@ -16,7 +16,7 @@ from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.table import Figure, figure_of, table
 from tests.support.fleet import until
 
-FINE = {"kills": 9, "starts": 2, "issues": 7, "closed": 6, "set_aside": 1, "promises": []}
+FINE = {"kills": 9, "starts": 2, "issues": 7, "closed": 6, "quarantined": 1, "promises": []}
 
 
 def part(name: str, script: str, *, fills: bool = False) -> Part:

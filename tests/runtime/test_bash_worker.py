@@ -107,7 +107,7 @@ def test_in_a_bd_project_it_claims_and_closes_by_itself(bash: Bash) -> None:
     assert bash.bd_calls() == ["run/W1: update t-1 --status=in_progress", "run/W1: close t-1"]
 
 
-def test_shutdown_in_the_middle_ends_the_whole_group_and_gives_back(bash: Bash) -> None:
+def test_shutdown_in_the_middle_ends_the_whole_group_and_requeues(bash: Bash) -> None:
     (bash.folder / ".beads").mkdir()
     bash.start("sh", "-c", "sleep 1000 & echo $! $$ > pids; wait")
     bash.peer.accept()

@@ -217,7 +217,7 @@ def test_a_retry_without_a_fleet_is_told_to_the_last_segment(
     directory.create()
     (directory.run("1")).mkdir()
     run = Run(directory.run("1") / "journal.jsonl")
-    run.add(rec.Claimed("a"), rec.Finished("a", "W1", 3, "r", "error", "set_aside", "no", 1, 3))
+    run.add(rec.Claimed("a"), rec.Finished("a", "W1", 3, "r", "error", "quarantined", "no", 1, 3))
     run.attempts(40, first=1)
     assert len(segments(run.journal.path)) > 1
     assert "a" in directory.left_over()[1].pages

@@ -204,11 +204,11 @@ def test_a_folder_that_is_gone_does_no_harm(run: MakeRun) -> None:
 
 
 def test_the_desktop_is_told_without_a_shell_and_without_markup() -> None:
-    notice = Notice("set_aside", "-x <b>$(touch pwned)</b> & more", 0.0, "run-1", "/project")
+    notice = Notice("quarantined", "-x <b>$(touch pwned)</b> & more", 0.0, "run-1", "/project")
     argv = argv_of("desktop", notice)
     assert argv[0] == "notify-send"
     assert argv[-3:] == [
         "--",
-        "beads-workers: set aside",
+        "beads-workers: quarantined",
         "-x &lt;b&gt;$(touch pwned)&lt;/b&gt; &amp; more",
     ]

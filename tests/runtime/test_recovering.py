@@ -49,7 +49,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def test_what_a_dead_run_held_is_given_back_and_the_run_is_settled(scene: Scene) -> None:
+def test_what_a_dead_run_held_is_requeued_and_the_run_is_settled(scene: Scene) -> None:
     os.close(scene.alive)
     (settled,) = scene.recovery.run().settled
     assert (settled.settlement.action, settled.result) == (Action.RELEASE, Result.APPLIED)

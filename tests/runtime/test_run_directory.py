@@ -33,7 +33,7 @@ def run_with(directory: RunDirectory, run_id: str, *records: rec.Record) -> None
 
 SUCCESS = rec.Finished("a", "W1", 1, "r", "success", "finish")
 FAILURE = rec.Finished("b", "W1", 1, "r", "error", "requeue", "boom", charged=1)
-SET_ASIDE = rec.Finished("b", "W1", 1, "r", "error", "set_aside", "boom", charged=1)
+QUARANTINED = rec.Finished("b", "W1", 1, "r", "error", "quarantined", "boom", charged=1)
 
 
 def test_it_is_ours_alone_and_out_of_git(directory: RunDirectory) -> None:
@@ -134,9 +134,9 @@ def test_what_a_later_run_has_pending_itself_is_not_pending_by_an_earlier_one(
     directory: RunDirectory,
 ) -> None:
     run_with(directory, "1", rec.HandingOver("b", "W1"))
-    run_with(directory, "2", rec.CheckpointEnded(), rec.Claimed("b", "b", 2), SET_ASIDE)
+    run_with(directory, "2", rec.CheckpointEnded(), rec.Claimed("b", "b", 2), QUARANTINED)
     unsettled, _ = directory.left_over()
-    assert [(set(left.handed_over), set(left.set_aside)) for left in unsettled] == [
+    assert [(set(left.handed_over), set(left.quarantined)) for left in unsettled] == [
         (set(), set()),
         (set(), {"b"}),
     ]

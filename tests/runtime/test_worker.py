@@ -360,7 +360,7 @@ def test_a_literal_worker_claims_and_closes(bench: Bench) -> None:
     ]
 
 
-def test_a_literal_worker_gives_back_on_shutdown(bench: Bench) -> None:
+def test_a_literal_worker_requeues_on_shutdown(bench: Bench) -> None:
     literal(bench, "echo $$ > pid; exec sleep 1000")
     bench.peer.task()
     wait_for(bench.file("pid"))
@@ -370,7 +370,7 @@ def test_a_literal_worker_gives_back_on_shutdown(bench: Bench) -> None:
     assert bench.file("calls").read_text().endswith("update t-1 --status=open --assignee=\n")
 
 
-def test_a_literal_worker_gives_back_when_it_is_alone(bench: Bench) -> None:
+def test_a_literal_worker_requeues_when_it_is_alone(bench: Bench) -> None:
     literal(bench, "echo $$ > pid; exec sleep 1000")
     bench.peer.task()
     wait_for(bench.file("pid"))
@@ -391,7 +391,7 @@ def test_a_failed_close_is_still_done(bench: Bench) -> None:
     bench.result("DONE")
 
 
-def test_a_failed_literal_task_is_left_for_the_orchestrator_to_give_back(bench: Bench) -> None:
+def test_a_failed_literal_task_is_left_for_the_orchestrator_to_requeue(bench: Bench) -> None:
     literal(bench, "exit 1")
     bench.result("FAILED")
     assert len(bench.file("calls").read_text().splitlines()) == 1

@@ -22,7 +22,7 @@ class Account:
     """``done``: its success is in the journal, and no later word on it."""
 
     charged: int = 0
-    set_aside: bool = False
+    quarantined: bool = False
     done: bool = False
 
 
@@ -63,9 +63,9 @@ class Accounts:
         """Whether its success is journalled, or left word of, and nothing that came of it."""
         return self._of(issue_id).done or issue_id in self.words
 
-    def is_set_aside(self, issue_id: str) -> bool:
+    def is_quarantined(self, issue_id: str) -> bool:
         """Whether it is out of attempts, by the last word on it."""
-        return self._of(issue_id).set_aside
+        return self._of(issue_id).quarantined
 
     def power_cut(self) -> None:
         """Forget what the disk has lost."""
@@ -100,11 +100,13 @@ class Accounts:
                 self._begins = True
             case rec.Carried(issue_id=issue_id):
                 carried = self.carried if self._begins else self.issues
-                carried[issue_id] = Account(record.charged, record.set_aside, bool(record.held_by))
+                carried[issue_id] = Account(
+                    record.charged, record.quarantined, bool(record.held_by)
+                )
             case rec.CheckpointEnded():
                 self._begins = False
                 self._carry_over(check=check)
-            case rec.Claimed(issue_id=issue_id) if self._of(issue_id).set_aside:
+            case rec.Claimed(issue_id=issue_id) if self._of(issue_id).quarantined:
                 self.issues[issue_id] = Account()
             case rec.RetryAsked(issue_id=issue_id):
                 self.issues[issue_id] = Account(done=self._of(issue_id).done)
@@ -113,9 +115,9 @@ class Accounts:
             case rec.Forgiven(issue_id=issue_id, charged=charged):
                 self.issues[issue_id] = Account(charged)
             case rec.SettledRecord(issue_id=issue_id, action=action, result=result):
-                # What an earlier run was to give back may have been set aside by a later one.
+                # What an earlier run was to requeue may have been quarantined by a later one.
                 kept = (action, result) == ("release", "not_ours")
-                if kept and self._of(issue_id).set_aside:
+                if kept and self._of(issue_id).quarantined:
                     pass
                 elif result in ("found_closed", "not_ours") or action == "close":
                     self.issues[issue_id] = Account()
@@ -143,7 +145,7 @@ class Accounts:
                 5, f"{finished.issue_id}: charged {account.charged}, then {finished.charged}"
             )
         account.charged = finished.charged
-        account.set_aside = finished.verdict == "set_aside"
+        account.quarantined = finished.verdict == "quarantined"
 
     def _of(self, issue_id: str) -> Account:
         return self.issues.setdefault(issue_id, Account())

@@ -32,8 +32,8 @@ class Violation(AssertionError):
 class Seen:
     """What the world knows of one issue. ``at_work``: pids of our tasks on it.
 
-    ``disturbed``: a person took it by force from those who were at work on it. ``set_aside``: it is
-    blocked, by us.
+    ``disturbed``: a person took it by force from those who were at work on it. ``quarantined``: it
+    is blocked, by us.
     """
 
     at_work: set[int] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Seen:
     disturbed: bool = False
     successes: int = 0
     taken: bool = False
-    set_aside: bool = False
+    quarantined: bool = False
 
 
 class Checks:
@@ -115,7 +115,7 @@ class Checks:
             raise Violation(1, f"{issue_id} is a stranger's, and {by} wrote {after}")
         if ours and after.status == IN_PROGRESS:
             seen.taken = True
-        seen.set_aside = ours and after.status == BLOCKED
+        seen.quarantined = ours and after.status == BLOCKED
         if ours and after.status == CLOSED:
             # What a literal worker closed and a person opened again looks like a close that is
             # still pending, for as long as the tracker was not asked about it.
@@ -134,11 +134,11 @@ class Checks:
             offsets = self._facts.setdefault((node.run_id, action, issue_id), [])
             offsets[:] = [*offsets[-1:], offset]
         if isinstance(record, rec.Finished) and record.outcome == "cancelled":
-            self._given_back_at_a_stop(record.issue_id)
+            self._requeued_at_a_stop(record.issue_id)
         if isinstance(record, rec.RunChanged) and record.reason == "idle_timeout":
             self._found_empty(node)
 
-    def _given_back_at_a_stop(self, issue_id: str) -> None:
+    def _requeued_at_a_stop(self, issue_id: str) -> None:
         # A stop names workers of others that do not leave, and gives their issues back all the
         # same: the one overlap that is decided (docs/RELIABILITY.md, "Simulated worlds").
         seen, processes = self.of(issue_id), self._world.processes
@@ -231,13 +231,13 @@ class Checks:
     # --- 2 and liveness: at the end of the world ----------------------------------------------
 
     def all_settled(self) -> None:
-        """Every issue is closed, given back, set aside or somebody else's; nothing lives."""
+        """Every issue is closed, requeued, quarantined or somebody else's; nothing lives."""
         for issue in self._world.tracker.issues.values():
             held = issue.holding
             stuck = held == Holding(IN_PROGRESS, "") or held.assignee.startswith(ACTOR)
             if stuck and held.status != CLOSED and self.of(issue.id).taken:
                 raise Violation(2, f"{issue.id} is left behind: {held}")
-            if self.of(issue.id).set_aside and not self.accounts.is_set_aside(issue.id):
+            if self.of(issue.id).quarantined and not self.accounts.is_quarantined(issue.id):
                 raise Violation(2, f"{issue.id} is blocked, and no journal says why")
         for process in self._world.processes.of("worker", "task"):
             if process.token:
@@ -263,8 +263,8 @@ def _justified(record: rec.Record) -> list[tuple[str, str]]:
             return [("call", str(pid))]
         case rec.Finished(issue_id=issue_id, verdict="finish"):
             return [(Action.CLOSE.value, issue_id)]
-        case rec.Finished(issue_id=issue_id, verdict="set_aside"):
-            return [(Action.SET_ASIDE.value, issue_id)]
+        case rec.Finished(issue_id=issue_id, verdict="quarantined"):
+            return [(Action.QUARANTINE.value, issue_id)]
         case rec.Finished(issue_id=issue_id):
             return [(Action.RELEASE.value, issue_id)]
         case _:

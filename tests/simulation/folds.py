@@ -22,7 +22,7 @@ Facts = Mapping[str, Any]
 HELD = frozenset(IssueState) - {
     IssueState.ENQUEUED,
     IssueState.CLOSED,
-    IssueState.SET_ASIDE,
+    IssueState.QUARANTINED,
     IssueState.FOREIGN,
 }
 CLOCKS_SECONDS = 0.002

@@ -214,14 +214,14 @@ class Mishaps:
         issues = self._world.tracker.issues
         blocked = [i for i, issue in issues.items() if issue.holding == Holding(BLOCKED, "")]
         some = (IssueId(f"i{self._random.randrange(len(issues))}"),)
-        aside = (IssueId(self._random.choice(blocked)),) if blocked else some
+        quarantined = (IssueId(self._random.choice(blocked)),) if blocked else some
         asked: dict[int, ev.Event] = {
             0: ev.PauseAsked(ticket),
             1: ev.ResumeAsked(ticket),
             2: ev.ScaleAsked(ticket, self._random.randint(0, 4)),
             3: ev.ReleaseAskedFor(ticket, some),
             4: ev.RetryAskedFor(ticket, some),
-            5: ev.RetryAskedFor(ticket, aside),
+            5: ev.RetryAskedFor(ticket, quarantined),
             6: ev.StopAsked(drain=True),
             7: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
         }

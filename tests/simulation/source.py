@@ -52,7 +52,7 @@ class Source:
     def take(self, limit: int, skip: Collection[IssueId]) -> Thread:
         """``Source.take``."""
         if self._unanswered:
-            yield from self._give_back_unanswered()
+            yield from self._requeue_unanswered()
         rows: list[tuple[str, int]] = []
         began = self._world.agenda.now
         try:
@@ -89,10 +89,10 @@ class Source:
         return (yield from self._settle(writes, dead.actor)) if writes else []
 
     def close(self) -> Thread:
-        """Give back what a take won whose answer was lost."""
+        """Requeue what a take won whose answer was lost."""
         if self._unanswered:
             try:
-                yield from self._give_back_unanswered()
+                yield from self._requeue_unanswered()
             except SourceError:
                 pass  # The run is not settled then, and the next start asks.
 
@@ -232,7 +232,7 @@ class Source:
                 yield 0.02
             done.append(answer)
 
-    def _give_back_unanswered(self) -> Thread:
+    def _requeue_unanswered(self) -> Thread:
         back = [Settlement(Action.RELEASE, IssueId(i)) for i in self._unanswered]
         yield from self._call(lambda: self._release(back), len(back))
         self._unanswered = ()

@@ -59,8 +59,8 @@ class Worker:
         close = back = None
         if self._literal:
             steps.insert(0, Step(StepKind.CLAIM, BD))
-            close, back = Step(StepKind.CLOSE, BD), Step(StepKind.GIVE_BACK, BD)
-        return Plan(tuple(steps), "", str(task.issue_id), "", "", close=close, give_back=back)
+            close, back = Step(StepKind.CLOSE, BD), Step(StepKind.RELEASE, BD)
+        return Plan(tuple(steps), "", str(task.issue_id), "", "", close=close, release=back)
 
     def _handle(self, event: ev.Event) -> None:
         self._do(self._half.handle(event, self._world.agenda.now))

@@ -158,7 +158,7 @@ class BdProject:
     def let_lapse(self, *issue_ids: IssueId) -> None:
         """Their leases have been over for an hour; holder and status stay (``bd`` 1.3.0).
 
-        All of one holder. ``bd`` has no shorter lease to ask for. They are given back and read
+        All of one holder. ``bd`` has no shorter lease to ask for. They are requeued and read
         in again as ``bd`` itself exports them, with other times: an import may bring a lease,
         but replaces none that still goes on.
         """

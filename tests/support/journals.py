@@ -74,7 +74,9 @@ class Script:
             ),
         )  # fmt: skip
         if settled:
-            action = {"finish": "close", "requeue": "release", "set_aside": "set_aside"}[verdict]
+            action = {"finish": "close", "requeue": "release", "quarantined": "quarantined"}[
+                verdict
+            ]
             self.add(ended + 0.01, rec.SettledRecord(issue_id, action, "applied"))
 
     def lines(self) -> bytes:
@@ -92,7 +94,7 @@ class Script:
 ENDINGS = (
     *[("success", "finish", "")] * 14,
     *[("error", "requeue", "tests failed: {n} of 212 in /tmp/build-{n}")] * 3,
-    ("error", "set_aside", "patch does not apply: commit {h}"),
+    ("error", "quarantined", "patch does not apply: commit {h}"),
     ("timeout", "requeue", "timed out after 1800 s"),
     ("lost", "requeue", "its worker (pid {n}) died"),
     ("retry", "requeue", "usage limit reached, again at 0{n}:00"),

@@ -30,11 +30,11 @@ def test_a_lost_answer_leaves_what_was_done_until_the_source_can_see_to_it() -> 
     with pytest.raises(SourceError):
         source.take(2, ())
     assert source.tracker.writes == [("m-0", "in_progress", "us"), ("m-1", "in_progress", "us")]
-    # Nobody knows of those claims: the next take gives them back before it looks.
+    # Nobody knows of those claims: the next take requeues them before it looks.
     assert [job.issue_id for job in source.take(2, ()).jobs] == ["m-0", "m-1"]
 
 
-def test_claims_of_a_lost_answer_are_given_back_at_the_close() -> None:
+def test_claims_of_a_lost_answer_are_requeued_at_the_close() -> None:
     source = source_with(Fault(FaultKind.ANSWER_LOST, "take"))
     with pytest.raises(SourceError):
         source.take(1, ())

@@ -38,12 +38,12 @@ TABLE = [
     (Action.RELEASE, True, ("in_progress", WORKER), A, ("open", "")),
     (Action.RELEASE, True, ("in_progress", THEIRS), N, None),
     (Action.RELEASE, False, ("closed", OURS), F, None),
-    (Action.SET_ASIDE, False, ("in_progress", OURS), A, ("blocked", "")),
-    (Action.SET_ASIDE, False, ("blocked", OURS), A, ("blocked", "")),
-    (Action.SET_ASIDE, False, ("blocked", ""), A, None),
-    (Action.SET_ASIDE, False, ("open", ""), N, None),
-    (Action.SET_ASIDE, True, ("in_progress", ""), A, ("blocked", "")),
-    (Action.SET_ASIDE, False, ("closed", ""), F, None),
+    (Action.QUARANTINE, False, ("in_progress", OURS), A, ("blocked", "")),
+    (Action.QUARANTINE, False, ("blocked", OURS), A, ("blocked", "")),
+    (Action.QUARANTINE, False, ("blocked", ""), A, None),
+    (Action.QUARANTINE, False, ("open", ""), N, None),
+    (Action.QUARANTINE, True, ("in_progress", ""), A, ("blocked", "")),
+    (Action.QUARANTINE, False, ("closed", ""), F, None),
     (Action.HAND_OVER, False, ("in_progress", OURS), A, ("in_progress", "")),
     (Action.HAND_OVER, False, ("in_progress", THEIRS), N, None),
     (Action.HAND_OVER, False, ("closed", THEIRS), F, None),
@@ -75,7 +75,7 @@ def test_what_is_not_there_is_nobodys(action: Action) -> None:
     assert rule(Settlement(action, IssueId("x")), None, OURS).result is N
 
 
-def test_what_was_done_is_closed_and_the_rest_given_back_once_each() -> None:
+def test_what_was_done_is_closed_and_the_rest_requeued_once_each() -> None:
     done, begun, held = IssueId("done"), IssueId("begun"), IssueId("held")
     dead = DeadRun(OURS, unclosed=(done, done), handed_over=(begun, done))
     writes = pending(dead, [held, done, begun])

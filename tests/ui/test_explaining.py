@@ -135,13 +135,13 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
         ({"held": "claimed", "position": 4}, Cause.QUEUED, "number 4 in the queue"),
         ({"held": "closing"}, Cause.UNCLOSED, "close is still pending"),
         ({"standing": "unclosed", "pending_tries": 2}, Cause.UNCLOSED, "refused 2 times"),
-        ({"held": "releasing"}, Cause.SETTLING, "being given back"),
-        ({"held": "shelving", "standing": "set_aside"}, Cause.SETTLING, "being set aside"),
-        ({"standing": "withheld"}, Cause.TAKEN_AWAY, "a person took it away"),
+        ({"held": "releasing"}, Cause.SETTLING, "being requeued"),
+        ({"held": "quarantining", "standing": "quarantined"}, Cause.SETTLING, "being quarantined"),
+        ({"standing": "on_hold"}, Cause.ON_HOLD, "a person put it on hold"),
         (
-            {"standing": "set_aside", "charged": 3, "error": "boom"},
-            Cause.SET_ASIDE,
-            "set aside after 3 attempts; last error: boom",
+            {"standing": "quarantined", "charged": 3, "error": "boom"},
+            Cause.QUARANTINED,
+            "quarantined after 3 attempts; last error: boom",
         ),
         (
             {"standing": "cooling", "again_seconds": 90.0, "attempt": 2, "error": "boom"},
@@ -151,7 +151,7 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
     ],
 )
 def test_what_the_scheduler_knows_is_said(fields: dict[str, Any], cause: Cause, words: str) -> None:
-    status = "blocked" if fields.get("standing") == "set_aside" else "open"
+    status = "blocked" if fields.get("standing") == "quarantined" else "open"
     shown = picture(issue(status=status), facts=known(**fields))
     assert causes(shown) == [cause]
     assert words in said(shown)
@@ -217,21 +217,21 @@ def test_what_the_tracker_does_not_call_ready_is_not_promised() -> None:
 
 
 def test_a_tracker_that_cannot_be_looked_at_leaves_what_the_fleet_knows() -> None:
-    shown = picture(unseen="bd list: locked", facts=known(standing="set_aside", charged=3))
-    assert causes(shown) == [Cause.SET_ASIDE]
+    shown = picture(unseen="bd list: locked", facts=known(standing="quarantined", charged=3))
+    assert causes(shown) == [Cause.QUARANTINED]
     assert causes(picture(unseen="bd list: locked")) == [Cause.TRACKER]
     assert said(picture(unseen="locked")) == "the tracker could not be looked at: locked"
 
 
-def test_what_was_set_aside_and_is_open_again_is_ready() -> None:
-    assert causes(picture(issue(), facts=known(standing="set_aside", charged=3))) == [Cause.DUE]
+def test_what_was_quarantined_and_is_open_again_is_ready() -> None:
+    assert causes(picture(issue(), facts=known(standing="quarantined", charged=3))) == [Cause.DUE]
 
 
-def test_a_claim_of_our_own_ended_run_is_given_back_by_the_next_start() -> None:
+def test_a_claim_of_our_own_ended_run_is_requeued_by_the_next_start() -> None:
     facts = Facts("none", "run-1")
     (first, second) = explain(A, picture(issue(status="in_progress", assignee=US), facts=facts))
     assert "held by a run that has ended" in first.text
-    assert "next 'beads-workers start' gives it back" in first.change
+    assert "next 'beads-workers start' requeues it" in first.change
     assert second.cause is Cause.NO_FLEET
 
 

@@ -122,10 +122,10 @@ def test_nothing_is_suggested_where_all_is_done() -> None:
     assert commands(ended(script)) == []
 
 
-def test_what_was_set_aside_can_be_retried_by_pasting_a_command() -> None:
+def test_what_was_quarantined_can_be_retried_by_pasting_a_command() -> None:
     script = begun()
     for name in ("a", "b; rm -rf /"):
-        script.attempt("W1", name, 0.0, 1.0, "error", "set_aside", error="no")
+        script.attempt("W1", name, 0.0, 1.0, "error", "quarantined", error="no")
     assert commands(ended(script, 7)) == [
         "beads-workers logs a",
         "beads-workers retry a 'b; rm -rf /'",

@@ -25,10 +25,10 @@ from beads_workers.ui.viewer import (
 from tests.ui.snapshots import after, ended, fleet
 
 BUSY = after(*fleet(10, busy=2))
-ASIDE = after(
+QUARANTINE = after(
     *fleet(2, busy=2),
-    ended("app-1", outcome="error", verdict="set_aside", charged=3, error="no"),
-    ended("app-2", "W2", outcome="error", verdict="set_aside", charged=3, error="no"),
+    ended("app-1", outcome="error", verdict="quarantined", charged=3, error="no"),
+    ended("app-2", "W2", outcome="error", verdict="quarantined", charged=3, error="no"),
 )
 
 
@@ -88,7 +88,7 @@ def test_taking_away_asks_first_and_does_it_only_after_a_yes() -> None:
         assert not wishes and stayed.question is None
 
 
-def test_an_idle_worker_has_nothing_to_take_away() -> None:
+def test_an_idle_worker_has_nothing_to_release() -> None:
     look, wishes = pressed("end", "k")
     assert not wishes and look.question is None and "busy" in look.message
 
@@ -99,14 +99,14 @@ def test_l_follows_a_log_and_goes_back() -> None:
     assert pressed("l", "down", "escape")[0] == Look(pane=Pane.FLEET, chosen="W2")
 
 
-def test_r_shows_what_is_set_aside_and_enter_tries_the_chosen_one_again() -> None:
-    look, wishes = pressed("r", snapshot=ASIDE)
-    assert look.pane is Pane.ASIDE and not wishes
+def test_r_shows_what_is_quarantined_and_enter_tries_the_chosen_one_again() -> None:
+    look, wishes = pressed("r", snapshot=QUARANTINE)
+    assert look.pane is Pane.QUARANTINE and not wishes
     again = Ask("bw.retry", {"issue_ids": ["app-2"]})
-    assert pressed("down", "down", "enter", look=look, snapshot=ASIDE)[1] == [again]
+    assert pressed("down", "down", "enter", look=look, snapshot=QUARANTINE)[1] == [again]
     everything = Ask("bw.retry", {"issue_ids": ["app-1", "app-2"]})
-    assert pressed("a", look=look, snapshot=ASIDE)[1] == [everything]
-    assert pressed("a", look=look)[0].message == "nothing is set aside"
+    assert pressed("a", look=look, snapshot=QUARANTINE)[1] == [everything]
+    assert pressed("a", look=look)[0].message == "nothing is quarantined"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
         max_size=30,
     ),
     st.sampled_from(list(Role)),
-    st.sampled_from([BUSY, ASIDE, after()]),
+    st.sampled_from([BUSY, QUARANTINE, after()]),
 )  # fmt: skip
 def test_no_keys_break_the_view_or_take_anything_away_unasked(
     keys: list[str], role: Role, snapshot: dict[str, Any]

@@ -11,7 +11,7 @@ from beads_workers.core.snapshot import Board
 from beads_workers.ui.notices import (
     FAILURES_TOLD,
     NAMED_MAX,
-    SET_ASIDE_SECONDS,
+    QUARANTINED_SECONDS,
     Notice,
     Notices,
     environment,
@@ -45,9 +45,9 @@ class Told:
         return self.notices.due(self.elapsed, self.board)
 
     def give_up(self, issue_id: str, error: str = "boom", title: str = "") -> list[Notice]:
-        """An issue is claimed, tried, and set aside."""
+        """An issue is claimed, tried, and quarantined."""
         ended = rec.Finished(
-            issue_id, "W1", 3, f"r.{issue_id}", "error", "set_aside", error, charged=3
+            issue_id, "W1", 3, f"r.{issue_id}", "error", "quarantined", error, charged=3
         )
         started = rec.Started(issue_id, "W1", 3, f"r.{issue_id}", title)
         return self.add(rec.Claimed(issue_id, title), started, ended)
@@ -59,12 +59,12 @@ def one(told: list[Notice]) -> Notice:
     return notice
 
 
-def test_an_issue_that_is_set_aside_is_told_at_once_with_its_error() -> None:
+def test_an_issue_that_is_quarantined_is_told_at_once_with_its_error() -> None:
     notice = one(Told().give_up("a", "boom\n", "Fix it"))
-    assert notice.event == "set_aside"
-    assert notice.text == "a (Fix it) was set aside after 3 attempts: boom⏎"
+    assert notice.event == "quarantined"
+    assert notice.text == "a (Fix it) was quarantined after 3 attempts: boom⏎"
     assert (notice.issue_ids, notice.issue_title, notice.count) == (("a",), "Fix it", 1)
-    assert (notice.run_id, notice.project, notice.set_aside) == ("run-1", "/project", 1)
+    assert (notice.run_id, notice.project, notice.quarantined) == ("run-1", "/project", 1)
     assert notice.exit_code is None
 
 
@@ -73,17 +73,17 @@ def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
     told = []
     for number in range(50):
         told += run.give_up(f"n{number}") + run.wait(60 / 50)
-    told += run.wait(SET_ASIDE_SECONDS)
+    told += run.wait(QUARANTINED_SECONDS)
     assert [notice.count for notice in told] == [1, 25, 24]
     assert len(told[1].issue_ids) == NAMED_MAX
-    assert told[1].text == "25 issues were set aside (n1, n2, n3, n4, n5, ...); n1: boom"
+    assert told[1].text == "25 issues were quarantined (n1, n2, n3, n4, n5, ...); n1: boom"
     assert run.notices.ends == inf
 
 
 def test_after_a_quiet_time_the_next_one_is_told_at_once_again() -> None:
     run = Told()
     run.give_up("a")
-    assert run.wait(SET_ASIDE_SECONDS) == []
+    assert run.wait(QUARANTINED_SECONDS) == []
     assert one(run.give_up("b")).issue_ids == ("b",)
 
 
@@ -92,7 +92,7 @@ def test_what_has_gathered_is_told_before_the_end() -> None:
     run.give_up("a")
     assert run.give_up("b") == []
     told = run.add(rec.RunEnded(7, "idle_timeout"))
-    assert [notice.event for notice in told] == ["set_aside", "finished"]
+    assert [notice.event for notice in told] == ["quarantined", "finished"]
     assert told[0].issue_ids == ("b",)
 
 
@@ -138,7 +138,7 @@ def test_the_end_is_told_with_the_figures() -> None:
     notice = one(run.add(rec.RunEnded(7, "idle_timeout")))
     assert notice.text == (
         "the run has ended (nothing is left to do):"
-        " closed 1, failed attempts 1, set aside 1, unclosed 1"
+        " closed 1, failed attempts 1, quarantined 1, unclosed 1"
     )
     assert (notice.closed, notice.failed, notice.unclosed, notice.exit_code) == (1, 1, 1, 7)
 
@@ -148,7 +148,7 @@ def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same()
     found = environment(notice)
     assert all(value.isprintable() for value in found.values())
     assert (found["BW_EVENT"], found["BW_ISSUE_ID"], found["BW_ERROR"]) == (
-        "set_aside",
+        "quarantined",
         "a",
         "e\\x1b[2J\\x00",
     )

@@ -90,12 +90,12 @@ def test_where_the_tracker_cannot_be_looked_at_the_fleet_s_memory_is_sorted() ->
         RUNNING,
         issues=(
             IssueFacts("a", held="running", worker_id="W1"),
-            IssueFacts("b", standing="set_aside", charged=3),
+            IssueFacts("b", standing="quarantined", charged=3),
         ),
     )
     found = survey((), picture(facts=facts, unseen="bd list: locked"))
     assert found.headline == "the tracker could not be looked at: bd list: locked"
-    assert counts(found) == {Cause.RUNNING: 1, Cause.SET_ASIDE: 1}
+    assert counts(found) == {Cause.RUNNING: 1, Cause.QUARANTINED: 1}
 
 
 def test_a_single_busy_worker_is_not_all_of_them() -> None:

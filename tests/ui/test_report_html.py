@@ -56,7 +56,7 @@ def test_a_thousand_attempts_stay_under_a_megabyte() -> None:
 def test_a_thousand_long_errors_in_another_script_stay_under_a_megabyte() -> None:
     script = begun()
     for n in range(1000):
-        verdict = "set_aside" if n % 3 == 0 else "requeue"
+        verdict = "quarantined" if n % 3 == 0 else "requeue"
         script.attempt("W1", f"a{n}", n, n + 1, "error", verdict, error=f"{n} " + "ошибка " * 45)
     assert len(page(account(script)).encode()) < 1_000_000
 
@@ -64,7 +64,7 @@ def test_a_thousand_long_errors_in_another_script_stay_under_a_megabyte() -> Non
 def test_megabytes_of_title_and_error_stay_a_small_page() -> None:
     script = begun()
     for n in range(20):
-        script.attempt("W1", f"a{n}", n, n + 1, "error", "set_aside", error="x" * 2000,
+        script.attempt("W1", f"a{n}", n, n + 1, "error", "quarantined", error="x" * 2000,
                        title="y" * 60_000)  # fmt: skip
     assert len(page(account(script)).encode()) < 100_000
 

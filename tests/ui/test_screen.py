@@ -1,4 +1,4 @@
-"""A program that takes the terminal gives it back, whatever happens: in a real shell in tmux."""
+"""A program that takes the terminal restores it, whatever happens: in a real shell in tmux."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ WAYS_OUT = {
 
 
 @pytest.mark.parametrize(("keys", "status"), WAYS_OUT.values(), ids=WAYS_OUT)
-def test_the_terminal_is_given_back_on_every_way_out(
+def test_the_terminal_is_restored_on_every_way_out(
     screen: TmuxScreen, log: Path, keys: tuple[str, ...], status: int
 ) -> None:
     before = modes(screen)
@@ -88,7 +88,7 @@ def test_the_terminal_is_given_back_on_every_way_out(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
-def test_the_terminal_is_given_back_when_a_signal_ends_the_program(
+def test_the_terminal_is_restored_when_a_signal_ends_the_program(
     screen: TmuxScreen, log: Path, number: signal.Signals
 ) -> None:
     before = modes(screen)

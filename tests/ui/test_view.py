@@ -74,11 +74,11 @@ def test_clocks_go_on_with_the_age_of_the_snapshot_until_the_run_is_over() -> No
 
 
 def test_what_needs_a_person_says_what_to_type() -> None:
-    aside = ended("app-1", outcome="error", verdict="set_aside", charged=3, error="no way")
+    quarantined = ended("app-1", outcome="error", verdict="quarantined", charged=3, error="no way")
     trouble = rec.SourceTrouble("bd: locked", 8.0, "bd doctor", failures=3)
-    shown = lines(after(*fleet(1), aside, trouble), columns=120, rows=40)
+    shown = lines(after(*fleet(1), quarantined, trouble), columns=120, rows=40)
     assert any("the tracker does not answer: bd: locked" in line for line in shown)
-    assert any("1 set aside" in line and "retry app-1" in line for line in shown)
+    assert any("1 quarantined" in line and "retry app-1" in line for line in shown)
     assert any("failing" in line and "again in" in line for line in shown)
 
 
@@ -114,13 +114,15 @@ def test_a_question_a_message_and_a_caption_take_no_room_from_each_other() -> No
 
 
 def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
-    aside = ended("app-1", outcome="error", verdict="set_aside", charged=3, error="E: 3 != 4")
-    snapshot = after(*fleet(1), aside)
+    quarantined = ended(
+        "app-1", outcome="error", verdict="quarantined", charged=3, error="E: 3 != 4"
+    )
+    snapshot = after(*fleet(1), quarantined)
     log = Log("W1 runs app-1", tuple(f"line {n}" for n in range(50)))
     followed = lines(snapshot, Look(pane=Pane.LOG, log=log))
     assert "W1 runs app-1" in followed[5] and followed[-2].strip() == "line 49"
     assert any("3 tries" in line and "E: 3 != 4" in line
-               for line in lines(snapshot, Look(pane=Pane.ASIDE)))  # fmt: skip
+               for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))  # fmt: skip
     helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
     assert all(word in helped for word in ("pause", "follow the log", "take", "Ctrl-C"))
 
@@ -131,10 +133,12 @@ def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
 
 
 def test_one_try_is_one_try() -> None:
-    aside = ended("app-1", outcome="error", verdict="set_aside", charged=1, error="E: 3 != 4")
-    snapshot = after(*fleet(1), aside)
-    assert any("set aside after 1 try: E" in line for line in lines(snapshot))
-    assert any("1 try " in line for line in lines(snapshot, Look(pane=Pane.ASIDE)))
+    quarantined = ended(
+        "app-1", outcome="error", verdict="quarantined", charged=1, error="E: 3 != 4"
+    )
+    snapshot = after(*fleet(1), quarantined)
+    assert any("quarantined after 1 try: E" in line for line in lines(snapshot))
+    assert any("1 try " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
 
 
 def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:
@@ -165,7 +169,7 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
 ) -> None:
     records = [
         *fleet(workers, busy=workers // 2, title=text),
-        *(ended(f"{text[:9]}-{n}", outcome="error", verdict="set_aside", error=text)
+        *(ended(f"{text[:9]}-{n}", outcome="error", verdict="quarantined", error=text)
           for n in range(workers // 3)),
         rec.Noted("error", text),
         rec.SourceTrouble(text, 3.0, text, failures=4),

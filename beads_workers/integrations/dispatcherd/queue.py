@@ -158,7 +158,7 @@ class Queue:
         self._entries: dict[IssueId, Entry] = {}
         self._queued: dict[IssueId, Entry] = {}
         self._again: dict[IssueId, Entry] = {}
-        """Taken once, and given back: before all others."""
+        """Taken once, and requeued: before all others."""
         self._taken: dict[IssueId, Entry] = {}
         self._delayed: list[tuple[float, int, Entry]] = []
         self._delayed_count = 0

@@ -117,7 +117,7 @@ class _Begun:
 
 
 class ChunkAccumulator:
-    """Feed it every object that comes; it gives back what is whole. Times are monotonic seconds.
+    """Feed it every object that comes; it requeues what is whole. Times are monotonic seconds.
 
     The first piece that names a message says how many there are, and the first of an index stands:
     a later one that says otherwise is an error, which changes nothing. ``troubles``: what was wrong
@@ -160,7 +160,7 @@ class ChunkAccumulator:
     ) -> tuple[bool, Mapping[str, Any] | None, str | None]:
         """Whether it is a chunk; the whole message, where there is one now; its ``message_id``.
 
-        What is no chunk is given back as it is. ``now``: left out, no time has passed.
+        What is no chunk is returned as it is. ``now``: left out, no time has passed.
         """
         if MARKER not in received:
             return False, received, None

@@ -42,10 +42,10 @@ _REASONS = {
     "not_found": "not_found",
 }
 
-TAKEN_AWAY = "taken away by a person"
+RELEASED = "released by a person"
 WITHDRAWN = "its sender took it back, or the executor ended"
 _SENT_TO_US = ("rrq",)
-"""Sources whose jobs come by themselves: one that is given back unstarted is over for us."""
+"""Sources whose jobs come by themselves: one that is requeued unstarted is over for us."""
 
 
 class Envelopes:
@@ -98,8 +98,8 @@ class Envelopes:
         job = self.jobs.get(change.issue.issue_id)
         waits = change.before not in _AT_WORK and job is not None and job.state is not State.DONE
         match record:
-            case rec.Withheld() if job is not None:
-                return _failed(job, TAKEN_AWAY, "cancelled", at)
+            case rec.PutOnHold() if job is not None:
+                return _failed(job, RELEASED, "cancelled", at)
             case rec.RetryAsked() if job is not None and waits:
                 return _moved(job, State.ENQUEUED, None)
             case rec.Forgiven() if job is not None and waits:
@@ -141,7 +141,7 @@ class Envelopes:
         if page.held_by:
             return None  # The run that did it has told that it is done.
         job = self._described(page, at)
-        if page.set_aside:
+        if page.quarantined:
             if change.before in _FAILED and page.issue_id in self.jobs:
                 return None
             reason, attempt = _REASONS.get(page.outcome), _attempt(page.charged)
@@ -161,7 +161,7 @@ class Envelopes:
         if state is IssueState.FOREIGN:
             del self.jobs[settled.issue_id]
             return None
-        if (settled.action, settled.result) != _GIVEN_BACK:
+        if (settled.action, settled.result) != _REQUEUED:
             return None
         if change.before in _AT_WORK:
             # Its run was killed under it, and a later one has given it back.
@@ -172,8 +172,8 @@ class Envelopes:
 
 
 _AT_WORK = (IssueState.RUNNING, IssueState.LOOSE)
-_FAILED = (IssueState.SHELVING, IssueState.SET_ASIDE)
-_GIVEN_BACK = ("release", "applied")
+_FAILED = (IssueState.QUARANTINING, IssueState.QUARANTINED)
+_REQUEUED = ("release", "applied")
 
 
 def job_path(path: str) -> str:
@@ -232,7 +232,7 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
             return _moved(job, State.DONE, job.attempt, **more)
         case "hand_back" if finished.outcome == "retry":
             return _moved(job, State.ENQUEUED, _attempt(finished.attempt + 1))
-        case "set_aside" | "hand_back":
+        case "quarantined" | "hand_back":
             reason = _REASONS.get(finished.outcome)
             return _failed(job, finished.error or finished.outcome, reason, _seconds(at))
         case _:

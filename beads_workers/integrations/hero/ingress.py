@@ -64,7 +64,7 @@ class HeroFront:
         self._tending.ceased = True
 
     def close(self) -> None:
-        """The run is over; what is left is given back by the source."""
+        """The run is over; what is left is requeued by the source."""
         self.cease()
         self._over.set()
         self._holding.wake.set()

@@ -327,7 +327,7 @@ class Tending:
                 self._missing.pop(run, None)
             elif now - self._missing.setdefault(run, now) >= self._lease:
                 del self._missing[run]
-                told = self._runs.give_back(run, "dead")
+                told = self._runs.requeue(run, "dead")
                 lost = sum(what == "lost" for _, what in told)
                 if told:
                     text = f"run {run} is dead: {len(told) - lost} of its jobs are queued again"

@@ -152,8 +152,8 @@ def settle_past(
         )
         for e, answer in zip(endings, answers, strict=True)
     ]
-    for given_back, _ in runs.give_back(run, "known"):
-        settled.append(_past_settled(Action.RELEASE, given_back, "done"))
+    for requeued, _ in runs.requeue(run, "known"):
+        settled.append(_past_settled(Action.RELEASE, requeued, "done"))
     return settled
 
 
@@ -164,7 +164,7 @@ def _known(store: Store, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[Hero
         try:
             found[job_id] = read_job(job_id, fields), count
         except WrongField:
-            continue  # It went wrong since: what is left of it is given back.
+            continue  # It went wrong since: what is left of it is requeued.
     return found
 
 
@@ -458,7 +458,7 @@ class HeroSource:
         # What stays in our list is found by the next start, or by another fleet: our lease ends.
         if not self.holding.stuck.is_set():
             try:
-                self._runs.give_back(self.run, "leaving")
+                self._runs.requeue(self.run, "leaving")
             except SourceError:
                 pass
         self._store.close()

@@ -323,7 +323,7 @@ class Runs(Asker):
                 self._forget(run)
         return found
 
-    def give_back(self, run: str, how: str) -> list[tuple[str, str]]:
+    def requeue(self, run: str, how: str) -> list[tuple[str, str]]:
         """Return what a run holds (``atoms.RETURN``): each job, and ``queued`` or ``lost``."""
         keys = self.queue.keys
         job, reply = keys.around_job_id(), keys.around_reply_id()

@@ -154,8 +154,8 @@ def _queue(board: Board) -> list[Family]:
         "running": board.running - board.ahead(),
         "retrying": len(board.retrying),
         "blocked": board.listed.blocked,
-        "set_aside": len(board.set_aside),
-        "withheld": len(board.issues.standing(Standing.WITHHELD)),
+        "quarantined": len(board.quarantined),
+        "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
     }
     return [

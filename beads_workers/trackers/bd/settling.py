@@ -54,7 +54,7 @@ class Write:
                 return CLOSED
             case Action.RELEASE | Action.REOPEN:
                 return OPEN
-            case Action.SET_ASIDE:
+            case Action.QUARANTINE:
                 return BLOCKED
             case Action.HAND_OVER:
                 return IN_PROGRESS
@@ -103,7 +103,7 @@ def _is_as_asked(action: Action, seen: Row) -> bool:
     match action:
         case Action.RELEASE | Action.REOPEN:
             return seen.status == OPEN
-        case Action.SET_ASIDE:
+        case Action.QUARANTINE:
             return seen.status == BLOCKED
         case Action.HAND_OVER:
             return seen.status == IN_PROGRESS
@@ -122,7 +122,7 @@ def _may_write(settlement: Settlement, seen: Row, actor: str) -> bool:
         return True
     if seen.assignee:
         return False
-    # In nobody's name: done work is closed wherever it stands, an open issue may be set aside,
+    # In nobody's name: done work is closed wherever it stands, an open issue may be quarantined,
     # and one in progress is ours only where we handed it over ourselves.
     if settlement.action is Action.CLOSE or seen.status == OPEN:
         return True
@@ -195,7 +195,7 @@ def _shared(call: Call, write: Write) -> object:
     """What the writes of one call must have in common."""
     if call is not _update:
         return None
-    if write.settlement.action in (Action.SET_ASIDE, Action.CLOSE) and write.settlement.note:
+    if write.settlement.action in (Action.QUARANTINE, Action.CLOSE) and write.settlement.note:
         return write
     return (write.settlement.action, write.status, write.assignee)
 
@@ -245,7 +245,7 @@ def _fields(tracker: Tracker, write: Write) -> list[str]:
         fields.append(f"--status={write.status_after}")
     if action is not Action.CLOSE:
         fields.append("--assignee=")
-    if action in (Action.SET_ASIDE, Action.CLOSE) and write.settlement.note:
+    if action in (Action.QUARANTINE, Action.CLOSE) and write.settlement.note:
         note = _note(write.settlement.note)
         if abilities.append_notes:
             fields.append(f"--append-notes={note}")

@@ -193,7 +193,7 @@ def renew(tracker: Tracker, actor: str, leases: Leases, issue_ids: Sequence[Issu
 
 
 def reclaim(tracker: Tracker, actor: str, now: float) -> tuple[Lost, ...]:
-    """Give back what other fleets have left; ``now``: seconds since the epoch.
+    """Requeue what other fleets have left; ``now``: seconds since the epoch.
 
     Only claims of other runs of ours whose lease is over, never a person's; ``bd`` itself looks
     again whether that is so.
@@ -379,7 +379,7 @@ def open_bd(
 
 
 class BdSource:
-    """Takes issues from the ``.beads`` in ``folder`` and gives them back, through ``bd``.
+    """Takes issues from the ``.beads`` in ``folder`` and requeues them, through ``bd``.
 
     ``actor`` must be unique to the run. ``listed_max`` bounds listings, in rows. ``environment``
     replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
@@ -504,7 +504,7 @@ class BdSource:
         return row.status == IN_PROGRESS and row.assignee == self.actor
 
     def _settle_unanswered_claims(self) -> None:
-        """A claim that was never answered may have been done: what it won is given back."""
+        """A claim that was never answered may have been done: what it won is requeued."""
         if not self._claims_unanswered:
             return
         seen = self._tracker.look(self._claims_unanswered)
@@ -581,7 +581,7 @@ class BdSource:
         return ready(self._tracker)
 
     def close(self) -> None:
-        """Give back what an unanswered claim may have won; leave the JSON Lines complete."""
+        """Requeue what an unanswered claim may have won; leave the JSON Lines complete."""
         try:
             self._settle_unanswered_claims()
             if self._wrote:

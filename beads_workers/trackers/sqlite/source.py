@@ -137,7 +137,7 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
         [
             (each.note, each.settlement.issue_id)
             for each in changes
-            if each.settlement.action is Action.SET_ASIDE and each.note
+            if each.settlement.action is Action.QUARANTINE and each.note
         ],
     )
     connection.executemany(
@@ -232,7 +232,7 @@ class SqliteSource:
         return Renewed()
 
     def recover(self, dead: DeadRun) -> list[Settled]:
-        """Close what the dead run had done, give back whatever else is in its name."""
+        """Close what the dead run had done, requeue whatever else is in its name."""
         with self._call() as tracker, transaction(tracker.connection):
             held = tracker.connection.execute(
                 # The range holds the actor's own name and "<actor>/..." ("0" follows "/").

@@ -65,7 +65,7 @@ def test_the_example_of_the_text_is_joined_in_any_order(order: tuple[int, int]) 
     assert accumulator.successful_assemblies == 1
 
 
-def test_what_is_no_chunk_is_given_back_as_it_is() -> None:
+def test_what_is_no_chunk_is_returned_as_it_is() -> None:
     assert ChunkAccumulator().ingest_dict(WHOLE) == (False, WHOLE, None)
 
 

@@ -35,7 +35,7 @@ WAYS = {
     ("running", "error"),
     ("running", "enqueued"),
     ("enqueued", "enqueued"),  # Another attempt number, or another time for it.
-    ("enqueued", "error"),  # A person took it away.
+    ("enqueued", "error"),  # A person released it.
     ("error", "enqueued"),  # A person asked for another try.
     ("enqueued", "done"),  # Somebody else closed it.
     ("error", "done"),
@@ -134,7 +134,7 @@ def test_a_retry_goes_back_to_enqueued_with_its_number_and_its_time() -> None:
         (failed(1, "a", "no such thing", outcome=OutcomeKind.NOT_FOUND), "not_found", "no such"),
     ],
 )
-def test_what_is_set_aside_is_an_error_with_its_reason(
+def test_what_is_quarantined_is_an_error_with_its_reason(
     message: ev.Received, reason: str | None, error: str
 ) -> None:
     play = working(policy=Policy(attempts_max=1))
@@ -163,12 +163,12 @@ def test_what_a_person_takes_away_is_cancelled_and_a_retry_enqueues_it() -> None
     play.answer()
     assert states(play.entries) == ["enqueued", "running", "enqueued", "error"]
     last = told(play.entries)[-1]
-    assert (last.reason, last.error) == ("cancelled", "taken away by a person")
+    assert (last.reason, last.error) == ("cancelled", "released by a person")
     play.do(ev.RetryAskedFor(Ticket(2), (IssueId("a"),)))
     assert states(play.entries)[-1] == "enqueued"
 
 
-def test_what_a_stop_gives_back_waits_with_the_same_number() -> None:
+def test_what_a_stop_requeues_waits_with_the_same_number() -> None:
     play = working()
     play.do(ev.StopAsked())
     play.do(cancelled(1, "a"))
@@ -195,9 +195,9 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
     cooling = rec.Carried(
         "a", "t", 1, not_before=EPOCH + 9.5, path="m.f", arguments=arguments, enqueued_at=PUT
     )
-    aside = rec.Carried("b", "t", 3, set_aside=True, error="boom", outcome="timeout")
+    quarantined = rec.Carried("b", "t", 3, quarantined=True, error="boom", outcome="timeout")
     pending = rec.Carried("c", held_by="actor/run-0")
-    waits, failed_before = told(Play(carried=[cooling, aside, pending]).entries)
+    waits, failed_before = told(Play(carried=[cooling, quarantined, pending]).entries)
     assert (waits.state, waits.attempt, waits.next_retry_at) == (State.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
     assert (failed_before.state, failed_before.error) == (State.ERROR, "boom")
@@ -244,8 +244,8 @@ def test_what_is_handed_back_to_its_sender_is_over_for_us_unless_it_is_a_retry(
     outcome: str, state: State, reason: str | None
 ) -> None:
     ended = rec.Finished("a", "W1", 2, "r", outcome, "hand_back", "boom")
-    given_back = rec.SettledRecord("a", "release", "applied")
-    *_, last = sent(rec.Started("a", "W1", 2, "r"), ended, given_back)
+    requeued = rec.SettledRecord("a", "release", "applied")
+    *_, last = sent(rec.Started("a", "W1", 2, "r"), ended, requeued)
     assert (last.job_path, last.state, last.reason) == ("rrq.default.render", state, reason)
 
 
@@ -308,7 +308,7 @@ def test_whatever_goes_wrong_every_job_moves_along_the_allowed_ways(seed: int) -
     assert count > 50
     shown = {i for i, e in jobs.items() if e.state is State.ERROR and e.reason != "cancelled"}
     accounts = world.check.accounts
-    assert shown == {issue_id for issue_id in jobs if accounts.is_set_aside(issue_id)}
+    assert shown == {issue_id for issue_id in jobs if accounts.is_quarantined(issue_id)}
     assert all(jobs[i].state is State.DONE for i in jobs if accounts.is_unclosed(i))
 
 

@@ -120,14 +120,14 @@ def test_what_a_dead_run_had_goes_back_before_all_others_and_in_its_order(redis:
     dead, other = Run(redis, "r1").joined(), Run(redis, "r2").joined()
     dead.fetched(3)
     dead.begun("a", most=2)
-    assert other.runs.give_back("r1", "dead") == [], "it lives"
+    assert other.runs.requeue("r1", "dead") == [], "it lives"
     dead.dies()
-    told = other.runs.give_back("r1", "dead")
+    told = other.runs.requeue("r1", "dead")
     assert told == [("c", "queued"), ("b", "queued"), ("a", "queued")]
     assert queued(redis) == ["a", "b", "c", "d"]
     assert client.field("a", "status") == "dispatched"
     assert other.store.attempts_of(["a"]) == [1], "it was an attempt"
-    assert other.runs.give_back("r1", "dead") == []
+    assert other.runs.requeue("r1", "dead") == []
 
 
 def test_what_it_was_at_work_on_for_the_last_time_is_lost(redis: Redis) -> None:
@@ -136,7 +136,7 @@ def test_what_it_was_at_work_on_for_the_last_time_is_lost(redis: Redis) -> None:
     dead.fetched()
     dead.store.begin([("a", "c:shell", 0, 1)])
     dead.dies()
-    assert other.runs.give_back("r1", "dead") == [("b", "queued"), ("a", "lost")]
+    assert other.runs.requeue("r1", "dead") == [("b", "queued"), ("a", "lost")]
     assert (client.field("a", "status"), client.reply("a")) == ("error", "lost")
     other.fetched()
     assert other.store.begin([("b", "c:shell", 0, 1)]) == ["begun"], "its context is free"
@@ -148,7 +148,7 @@ def test_a_run_that_was_taken_over_can_end_begin_and_fetch_nothing(redis: Redis)
     asleep.fetched(2)
     asleep.begun("a", most=2)
     asleep.dies()
-    other.runs.give_back("r1", "dead")
+    other.runs.requeue("r1", "dead")
     assert asleep.store.end([DONE]) == ["not ours"]
     assert asleep.store.again([("a", "", 1, False)]) == ["not ours"]
     assert asleep.begun("b") == ["evicted"]
@@ -164,23 +164,23 @@ def test_one_that_brings_another_job_into_its_list_after_its_death_loses_nothing
     some_jobs(redis, *"ab")
     asleep, other = Run(redis, "r1").joined(), Run(redis, "r2").joined()
     asleep.dies()
-    other.runs.give_back("r1", "dead")
+    other.runs.requeue("r1", "dead")
     assert other.runs.others() == {"r1": False}
     assert asleep.store.wait(1.0) == "a"
     assert other.runs.others() == {"r1": True}
-    assert other.runs.give_back("r1", "dead") == [("a", "queued")]
+    assert other.runs.requeue("r1", "dead") == [("a", "queued")]
 
 
-def test_a_run_that_leaves_gives_back_all_but_what_it_still_has_pending(redis: Redis) -> None:
+def test_a_run_that_leaves_requeues_all_but_what_it_still_has_pending(redis: Redis) -> None:
     client = some_jobs(redis, *"abc")
     run = Run(redis, "r1").joined()
     run.fetched()
     run.begun("b")
-    run.runs.give_back("r1", "leaving")
+    run.runs.requeue("r1", "leaving")
     assert queued(redis) == ["a", "c"]
     assert run.store.held() == ["b"]
     assert run.store.end([DONE._replace(job_id="b")]) == ["done"]
-    run.runs.give_back("r1", "leaving")
+    run.runs.requeue("r1", "leaving")
     assert redis.command("HLEN", "hero:beads_workers:w1:fleet").strip() == "0"
     assert client.field("b", "status") == "finished"
 

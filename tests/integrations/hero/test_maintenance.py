@@ -247,7 +247,7 @@ def test_a_run_that_finds_itself_taken_over_ends_what_runs_and_begins_anew(redis
     assert take(run) == ["a"]
     run.dies()
     other.runs.join(other.who)
-    other.runs.give_back("r1", "dead")
+    other.runs.requeue("r1", "dead")
     run.round(LEASE)
     (withdrawn,) = [e for e in run.told if isinstance(e, Withdrawn)]
     assert withdrawn.issue_ids == ("a",)

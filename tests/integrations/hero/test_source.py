@@ -163,7 +163,7 @@ def test_jobs_that_wait_for_others_do_not_keep_a_fleet_from_ending(
     assert (answer.listed, answer.blocked) == ((), 1)
 
 
-def test_a_source_that_is_closed_gives_back_in_order(redis: Redis, client: Literal) -> None:
+def test_a_source_that_is_closed_requeues_in_order(redis: Redis, client: Literal) -> None:
     served = Served(redis)
     for name in "abc":
         client.submit(name, "echo")
@@ -239,7 +239,7 @@ def test_what_somebody_else_has_taken_over_is_not_told(redis: Redis, client: Lit
     first.taken()
     other = Served(redis, "r3", shared=True)
     redis.command("DEL", "hero:beads_workers:w1:lease:r1")
-    other.source._runs.give_back("r1", "dead")
+    other.source._runs.requeue("r1", "dead")
     dead = DeadRun("beads-workers/h/r1", outcomes=((IssueId("a"), DONE),))
     assert recovered(redis, dead)["a"] == ("close", "not_ours")
     assert (client.field("a", "status"), client.replies("a")) == ("dispatched", 0)

@@ -61,7 +61,7 @@ class Box:
         """It goes to that run."""
         self._put(arrival, state="held", holder=actor)
 
-    def give_back(self, arrival: Arrival) -> None:
+    def requeue(self, arrival: Arrival) -> None:
         """It waits again; what nobody wants any more is answered instead."""
         if arrival.withdrawn:
             self.answer(arrival, "cancelled")

@@ -38,8 +38,8 @@ class Desk:
     def take(self, limit: int, skip: Collection[IssueId]) -> list[Job]:
         """The next ones; first those of which we never heard that they are ours."""
         for arrival in self._box.held_by_others(self._actor):
-            # Of a run that took it, never heard of that, and could not give it back at its end.
-            self._box.give_back(arrival)
+            # Of a run that took it, never heard of that, and could not requeue it at its end.
+            self._box.requeue(arrival)
         mine = [a for a in self._box.held_by(self._actor) if a.id not in self.known | set(skip)]
         for arrival in self._box.waiting(frozenset(skip))[: max(0, limit - len(mine))]:
             self._box.hold(arrival, self._actor)
@@ -55,7 +55,7 @@ class Desk:
         ended = outcome is not None and outcome.kind is not OutcomeKind.CANCELLED
         if settlement.action is Action.RELEASE and not ended:
             if arrival.state != ANSWERED:
-                self._box.give_back(arrival)
+                self._box.requeue(arrival)
         else:
             self._box.answer(arrival, outcome.kind.value if outcome else settlement.action.value)
         return Settled(settlement, Result.APPLIED)
@@ -66,9 +66,11 @@ class Desk:
         if self._node.world.mutant.forgets_held:
             return []
         settled = [self._ended(Action.CLOSE, issue_id, dead) for issue_id in dead.unclosed]
-        settled += [self._ended(Action.SET_ASIDE, issue_id, dead) for issue_id, _ in dead.set_aside]
+        settled += [
+            self._ended(Action.QUARANTINE, issue_id, dead) for issue_id, _ in dead.quarantined
+        ]
         for arrival in self._box.held_by(dead.actor):
-            self._box.give_back(arrival)
+            self._box.requeue(arrival)
         return settled
 
     def _ended(self, action: Action, issue_id: IssueId, dead: DeadRun) -> Settled:
@@ -180,7 +182,7 @@ class QueueSource(Source):
         def write() -> Thread:
             for arrival in self._world.box.held_by(self.actor):
                 if arrival.id not in self._desk.known:
-                    self._world.box.give_back(arrival)
+                    self._world.box.requeue(arrival)
             yield 0.0
 
         try:

@@ -73,7 +73,7 @@ async def die(status: int = 7, **others: Any) -> None:
 
 
 async def unwritable(**others: Any) -> object:
-    """What it gives back is no JSON."""
+    """What it requeues is no JSON."""
     return object()
 
 

@@ -59,7 +59,7 @@ def once(marker: str) -> str:
 
 
 def unwritable() -> object:
-    """What it gives back is no JSON."""
+    """What it requeues is no JSON."""
     return object()
 
 

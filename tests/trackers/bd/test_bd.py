@@ -95,7 +95,7 @@ def test_text_from_issues_is_never_run_and_never_an_option(project: BdProject) -
     jobs = source.take(10, ()).jobs
     assert {job.description for job in jobs} == set(NASTY)
     assert {job.labels for job in jobs} == {("a,b", 'c"d')}
-    half = [Settlement(Action.SET_ASIDE, job.issue_id, job.description) for job in jobs[:3]]
+    half = [Settlement(Action.QUARANTINE, job.issue_id, job.description) for job in jobs[:3]]
     assert results(source.settle([*half, *closes(jobs[3:])])) == [Result.APPLIED] * len(NASTY)
     assert all(job.description in project.notes(job.issue_id) for job in jobs[:3])
     assert not (project.folder / "x").exists()
@@ -105,8 +105,8 @@ def test_a_note_is_added_to_the_notes_that_are_there(project: BdProject) -> None
     (key,) = project.create_many([{"notes": "a person wrote this"}])
     source = project.source(US)
     source.take(1, ())
-    aside = Settlement(Action.SET_ASIDE, key, "--failed\0 three times\n" + "x" * 3000)
-    assert results(source.settle([aside])) == [Result.APPLIED]
+    quarantined = Settlement(Action.QUARANTINE, key, "--failed\0 three times\n" + "x" * 3000)
+    assert results(source.settle([quarantined])) == [Result.APPLIED]
     notes = project.show(key)["notes"]
     assert notes.startswith("a person wrote this\n--failed  three times\nxxx")
     assert len(notes) < 2100
@@ -136,7 +136,7 @@ def test_a_worker_that_acts_by_the_text_can_claim_and_close_after_a_hand_over(
     settlements = [
         Settlement(action, key, read_first=True, handed_over=True)
         for action, key in zip(
-            (Action.CLOSE, Action.RELEASE, Action.SET_ASIDE), (closed, begun, stolen), strict=True
+            (Action.CLOSE, Action.RELEASE, Action.QUARANTINE), (closed, begun, stolen), strict=True
         )
     ]
     answers = results(source.settle(settlements))
@@ -175,7 +175,7 @@ def test_two_words_about_one_issue_are_obeyed_in_order(project: BdProject) -> No
     (key,) = project.create_many([{}])
     source = project.source(US)
     source.take(1, ())
-    first, second = Settlement(Action.RELEASE, key), Settlement(Action.SET_ASIDE, key, "x")
+    first, second = Settlement(Action.RELEASE, key), Settlement(Action.QUARANTINE, key, "x")
     assert results(source.settle([first, second])) == [Result.APPLIED] * 2
     assert project.read(key) == ("blocked", "")
 

@@ -168,7 +168,7 @@ def test_shared_late_writes_change_nothing_of_what_another_has_taken_over(
     assert over == set(keys[:3]), "the fourth lease still goes on"
     why = f"the lease of {US} was over"
     assert {(freed.issue_id, freed.why) for freed in taken.reclaimed} == {(i, why) for i in over}
-    actions = (Action.CLOSE, Action.RELEASE, Action.SET_ASIDE, Action.CLOSE)
+    actions = (Action.CLOSE, Action.RELEASE, Action.QUARANTINE, Action.CLOSE)
     group = [Settlement(action, key) for action, key in zip(actions, keys, strict=True)]
     assert results(late, *group) == [Result.NOT_OURS] * 3 + [Result.APPLIED]
     left = project_new.read_all()

@@ -108,7 +108,7 @@ def test_when_a_look_fails_as_well_nothing_is_known(
     assert project.read(held) == ("in_progress", US)
 
 
-def test_a_late_bd_is_waited_for_and_what_it_won_is_given_back(
+def test_a_late_bd_is_waited_for_and_what_it_won_is_requeued(
     project: BdProject, wrapped: Wrapped, tmp_path: Path
 ) -> None:
     (key,) = project.create_many([{}])

@@ -17,7 +17,7 @@ WRITE, DONE, CLOSED, LEAVE = "write", Result.APPLIED, Result.FOUND_CLOSED, Resul
 C, R, S, H, O = (  # noqa: E741 - one letter each keeps the table readable
     Action.CLOSE,
     Action.RELEASE,
-    Action.SET_ASIDE,
+    Action.QUARANTINE,
     Action.HAND_OVER,
     Action.REOPEN,
 )

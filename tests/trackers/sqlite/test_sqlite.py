@@ -154,7 +154,7 @@ def test_texts_that_are_no_utf8_neither_stop_nor_crash_a_group(
     source.take(1, ["\ud800"])  # type: ignore[list-item]
     answers = source.settle(
         [
-            Settlement(Action.SET_ASIDE, IssueId("t-1"), "bad \ud83d note \x00"),
+            Settlement(Action.QUARANTINE, IssueId("t-1"), "bad \ud83d note \x00"),
             Settlement(Action.CLOSE, IssueId("\udcff")),
         ]
     )
