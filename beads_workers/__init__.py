@@ -5,7 +5,7 @@ The words used everywhere, and nothing else:
 job        one piece of work; for a tracker, one issue
 attempt    one try at a job by one worker: number from 1, request id, start, deadline
 outcome    how an attempt ended: success, error, retry, timeout, cancelled, lost, not_found
-policy     the one pure function that turns an outcome into finish, requeue or quarantine
+policy     the one pure function that round trips an outcome into finish, requeue or quarantine
 journal    the append-only record of every transition, written before anything is acted on
 source     where jobs come from and who is to get an answer: bd, the embedded tracker, memory
 executor   what runs an attempt: a connected worker and, in it, a command or an agent

@@ -1,6 +1,6 @@
 """When the source is asked, and for how much.
 
-Enough is claimed that a worker which finishes during one turn of the lane finds its next job
+Enough is claimed that a worker which finishes during one round trip finds its next job
 here, and no more: minute-long agents hoard nothing, no-ops get large groups.
 """
 
@@ -11,11 +11,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
-from beads_workers.core.commands import Turn
-from beads_workers.core.events import TurnEnded
+from beads_workers.core.commands import RoundTrip
+from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import Listed
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId
-from beads_workers.core.settlements import TAKE_AGAIN
+from beads_workers.core.round_trips import TAKE_AGAIN
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, IssueState, RunState
 
@@ -28,12 +28,12 @@ PEEK = "peek"
 
 
 class Intake:
-    """Composes the turns of the lane."""
+    """Composes the round trips."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._desk = parts.desk
-        self._lane = parts.lane
+        self._round_trips = parts.round_trips
         self._tasks = parts.tasks
         self._exhausted = False
         self._looked = False
@@ -68,10 +68,10 @@ class Intake:
     def look_again(self) -> None:
         """Something changed that may have made work ready.
 
-        A turn that is under way was asked before that: that it brings nothing proves nothing.
+        A round trip that is under way was asked before that: that it brings nothing proves nothing.
         """
         self._exhausted = self._looked = self.found_nothing = False
-        self._overtaken = self._overtaken or self._lane.busy
+        self._overtaken = self._overtaken or self._round_trips.busy
 
     def arrived(self) -> None:
         """Work has come to the source by itself."""
@@ -92,20 +92,20 @@ class Intake:
         """Whether an answer is under way, or about to be, that may bring work."""
         if self._parts.state is RunState.RECOVERING:
             return True
-        if self._parts.state is not RunState.RUNNING or self._lane.resting:
+        if self._parts.state is not RunState.RUNNING or self._round_trips.resting:
             return False
         return self._asked_for > 0 or self._want() > 0
 
     def consider(self) -> None:
-        """Begin a turn if the lane is free and there is anything to do."""
-        lane = self._lane
+        """Begin a round trip if the tracker thread is free and there is anything to do."""
+        round_trips = self._round_trips
         off = (RunState.RECOVERING, RunState.ENDED)
-        if lane.busy or lane.resting or self._parts.state in off:
+        if round_trips.busy or round_trips.resting or self._parts.state in off:
             return
         want = self._want()
         take = want if want > 0 or self._peek or self._listing_due() else None
         lingers = take is None and self._may_linger()
-        settlements = () if lingers else lane.due_writes()
+        settlements = () if lingers else round_trips.due_writes()
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         if take is None and not renew and not settlements:
             return
@@ -116,22 +116,25 @@ class Intake:
         self._asked_for = take or 0
         self._overtaken = False
         self._parts.leases.asked(renew)
-        lane.begin(Turn(settlements, renew, take, skip))
+        round_trips.begin(RoundTrip(settlements, renew, take, skip))
 
     def _may_linger(self) -> bool:
-        # While workers find their next job here, a turn for one or two closes is a waste.
+        # While workers find their next job here, a round trip for one or two closes is a waste.
         flowing = (
             self._parts.state is RunState.RUNNING and self._tasks.count(IssueState.CLAIMED) > 0
         )
         return (
-            flowing and not self._awaited and bool(self._lane.pending) and self._lane.may_linger()
+            flowing
+            and not self._awaited
+            and bool(self._round_trips.pending)
+            and self._round_trips.may_linger()
         )
 
-    def answered(self, turn: TurnEnded) -> None:
-        """Take in what a turn brought: claims go to the backlog."""
+    def answered(self, round_trip: RoundTripEnded) -> None:
+        """Take in what a round trip brought: claims go to the backlog."""
         asked_for, self._asked_for = self._asked_for, 0
         self.found_nothing = False
-        taken = turn.taken
+        taken = round_trip.taken
         if taken is None:
             return
         for job in taken.jobs:
@@ -143,16 +146,16 @@ class Intake:
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
         self.found_nothing = not (taken.jobs or taken.listed or taken.waiting or taken.later)
-        if self._overtaken or self._requeued(turn):
+        if self._overtaken or self._requeued(round_trip):
             self._exhausted = self._looked = self.found_nothing = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
             self._ask_later(raced=bool(taken.listed) and asked_for > 0)
 
-    def _requeued(self, turn: TurnEnded) -> bool:
+    def _requeued(self, round_trip: RoundTripEnded) -> bool:
         """Whether this very turn released what its take had still to leave out."""
         off = self._parts.ledger.not_to_take()
-        released = (s.settlement for s in turn.settled if s.result is Result.APPLIED)
+        released = (s.settlement for s in round_trip.settled if s.result is Result.APPLIED)
         return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
 
     def _ask_later(self, *, raced: bool) -> None:
@@ -186,18 +189,20 @@ class Intake:
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
-        quick = self._lane.turn_seconds < limits.QUICK_TURN_SECONDS
+        quick = self._round_trips.trip_seconds < limits.QUICK_TRIP_SECONDS
         most = limits.CLAIM_AHEAD_QUICK_MAX if quick else limits.CLAIM_AHEAD_MAX
         most = max(most, limits.CLAIM_AHEAD_PER_SLOT * slots)
         if self._parts.pushed and not self._awaited:
-            return most  # They are nobody else's, and fewer turns are cheaper.
+            return most  # They are nobody else's, and fewer round trips are cheaper.
         # How many attempts end within a time, if they go on like this.
         a_second = slots / max(seconds, 0.0001)
         if seconds >= limits.LONG_ATTEMPT_SECONDS:
-            return min(most, int(a_second * self._lane.turn_seconds))
-        # Half of it must last for two turns: the one under way, and the one that refills. And a
-        # large fleet must not list its backlog for every few of its jobs.
-        expected = a_second * max(4 * self._lane.turn_seconds, limits.CLAIM_AHEAD_SECONDS) + 0.9
+            return min(most, int(a_second * self._round_trips.trip_seconds))
+        # Half of it must last for two round trips: the one under way, and the one that refills. And
+        # a large fleet must not list its backlog for every few of its jobs.
+        expected = (
+            a_second * max(4 * self._round_trips.trip_seconds, limits.CLAIM_AHEAD_SECONDS) + 0.9
+        )
         if seconds < limits.SHORT_ATTEMPT_SECONDS:
             # All may end together, and once more before the answer is here.
             expected = max(expected, 2 * slots)

@@ -41,8 +41,8 @@ class HangUp:
 
 
 @value
-class Turn:
-    """One turn of the lane: settle, then renew, then take; answered by one ``TurnEnded``.
+class RoundTrip:
+    """One round trip: settle, then renew, then take; answered by one ``RoundTripEnded``.
 
     There is never more than one under way, so all that gathers meanwhile goes into the next:
     this is where groups come from. ``take`` None: do not ask; 0: only list.
@@ -104,4 +104,4 @@ class End:
     settled: bool = True
 
 
-Command = Write | Send | HangUp | Turn | Spawn | KillWorker | WatchHolder | Answer | End
+Command = Write | Send | HangUp | RoundTrip | Spawn | KillWorker | WatchHolder | Answer | End

@@ -26,7 +26,7 @@ from beads_workers.core.issues import Standing
 from beads_workers.core.journal import PutOnHold, RetryAsked, SettledRecord
 from beads_workers.core.lifecycle import Ending
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.settlements import TAKE_AGAIN
+from beads_workers.core.round_trips import TAKE_AGAIN
 from beads_workers.core.source import Action, Result, Settlement
 from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
 
@@ -116,7 +116,7 @@ class Control:
             return
         unknown = [i for i in event.issue_ids if not self._retry_one(i)]
         self._intake.look_again()
-        self._parts.lane.wake()
+        self._parts.round_trips.wake()
         self._done(event.ticket, event.issue_ids, unknown, "put back", "nothing to retry")
 
     def release(self, event: ReleaseAskedFor) -> None:
@@ -162,7 +162,7 @@ class Control:
         self._parts.storm.retried(issue_id)
         self._desk.write(RetryAsked(issue_id))
         if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.held:
-            self._parts.lane.enqueue(Settlement(Action.REOPEN, issue_id))
+            self._parts.round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         return True
 
     def _release_one(self, issue_id: IssueId) -> bool:
@@ -277,7 +277,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
 def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
     held = parts.tasks.held.get(issue_id)
     page = parts.ledger.pages.get(issue_id)
-    pending = parts.lane.pending.get(issue_id)
+    pending = parts.round_trips.pending.get(issue_id)
     history = parts.ledger.history(issue_id)
     cooling = page is not None and page.standing is Standing.COOLING
     running = held is not None and held.state in (IssueState.RUNNING, IssueState.LOOSE)
@@ -299,7 +299,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
 
 
 def _trouble(parts: Parts) -> TrackerTrouble | None:
-    trouble = parts.lane.trouble
+    trouble = parts.round_trips.trouble
     if trouble is None:
         return None
     return TrackerTrouble(

@@ -92,7 +92,7 @@ class HolderGone:
 
 @value
 class RecoveryFailed:
-    """The source could not be asked about earlier runs; the lane tries again by itself."""
+    """The source could not be asked about earlier runs; the tracker thread tries again by itself."""
 
     error: str
     hint: str
@@ -121,8 +121,9 @@ class RecoveryEnded:
 
 
 @value
-class TurnEnded:
-    """The lane has done a ``Turn``; whatever it could not ask carries an error and no answer.
+class RoundTripEnded:
+    """The tracker thread has done a ``RoundTrip``; whatever it could not ask carries an error and
+    no answer.
 
     ``taken`` is None where nothing was to be taken, or where it failed (``take_error``).
     ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
@@ -275,7 +276,7 @@ Event = (
     | RecoveryFailed
     | Unreachable
     | RecoveryEnded
-    | TurnEnded
+    | RoundTripEnded
     | Arrived
     | Withdrawn
     | StopAsked

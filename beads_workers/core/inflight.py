@@ -35,7 +35,7 @@ from beads_workers.core.policy import (
     quarantine_note,
 )
 from beads_workers.core.retry import Ledger, Storm
-from beads_workers.core.settlements import Lane
+from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
 from beads_workers.core.traces import Traces
@@ -170,7 +170,7 @@ class Tasks:
     def __init__(
         self,
         desk: Desk,
-        lane: Lane,
+        round_trips: RoundTrips,
         ledger: Ledger,
         storm: Storm,
         policy: Policy,
@@ -178,7 +178,7 @@ class Tasks:
         traces: Traces,
     ) -> None:
         self._desk = desk
-        self._lane = lane
+        self._round_trips = round_trips
         self._ledger = ledger
         self._storm = storm
         self._policy = policy
@@ -231,7 +231,7 @@ class Tasks:
         self._move(held, IssueStimulus.RESERVED)
         held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
         self._desk.write(HandingOver(held.job.issue_id, worker_id))
-        self._lane.enqueue(Settlement(Action.HAND_OVER, held.job.issue_id))
+        self._round_trips.enqueue(Settlement(Action.HAND_OVER, held.job.issue_id))
 
     def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
@@ -369,7 +369,7 @@ class Tasks:
                 self.ended += 1
                 if not self._ledger.is_quarantined(issue_id):
                     # A person asked for another try while the mark was being set.
-                    self._lane.enqueue(Settlement(Action.REOPEN, issue_id))
+                    self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.held[issue_id]
         self._in_state[held.state] -= 1
 
@@ -389,7 +389,7 @@ class Tasks:
     ) -> None:
         # What a worker did by itself, or what nobody saw the end of, is looked at first.
         unseen = held.handed_over or held.state is IssueState.LOOSE
-        self._lane.enqueue(
+        self._round_trips.enqueue(
             Settlement(
                 action,
                 held.job.issue_id,

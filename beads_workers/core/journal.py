@@ -348,7 +348,7 @@ class HindranceOver(Record):
 
 
 @value
-class TurnBegan(Record):
+class RoundTripBegan(Record):
     """The tracker is asked: so many writes, leases, and new issues (None: no listing at all)."""
 
     settle: int = 0
@@ -562,7 +562,7 @@ KINDS: dict[str, type[Record]] = {
     "source_recovered": SourceRecovered,
     "hindrance": Hindrance,
     "hindrance_over": HindranceOver,
-    "turn_began": TurnBegan,
+    "round_trip_began": RoundTripBegan,
     "call_started": CallStarted,
     "call_ended": CallEnded,
     "spent": Spent,
@@ -580,6 +580,7 @@ KINDS: dict[str, type[Record]] = {
 _OLD_KINDS: dict[str, str] = {
     "owing": "unsettled",
     "withheld": "on_hold",
+    "turn_began": "round_trip_began",
 }
 """Kind of a record then -> now."""
 

@@ -108,8 +108,8 @@ class Ending:
             self.move(RunStimulus.ALL_LEFT)
             self._all_left()
         if self._parts.state is RunState.SETTLING:
-            nothing = not self._parts.tasks.held and not self._parts.lane.pending
-            if nothing and not self._parts.lane.busy:
+            nothing = not self._parts.tasks.held and not self._parts.round_trips.pending
+            if nothing and not self._parts.round_trips.busy:
                 self.move(RunStimulus.SETTLED)
 
     def _brave_storm(self) -> None:
@@ -125,7 +125,7 @@ class Ending:
     def give_up(self) -> None:
         """The tracker had its time; the journal remembers what it is pending."""
         if self._parts.state is RunState.SETTLING:
-            pending = ", ".join(list(self._parts.lane.pending)[:10])
+            pending = ", ".join(list(self._parts.round_trips.pending)[:10])
             self._desk.note("error", f"left for the next start, the tracker fails: {pending}")
             self._exit_code = self._exit_code or 7
             self.move(RunStimulus.SETTLED)
@@ -204,7 +204,7 @@ class Ending:
             )
             self._judging.conclude_loose(held)
         # Requeueing must not wait for the end of an earlier rest.
-        self._parts.lane.hurry()
+        self._parts.round_trips.hurry()
         self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
 
     def tried(self) -> None:
@@ -231,25 +231,25 @@ class Ending:
 
     def _is_empty(self) -> bool:
         parts = self._parts
-        quiet = not parts.lane.busy and not parts.ledger.any_cooling()
-        if parts.lane.pending and quiet:
+        quiet = not parts.round_trips.busy and not parts.ledger.any_cooling()
+        if parts.round_trips.pending and quiet:
             return self._only_failing_closes()
         return quiet and not parts.tasks.held and self._intake.found_nothing
 
     def _only_failing_closes(self) -> bool:
         # A close that fails for a minute is kept for the next start; it must not keep us here.
-        seconds = self._parts.lane.failing_for()
+        seconds = self._parts.round_trips.failing_for()
         if seconds is None or seconds < limits.CLOSE_GIVE_UP_SECONDS:
             return False
-        return self._parts.tasks.held.keys() <= self._parts.lane.pending.keys()
+        return self._parts.tasks.held.keys() <= self._parts.round_trips.pending.keys()
 
     def _end(self) -> None:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._desk.write(RunEnded(code, self._why or self._parts.reason))
-        lane = self._parts.lane
-        pending = tuple(dict.fromkeys((*self._parts.tasks.held, *lane.pending)))
-        # A turn that is under way, or that failed, may hold claims nobody has heard of.
-        unknown = lane.busy or lane.troubled_now or lane.claims_unknown
+        round_trips = self._parts.round_trips
+        pending = tuple(dict.fromkeys((*self._parts.tasks.held, *round_trips.pending)))
+        # A round trip that is under way, or that failed, may hold claims nobody has heard of.
+        unknown = round_trips.busy or round_trips.troubled_now or round_trips.claims_unknown
         settled = not pending and not unknown
         self._desk.ask(End(code, pending, settled))
 
@@ -259,7 +259,7 @@ class Ending:
             page.standing is Standing.UNCLOSED or (page.failed_here and page.history.charged)
             for page in self._parts.ledger.pages.values()
         )
-        return unfinished or bool(self._parts.lane.pending) or self._parts.storm.raging
+        return unfinished or bool(self._parts.round_trips.pending) or self._parts.storm.raging
 
 
 # --- crew ----------------------------------------------------------------------------------------

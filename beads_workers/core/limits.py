@@ -46,14 +46,16 @@ LINES_AT_ONCE = 8
 """So many lines of one connection are read before others have their turn."""
 
 STRANGERS_AT_ONCE = 4
-"""So many connections that have said nothing valid lately are heard in one turn of the loop: a
-thousand that talk at once must not hold up those that work."""
+"""So many connections that have said nothing valid lately are heard in one round trip of the loop:
+a thousand that talk at once must not hold up those that work."""
 
 NONSENSE_PAUSE_SECONDS = 0.002
-"""Between two turns that hear nonsense: a flood costs a quarter of one core, not all of it."""
+"""Between two round trips that hear nonsense: a flood costs a quarter of one core, not all of
+it."""
 
 KNOCKS_AT_ONCE = 32
-"""So many new connections are let in during one turn; the others wait in the kernel's queue."""
+"""So many new connections are let in during one round trip; the others wait in the kernel's
+queue."""
 
 LOGGED_BYTES_MAX = 300
 """How much of a wrong line the log shows."""
@@ -91,19 +93,19 @@ CLAIM_AHEAD_PER_SLOT = 2
 and for workers that end together, twice; little to requeue at a stop."""
 
 CLAIM_AHEAD_QUICK_MAX = 1024
-QUICK_TURN_SECONDS = 0.1
-"""In place of 32 where a turn of the lane takes less than this: such a source takes hundreds back
+QUICK_TRIP_SECONDS = 0.1
+"""In place of 32 where a round trip takes less than this: such a source takes hundreds back
 as quickly, and with fewer functions that take no time would wait for the disk at every turn."""
 
 LINGER_SECONDS = 0.03
 LINGER_SHARE = 0.1
 LINGER_SECONDS_MAX = 1.0
 LINGER_ISSUES_MAX = 100
-"""While other work is at hand, settlements gather so long for one turn of the lane, or a tenth of a
-turn where that is longer; a hundred are a group that needs to grow no further."""
+"""While other work is at hand, settlements gather so long for one round trip, or a tenth of a round
+trip where that is longer; a hundred are a group that needs to grow no further."""
 
 LONG_ATTEMPT_SECONDS = 10.0
-"""Attempts from here on hoard nothing: beside them, one turn of the tracker is no wait."""
+"""Attempts from here on hoard nothing: beside them, one round trips is no wait."""
 
 CLAIM_AHEAD_SECONDS = 0.25
 """Of attempts that do not hoard, what will be begun within this time is claimed at once."""

@@ -138,7 +138,7 @@ class Job:
 class Listed(NamedTuple):
     """One row of a listing: what the tracker says could be taken. A cache, never a claim.
 
-    Made by the hundred in every turn of the lane: a tuple costs a third of a dataclass.
+    Made by the hundred in every round trip: a tuple costs a third of a dataclass.
     """
 
     issue_id: IssueId

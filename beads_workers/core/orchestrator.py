@@ -27,8 +27,8 @@ from beads_workers.core.lifecycle import (
 )
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import DueAgain, Ledger, Storm
+from beads_workers.core.round_trips import LINGER, TAKE_AGAIN, RoundTrips, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
-from beads_workers.core.settlements import LINGER, TAKE_AGAIN, Lane, WriteRetryDue
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import (
     ConnReaction,
@@ -61,7 +61,7 @@ class Parts:
     desk: Desk
     roster: Roster
     crew: Crew
-    lane: Lane
+    round_trips: RoundTrips
     ledger: Ledger
     storm: Storm
     tasks: Tasks
@@ -79,11 +79,11 @@ def make_parts(
 ) -> Parts:
     """Everything new and empty."""
     desk = Desk(now)
-    lane = Lane(desk, pushed=pushed)
+    round_trips = RoundTrips(desk, pushed=pushed)
     ledger = Ledger(desk.timers)
-    storm = Storm(desk, lane, ledger)
+    storm = Storm(desk, round_trips, ledger)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    tasks = Tasks(desk, lane, ledger, storm, settings.policy, run_id, traces)
+    tasks = Tasks(desk, round_trips, ledger, storm, settings.policy, run_id, traces)
     return Parts(
         settings,
         run_id,
@@ -92,7 +92,7 @@ def make_parts(
         desk,
         Roster(),
         Crew(desk),
-        lane,
+        round_trips,
         ledger,
         storm,
         tasks,
@@ -112,8 +112,8 @@ def make_parts(
 # clock that goes on while the machine sleeps, which leases are (left out: it never slept).
 #
 # It ties the parts together: ``Floor`` (the conversation with workers), ``Crew`` (our processes),
-# ``Tasks`` (jobs in our hands), ``Lane``, ``Intake`` and ``Leases`` (the source), ``Ledger`` (what
-# is
+# ``Tasks`` (jobs in our hands), ``RoundTrips``, ``Intake`` and ``Leases`` (the source), ``Ledger``
+# (what is
 # remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
 # module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 
@@ -213,8 +213,8 @@ class Orchestrator:
                 self._floor.misread(event)
             case ev.Disconnected():
                 self._floor.disconnected(event)
-            case ev.TurnEnded():
-                self._turn_ended(event)
+            case ev.RoundTripEnded():
+                self._round_trip_ended(event)
             case ev.WorkerSpawned(worker_id, pid):
                 # During a stop, too: it connects, and is told to leave like all others.
                 self._parts.crew.spawned(worker_id, pid)
@@ -226,12 +226,12 @@ class Orchestrator:
             case ev.HolderGone(pid):
                 self._floor.holder_dead(pid)
             case ev.RecoveryFailed(error, hint, seconds) | ev.Unreachable(error, hint, seconds):
-                self._parts.lane.troubled(error, hint, seconds)
+                self._parts.round_trips.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
-                self._parts.lane.recovered()
+                self._parts.round_trips.recovered()
                 self._recovered(event)
             case ev.Arrived():
-                self._parts.lane.wake()  # It comes from a source that answers.
+                self._parts.round_trips.wake()  # It comes from a source that answers.
                 self._intake.arrived()
             case ev.Withdrawn(issue_ids, why):
                 for issue_id in issue_ids:
@@ -266,20 +266,20 @@ class Orchestrator:
 
     def _coming(self) -> bool:
         # A pending write may make work ready as soon as it is written.
-        pending = self._parts.state is RunState.RUNNING and self._parts.lane.has_due_writes()
-        return self._intake.coming() or (pending and not self._parts.lane.resting)
+        pending = self._parts.state is RunState.RUNNING and self._parts.round_trips.has_due_writes()
+        return self._intake.coming() or (pending and not self._parts.round_trips.resting)
 
-    def _turn_ended(self, turn: ev.TurnEnded) -> None:
-        for settled in self._parts.lane.ended(turn):
+    def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
+        for settled in self._parts.round_trips.ended(round_trip):
             self._settled(settled)
-        self._intake.answered(turn)
-        self._parts.leases.answered(turn.renewed)
-        for lost in turn.renewed.lost if turn.renewed else ():
+        self._intake.answered(round_trip)
+        self._parts.leases.answered(round_trip.renewed)
+        for lost in round_trip.renewed.lost if round_trip.renewed else ():
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.requeue_unsent()
         self._floor.serve_held(soon=self._coming())
-        if turn.settled or turn.settle_error:
+        if round_trip.settled or round_trip.settle_error:
             self._ending.tried()
 
     def _claim_lost(self, issue_id: IssueId, why: str, level: str = "error") -> None:
@@ -371,5 +371,5 @@ class Orchestrator:
         named[key]()
 
     def _take_again(self) -> None:
-        self._parts.lane.wake()
+        self._parts.round_trips.wake()
         self._intake.poll()

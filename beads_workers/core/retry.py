@@ -11,7 +11,7 @@ from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Carried, Forgiven
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
 from beads_workers.core.policy import History
-from beads_workers.core.settlements import Lane
+from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
 
@@ -194,9 +194,9 @@ cancellation are no failures."""
 class Storm:
     """Sees every attempt end. ``raging``: until ``calm``, failures at the start are not charged."""
 
-    def __init__(self, desk: Desk, lane: Lane, ledger: Ledger) -> None:
+    def __init__(self, desk: Desk, round_trips: RoundTrips, ledger: Ledger) -> None:
         self._desk = desk
-        self._lane = lane
+        self._round_trips = round_trips
         self._ledger = ledger
         self._charged: dict[IssueId, int] = {}
         self._refuted = False
@@ -233,7 +233,7 @@ class Storm:
             stood, charged = forgiven
             self._desk.write(Forgiven(issue_id, charged))
             if stood is Standing.QUARANTINED and issue_id not in held:
-                self._lane.enqueue(Settlement(Action.REOPEN, issue_id))
+                self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         self._charged.clear()
 
     def retried(self, issue_id: IssueId) -> None:

@@ -1,7 +1,7 @@
 """The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
 
 ``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
-``core.status`` turns a board into JSON.
+``core.status`` round trips a board into JSON.
 """
 
 from __future__ import annotations
@@ -119,23 +119,23 @@ class Throughput:
 
 @dataclass(slots=True)
 class Asking:
-    """The turn of the lane that is under way, and how long the last calls took (seconds each)."""
+    """The round trip that is under way, and how long the last calls took (seconds each)."""
 
-    turn: rec.TurnBegan | None = None
+    round_trip: rec.RoundTripBegan | None = None
     since: float = 0.0
     spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
     each: deque[float] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
-    def began(self, turn: rec.TurnBegan, elapsed: float) -> None:
+    def began(self, round_trip: rec.RoundTripBegan, elapsed: float) -> None:
         """The tracker is asked for something."""
-        self.turn, self.since = turn, elapsed
+        self.round_trip, self.since = round_trip, elapsed
 
     def ended(self, spent: rec.Spent) -> None:
         """It has answered, or failed to."""
         calls = spent.calls - self.spent.calls
         if calls > 0:
             self.each.append((spent.seconds - self.spent.seconds) / calls)
-        self.turn, self.spent = None, spent
+        self.round_trip, self.spent = None, spent
 
     def typical_seconds(self) -> float | None:
         """The median of the last calls; None before the first."""
@@ -179,7 +179,7 @@ class Durations:
 
 
 @dataclass(slots=True)
-class Turns:
+class TripTimes:
     """Visits to the tracker of one kind: how many, how long, and how many came to nothing."""
 
     count: int = 0
@@ -198,7 +198,7 @@ class Counters:
     """By outcome."""
     settled: dict[tuple[str, str], int] = field(default_factory=dict)
     """By action and result."""
-    turns: dict[str, Turns] = field(default_factory=dict)
+    trips: dict[str, TripTimes] = field(default_factory=dict)
     """By kind, see ``kind_of``."""
     _kind: str = RECOVER
     _since: float = 0.0
@@ -217,27 +217,27 @@ class Counters:
         key = settled.action, settled.result
         self.settled[key] = self.settled.get(key, 0) + 1
 
-    def turn_began(self, turn: rec.TurnBegan, elapsed: float) -> None:
+    def round_trip_began(self, round_trip: rec.RoundTripBegan, elapsed: float) -> None:
         """The tracker is asked."""
-        self._kind, self._since = kind_of(turn), elapsed
+        self._kind, self._since = kind_of(round_trip), elapsed
 
-    def turn_ended(self, elapsed: float) -> None:
+    def round_trip_ended(self, elapsed: float) -> None:
         """It was asked; where that failed, ``trouble`` follows."""
-        turns = self.turns.setdefault(self._kind, Turns())
-        turns.count += 1
-        turns.seconds += elapsed - self._since
+        trips = self.trips.setdefault(self._kind, TripTimes())
+        trips.count += 1
+        trips.seconds += elapsed - self._since
 
     def trouble(self) -> None:
         """It could not be asked, or did not answer."""
-        self.turns.setdefault(self._kind, Turns()).failures += 1
+        self.trips.setdefault(self._kind, TripTimes()).failures += 1
 
 
-def kind_of(turn: rec.TurnBegan) -> str:
-    """What a turn is for: ``settle``, ``renew``, ``take`` or ``list``; several joined with +."""
+def kind_of(round_trip: rec.RoundTripBegan) -> str:
+    """What a round trip is for: ``settle``, ``renew``, ``take`` or ``list``; several joined with +."""
     parts = [
-        "settle" if turn.settle else "",
-        "renew" if turn.renew else "",
-        "" if turn.take is None else "take" if turn.take else "list",
+        "settle" if round_trip.settle else "",
+        "renew" if round_trip.renew else "",
+        "" if round_trip.take is None else "take" if round_trip.take else "list",
     ]
     return "+".join(part for part in parts if part) or "nothing"
 
@@ -246,8 +246,8 @@ def kind_of(turn: rec.TurnBegan) -> str:
 # The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
 #
 # ``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
-# Where each issue stands is told by ``core.issues``; here it is counted. ``core.status`` turns a
-# board into JSON.
+# Where each issue stands is told by ``core.issues``; here it is counted. ``core.status`` round
+# trips a board into JSON.
 
 
 @dataclass(slots=True)
@@ -346,12 +346,12 @@ class Board:
             self._about_issue(change, entry)
             return
         match entry.record:
-            case rec.TurnBegan() as turn:
-                self.activity.asking.began(turn, entry.elapsed)
-                self.counters.turn_began(turn, entry.elapsed)
+            case rec.RoundTripBegan() as round_trip:
+                self.activity.asking.began(round_trip, entry.elapsed)
+                self.counters.round_trip_began(round_trip, entry.elapsed)
             case rec.Spent() as spent:
                 self.activity.asking.ended(spent)
-                self.counters.turn_ended(entry.elapsed)
+                self.counters.round_trip_ended(entry.elapsed)
             case rec.Listed() as listed:
                 self.listed = listed
             case rec.SourceTrouble() | rec.SourceRecovered() as source:

@@ -20,7 +20,8 @@ from beads_workers.core.model import (
 )
 
 # --- source --------------------------------------------------------------------------------------
-# What the core and the lane ask of a source. Adding a tracker means one class of this shape.
+# What the core and the tracker thread ask of a source. Adding a tracker means one class of this
+# shape.
 #
 # A source is small, synchronous and blocking, and is only ever called from one thread. It keeps
 # two promises: a failure to ask is never an answer (it raises ``SourceError`` or reports
@@ -229,7 +230,8 @@ def brought(seen: Seen) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Calls:
-    """What the source has cost so far; read by the lane after each turn. For ``bd``, processes."""
+    """What the source has cost so far; read by the tracker thread after each round trip. For
+    ``bd``, processes."""
 
     count: int = 0
     seconds: float = 0.0

@@ -496,7 +496,7 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
     for state in (st.RECOVERING, st.RUNNING, st.PAUSED, st.DRAINING):
         table[state, sti.STOP] = Move(st.STOPPING, re.SHUTDOWN)
     for state in (st.PAUSED, st.DRAINING, st.STOPPING, st.SETTLING, st.ENDED):
-        # A stop overtakes a recovery that is still under way in the lane.
+        # A stop overtakes a recovery that is still under way in the tracker thread.
         table[state, sti.RECOVERED] = Move(state, re.NONE)
     for state in (st.DRAINING, st.STOPPING, st.SETTLING, st.ENDED):
         for stimulus in (sti.PAUSE, sti.RESUME, sti.DRAIN):

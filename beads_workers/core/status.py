@@ -134,18 +134,18 @@ def _source_calls(board: Board, elapsed: float) -> dict[str, Any]:
         "typical_seconds": None if typical is None else round(typical, 4),
         "slowest_recent_seconds": round(max(asking.each), 4) if asking.each else None,
         "now": _doing(asking),
-        "now_seconds": round(elapsed - asking.since, 3) if asking.turn else None,
+        "now_seconds": round(elapsed - asking.since, 3) if asking.round_trip else None,
     }
 
 
 def _doing(asking: Asking) -> str | None:
-    if (turn := asking.turn) is None:
+    if (round_trip := asking.round_trip) is None:
         return None
     parts = [
-        f"settling {turn.settle}" if turn.settle else "",
-        f"renewing {turn.renew}" if turn.renew else "",
-        f"claiming up to {turn.take}" if turn.take else "",
-        "listing" if turn.take == 0 else "",
+        f"settling {round_trip.settle}" if round_trip.settle else "",
+        f"renewing {round_trip.renew}" if round_trip.renew else "",
+        f"claiming up to {round_trip.take}" if round_trip.take else "",
+        "listing" if round_trip.take == 0 else "",
     ]
     return ", ".join(part for part in parts if part) or None
 
@@ -295,7 +295,7 @@ class Frames:
     def add(self, entry: Entry) -> dict[str, Any] | None:
         """Take in the next entry; returns the snapshot of the frame that was over before it."""
         if isinstance(entry.record, CallStarted | CallEnded):
-            return None  # The lane writes them beside the loop, and people are not shown them.
+            return None  # Written beside the loop, and not shown to people.
         shown = self.due(entry.elapsed)
         self.board.apply(entry)
         if self.watched and self.ends == inf:

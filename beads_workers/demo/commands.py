@@ -104,7 +104,7 @@ class _Lines:
 
 
 LEAVE_SECONDS = 20.0
-"""Above what a graceful stop takes: its own limit, and the lane's."""
+"""Above what a graceful stop takes: its own limit, and the tracker thread's."""
 
 
 def register(app: typer.Typer) -> None:

@@ -31,7 +31,7 @@ ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
 """A call of ``bd`` takes 0.02 to 0.3 s; one that takes this long is stuck for a person too."""
 SLOW_SECONDS = 2.0
-"""A read that takes this long makes every turn of the lane slow."""
+"""A read that takes this long makes every round trip slow."""
 LISTED_MAX = 200
 ELSEWHERE = ("BEADS_DIR", "BEADS_DB", "BD_DB")
 """Variables that send ``bd`` to another tracker than the one in this folder."""

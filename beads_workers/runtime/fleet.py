@@ -36,8 +36,8 @@ from beads_workers.runtime.opening import (
     is_pushed,
     literal_argv,
     open_front,
-    open_lane,
     open_source,
+    open_tracker_thread,
 )
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from beads_workers.runtime.opening import Front
 
 
-LANE_STOP_SECONDS = 10.0
+TRACKER_STOP_SECONDS = 10.0
 """For the last flush of the tracker. A call that takes longer goes on without us: the journal
 names it, and the next start waits for its end."""
 
@@ -169,7 +169,7 @@ class Fleet:
             recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
             made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
-            loop.lane = open_lane(self._settings, self._folder, *made)
+            loop.tracker_thread = open_tracker_thread(self._settings, self._folder, *made)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             self._trace(selector, loop)
@@ -214,7 +214,7 @@ class Fleet:
         self._journal.sync()
 
     def _end(self, loop: Loop, nursery: Nursery, board: Board, code: int) -> int:
-        loop.lane.stop(LANE_STOP_SECONDS)
+        loop.tracker_thread.stop(TRACKER_STOP_SECONDS)
         nursery.close()
         if loop.settled:
             self._directory.mark_settled(self._run_id)
@@ -282,7 +282,7 @@ class Fleet:
 
 def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     """Read the settings, and be the fleet's orchestrator; returns the exit code."""
-    # The lane's thread gets its turns quickly, and never holds up the loop for long.
+    # The tracker thread gets its turns quickly, and never holds up the loop for long.
     sys.setswitchinterval(0.0005)
     settings = read_settings(client)
     if settings is None:

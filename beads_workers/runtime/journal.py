@@ -1,8 +1,8 @@
-"""The journal's file: appended by the loop, synced by the lane.
+"""The journal's file: appended by the loop, synced by the tracker thread.
 
 Source: docs/PROTOCOL.md, "The journal". ``append`` only gathers; ``flush`` writes what has
 gathered with one system call, before anything that depends on it is done; ``sync`` makes it
-survive a power cut, and runs in the lane's thread because it costs a tenth of a millisecond.
+survive a power cut, and runs in the tracker thread because it costs a tenth of a millisecond.
 ``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves.
 """
 
@@ -69,7 +69,8 @@ class Journal:
         self._limit = size
         self._began = clock()
         self._gathered: list[bytes] = []
-        # Guards the file's end: the loop and the lane both write, and a line must stay whole.
+        # Guards the file's end: the loop and the tracker thread both write, and a line must stay
+        # whole.
         self._lock = threading.Lock()
         self._leaving = b""
         self._left = 0
@@ -88,7 +89,8 @@ class Journal:
         self._retired: list[int] = []
         """Segments before this one that may not be on disk yet."""
         self.unsafe = False
-        """What was written cannot be brought to disk, for lack of room: the lane waits for that."""
+        """What was written cannot be brought to disk, for lack of room: the tracker thread waits
+        for that."""
 
     def elapsed(self) -> float:
         """Seconds since the run began."""
@@ -185,7 +187,7 @@ class Journal:
             time.sleep(DISK_RETRY_SECONDS)
 
     def sync(self) -> None:
-        """Everything flushed so far is on disk when this returns. Called by the lane.
+        """Everything flushed so far is on disk when this returns. Called by the tracker thread.
 
         Raises ``OSError``.
         """

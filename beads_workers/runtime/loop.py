@@ -20,9 +20,9 @@ from beads_workers.core.commands import (
     End,
     HangUp,
     KillWorker,
+    RoundTrip,
     Send,
     Spawn,
-    Turn,
     WatchHolder,
     Write,
 )
@@ -38,7 +38,7 @@ from beads_workers.runtime.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal
 from beads_workers.runtime.sessions import watch_exit
 from beads_workers.runtime.sockets import next_look
 from beads_workers.runtime.supervisor import Nursery
-from beads_workers.runtime.tracker_thread import LaneThread
+from beads_workers.runtime.tracker_thread import TrackerThread
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.trackers.settling import boot_seconds
 
@@ -205,7 +205,7 @@ class Loop:
         self.settled = False
         self.workers: WorkerServer
         self.control: ControlServer
-        self.lane: LaneThread
+        self.tracker_thread: TrackerThread
         self.conditions: Conditions
         self.notifier: Notifier | None = None
         self.front: Front | None = None
@@ -230,7 +230,7 @@ class Loop:
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._perform(self._core.start(time.monotonic()))
-        self.lane.start()
+        self.tracker_thread.start()
         while self._exit_code is None:
             self._turn()
             if self._exit_code is None:
@@ -340,10 +340,10 @@ class Loop:
         match command:
             case Send():
                 self.workers.send(command)
-            case Turn():
-                if not self.lane.is_prompt:
+            case RoundTrip():
+                if not self.tracker_thread.is_prompt:
                     self._check_memory()
-                self.lane.begin(command)
+                self.tracker_thread.begin(command)
             case HangUp(conn_id, reason):
                 self.workers.hang_up(conn_id, reason)
             case Spawn(worker_id):

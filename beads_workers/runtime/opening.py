@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core.events import Event, RecoveryEnded, TurnEnded
+from beads_workers.core.events import Event, RecoveryEnded, RoundTripEnded
 from beads_workers.core.journal import CallEnded, CallStarted
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
@@ -16,7 +16,7 @@ from beads_workers.registry import kind_of
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
-from beads_workers.runtime.tracker_thread import Answer, LaneThread, PromptLane
+from beads_workers.runtime.tracker_thread import Answer, PromptTrackerThread, TrackerThread
 
 # --- opening -------------------------------------------------------------------------------------
 # Opening the source that a fleet works on; what there is stands in ``sources.registry``.
@@ -95,26 +95,29 @@ def is_pushed(settings: FleetSettings) -> bool:
     return kind_of(settings.source).capabilities.pushes
 
 
-def open_lane(
+def open_tracker_thread(
     settings: FleetSettings,
     folder: Path,
     source: Source,
     journal: Journal,
     recover: Callable[[], RecoveryEnded],
     post: Callable[[Answer | BaseException], None],
-    tell: Callable[[TurnEnded], None],
-) -> LaneThread:
-    """The lane that fits the source; ``folder``: of the run. See ``edge.lane`` for the rest."""
+    tell: Callable[[RoundTripEnded], None],
+) -> TrackerThread:
+    """The tracker thread that fits the source; ``folder``: of the run. See
+    ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
     if not is_pushed(settings):
-        return LaneThread(*made)
+        return TrackerThread(*made)
 
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.
 
     if kind_of(settings.source).prompt:
-        return PromptLane(*made, tell, tidy, sync_of(source))
-    return LaneThread(*made, tidy)  # It asks over a network, and the loop must not wait for that.
+        return PromptTrackerThread(*made, tell, tidy, sync_of(source))
+    return TrackerThread(
+        *made, tidy
+    )  # It asks over a network, and the loop must not wait for that.
 
 
 def open_front(

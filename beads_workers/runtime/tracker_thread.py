@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beads_workers.core import limits
-from beads_workers.core.commands import Turn
-from beads_workers.core.events import RecoveryEnded, RecoveryFailed, TurnEnded
+from beads_workers.core.commands import RoundTrip
+from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
 from beads_workers.core.journal import Carried, Entry
 from beads_workers.core.recovery import Remains
 from beads_workers.core.source import Renewed, Result, Settled, Source, SourceError, Taken
@@ -23,23 +23,23 @@ from beads_workers.runtime.retention import Keep, rotate
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sockets import clear_dead
 
-# --- lane ----------------------------------------------------------------------------------------
-# The lane's thread: the only one that talks to the source, one turn at a time.
+# --- tracker thread ------------------------------------------------------------------------------
+# The tracker thread: the only one that talks to the source, one round trip at a time.
 #
-# It recovers first (what earlier runs left), then carries out each ``Turn`` that the core begins.
-# Before it writes anything to the tracker it syncs the journal: nothing outside is told before it
-# is on disk.
+# It recovers first (what earlier runs left), then carries out each ``RoundTrip`` that the core
+# begins. Before it writes anything to the tracker it syncs the journal: nothing outside is told
+# before it is on disk.
 
 
 TIDY_SECONDS = 60.0
 SYNC_SECONDS = 1.0
 """Where nothing that is told waits for the disk: a power cut costs so much of the account."""
 
-Answer = RecoveryEnded | TurnEnded
+Answer = RecoveryEnded | RoundTripEnded
 
 
 class _Settling(NamedTuple):
-    """What came of a turn's settlements: see ``TurnEnded``."""
+    """What came of a round trip's settlements: see ``RoundTripEnded``."""
 
     settled: tuple[Settled, ...] = ()
     error: str = ""
@@ -55,11 +55,11 @@ class _Taking(NamedTuple):
     hint: str = ""
 
 
-class LaneThread:
-    """``post`` is called in the lane's thread with each answer, and must be quick and safe."""
+class TrackerThread:
+    """``post`` is called in the tracker thread with each answer, and must be quick and safe."""
 
     is_prompt = False
-    """Whether a turn is over as soon as it has begun."""
+    """Whether a round trip is over as soon as it has begun."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class LaneThread:
         self._recover = recover
         self._post = post
         self._tidy = tidy
-        self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
+        self._round_trips: queue.SimpleQueue[RoundTrip | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="tracker", daemon=True)
 
     def start(self) -> None:
         """Begin with the recovery."""
         self._thread.start()
 
-    def begin(self, turn: Turn) -> None:
-        """Hand it a turn; the core sees to it that there is only one at a time."""
-        self._turns.put(turn)
+    def begin(self, round_trip: RoundTrip) -> None:
+        """Hand it a round trip; the core sees to it that there is only one at a time."""
+        self._round_trips.put(round_trip)
 
     def stop(self, seconds: float) -> None:
         """Let it finish what it does, for so long, and close the source."""
-        self._turns.put(None)
+        self._round_trips.put(None)
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -101,23 +101,23 @@ class LaneThread:
 
     def _work(self) -> None:
         tidy_at = time.monotonic() + TIDY_SECONDS
-        while (turn := self._turns.get()) is not None:
-            # Whatever this turn writes to the tracker follows from records before it.
+        while (round_trip := self._round_trips.get()) is not None:
+            # Whatever this round trip writes to the tracker follows from records before it.
             self._journal.sync_patiently()
-            self._post(self.carry_out(turn))
+            self._post(self.carry_out(round_trip))
             if time.monotonic() >= tidy_at:
                 self._tidy()
                 tidy_at = time.monotonic() + TIDY_SECONDS
 
-    def carry_out(self, turn: Turn) -> TurnEnded:
-        """One turn, whole."""
+    def carry_out(self, round_trip: RoundTrip) -> RoundTripEnded:
+        """One round trip, whole."""
         began = time.monotonic()
-        settled, settle_error, hint = self._settle(turn)
+        settled, settle_error, hint = self._settle(round_trip)
         renewed, taken, take_error = None, None, ""
         if not settle_error:  # A tracker that failed just now is not asked again at once.
-            renewed, taken, take_error, hint = self._take(turn)
+            renewed, taken, take_error, hint = self._take(round_trip)
         calls = self._source.calls
-        return TurnEnded(
+        return RoundTripEnded(
             time.monotonic() - began,
             settled,
             settle_error,
@@ -129,25 +129,25 @@ class LaneThread:
             calls.seconds,
         )
 
-    def _settle(self, turn: Turn) -> _Settling:
-        if not turn.settlements:
+    def _settle(self, round_trip: RoundTrip) -> _Settling:
+        if not round_trip.settlements:
             return _Settling()
         try:
-            settled = tuple(self._source.settle(turn.settlements))
+            settled = tuple(self._source.settle(round_trip.settlements))
         except SourceError as error:
             return _Settling(error=_reason(error), hint=error.hint)
         except OSError as error:
             return _Settling(error=_of_machine(error))
-        assert len(settled) == len(turn.settlements), "one answer for each settlement"
+        assert len(settled) == len(round_trip.settlements), "one answer for each settlement"
         return _Settling(settled)
 
-    def _take(self, turn: Turn) -> _Taking:
+    def _take(self, round_trip: RoundTrip) -> _Taking:
         renewed, taken = None, None
         try:
-            if turn.renew:
-                renewed = self._source.renew(turn.renew)
-            if turn.take is not None:
-                taken = self._source.take(turn.take, turn.skip)
+            if round_trip.renew:
+                renewed = self._source.renew(round_trip.renew)
+            if round_trip.take is not None:
+                taken = self._source.take(round_trip.take, round_trip.skip)
         except SourceError as error:
             return _Taking(renewed, taken, _reason(error), error.hint)
         except OSError as error:
@@ -155,12 +155,13 @@ class LaneThread:
         return _Taking(renewed, taken)
 
 
-class PromptLane(LaneThread):
-    """The lane of a source that never blocks: its turns are carried out where they are begun.
+class PromptTrackerThread(TrackerThread):
+    """The tracker thread of a source that never blocks: its round trips are carried out where they
+    are begun.
 
-    Somebody waits for each answer, and a journey to a thread and back takes longer than the turn.
-    Nothing that such a source tells outlives a power cut that the journal does not, so it does not
-    wait for the disk: the thread, having recovered, syncs the journal soon afterwards.
+    Somebody waits for each answer, and a journey to a thread and back takes longer than the round
+    trip. Nothing that such a source tells outlives a power cut that the journal does not, so it
+    does not wait for the disk: the thread, having recovered, syncs the journal soon afterwards.
     """
 
     is_prompt = True
@@ -171,11 +172,11 @@ class PromptLane(LaneThread):
         journal: Journal,
         recover: Callable[[], RecoveryEnded],
         post: Callable[[Answer | BaseException], None],
-        tell: Callable[[TurnEnded], None],
+        tell: Callable[[RoundTripEnded], None],
         tidy: Callable[[], None] = lambda: None,
         sync: Callable[[], None] = lambda: None,
     ) -> None:
-        """``tell``: takes the answers of turns, in the thread that begins them; ``sync``: called
+        """``tell``: takes the answers of round trips, in the thread that begins them; ``sync``: called
         whenever the journal was brought to disk."""
         super().__init__(source, journal, recover, post, tidy)
         self._tell = tell
@@ -183,9 +184,9 @@ class PromptLane(LaneThread):
         self._told = threading.Event()
         self._over = threading.Event()
 
-    def begin(self, turn: Turn) -> None:
+    def begin(self, round_trip: RoundTrip) -> None:
         """Carry it out."""
-        self._tell(self.carry_out(turn))
+        self._tell(self.carry_out(round_trip))
         self._told.set()
 
     def stop(self, seconds: float) -> None:
@@ -217,7 +218,7 @@ def _reason(error: SourceError) -> str:
 
 
 # --- recovering ----------------------------------------------------------------------------------
-# Settling what dead runs left, before anything is taken: runs in the lane's thread.
+# Settling what dead runs left, before anything is taken: runs in the tracker thread.
 #
 # Source: docs/PROTOCOL.md, "What the next start does". First everything of the dead run must be
 # gone: its workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is
@@ -233,7 +234,7 @@ DEFAULT = Keep()
 
 
 class Recovery:
-    """``run`` is what the lane does first; ``abandon`` lets a stop overtake it."""
+    """``run`` is what the tracker thread does first; ``abandon`` lets a stop overtake it."""
 
     def __init__(
         self,

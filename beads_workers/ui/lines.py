@@ -19,7 +19,7 @@ TITLE_WIDTH = 60
 ERROR_WIDTH = 200
 
 
-SILENT = frozenset({"claimed", "turn_began", "spent", "listed"})
+SILENT = frozenset({"claimed", "round_trip_began", "spent", "listed"})
 """Kinds of which ``line`` says nothing, and of which there are many."""
 
 

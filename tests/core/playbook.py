@@ -5,7 +5,7 @@
     play.answer("a")                         # the tracker claimed issue a for us
     assert play.do(done(1, "a"))             # and so on
 
-``Play`` checks on its way what must hold in every run: one turn of the lane at a time, and a
+``Play`` checks on its way what must hold in every run: one round trip at a time, and a
 record in the journal before each command that depends on it.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import model
-from beads_workers.core.commands import Command, End, Send, Turn, WatchHolder, Write
+from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchHolder, Write
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.journal import Carried, Entry, Record
 from beads_workers.core.model import IssueId, Job, OutcomeKind
@@ -111,7 +111,7 @@ def task_of(commands: Iterable[Command], conn: int | None = None) -> str | None:
 
 
 class Play:
-    """One orchestrator, its clock, its lane and its journal."""
+    """One orchestrator, its clock, its tracker thread and its journal."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Play:
         self.entries: list[Entry] = []
         self.board = Board()
         self.folds = DoubleRun(self.now)
-        self.turn: Turn | None = None
+        self.round_trip: RoundTrip | None = None
         self.ended: int | None = None
         carried = list(carried)
         began = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/project", workers=workers)
@@ -153,9 +153,9 @@ class Play:
         """Tell the core; returns its commands, all of them in order."""
         commands: list[Command] = []
         for event in events:
-            if isinstance(event, ev.TurnEnded):
-                assert self.turn is not None, "nobody asked"
-                self.turn = None
+            if isinstance(event, ev.RoundTripEnded):
+                assert self.round_trip is not None, "nobody asked"
+                self.round_trip = None
             commands += self._took(self.core.handle(event, self.now, self.now + self.slept))
         return commands
 
@@ -200,21 +200,21 @@ class Play:
 
         ``lease``: what it claims or renews is ours for so many seconds from now. ``lost``: what
         it was to renew and is no longer ours. ``settle_error`` and ``take_error`` as in
-        ``TurnEnded``: then nothing is known.
+        ``RoundTripEnded``: then nothing is known.
         """
-        turn = self.turn
-        assert turn is not None, "nobody asked"
+        round_trip = self.round_trip
+        assert round_trip is not None, "nobody asked"
         claimed = tuple(each if isinstance(each, Job) else job(each) for each in taken)
-        assert len(claimed) <= (turn.take or 0), "more than it was asked for"
-        assert not {j.issue_id for j in claimed} & turn.skip, "it was to be left out"
+        assert len(claimed) <= (round_trip.take or 0), "more than it was asked for"
+        assert not {j.issue_id for j in claimed} & round_trip.skip, "it was to be left out"
         rows = tuple(model.Listed(IssueId(i), i) for i in listed)
         found = Taken(claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease))
         silent = "settle_error" in others
-        event = ev.TurnEnded(
+        event = ev.RoundTripEnded(
             seconds,
-            settled=() if silent else self._settled(turn.settlements, results or {}),
-            taken=None if silent or turn.take is None or "take_error" in others else found,
-            renewed=self._renewed(turn, set(lost), lease),
+            settled=() if silent else self._settled(round_trip.settlements, results or {}),
+            taken=None if silent or round_trip.take is None or "take_error" in others else found,
+            renewed=self._renewed(round_trip, set(lost), lease),
         )
         if silent or "take_error" in others:
             event = replace(event, renewed=None)
@@ -222,7 +222,7 @@ class Play:
 
     def quiet(self) -> list[Command]:
         """The tracker answers what it is being asked, if anything: all done, nothing found."""
-        return self.answer() if self.turn is not None else []
+        return self.answer() if self.round_trip is not None else []
 
     def working(self, *issue_ids: str, **fields: Any) -> list[Command]:
         """Foreign workers 1, 2... join, and each gets one of these issues."""
@@ -237,18 +237,20 @@ class Play:
 
     def pending(self) -> list[tuple[Action, str]]:
         """What the turn under way is to settle."""
-        assert self.turn is not None, "nothing is asked of the tracker"
-        return [(s.action, str(s.issue_id)) for s in self.turn.settlements]
+        assert self.round_trip is not None, "nothing is asked of the tracker"
+        return [(s.action, str(s.issue_id)) for s in self.round_trip.settlements]
 
     def settlement(self) -> Settlement:
         """The one settlement of the turn under way."""
-        assert self.turn is not None and len(self.turn.settlements) == 1, self.turn
-        return self.turn.settlements[0]
+        assert self.round_trip is not None and len(self.round_trip.settlements) == 1, (
+            self.round_trip
+        )
+        return self.round_trip.settlements[0]
 
     def asked(self) -> int:
         """How many issues the turn under way is to take."""
-        assert self.turn is not None and self.turn.take is not None, self.turn
-        return self.turn.take
+        assert self.round_trip is not None and self.round_trip.take is not None, self.round_trip
+        return self.round_trip.take
 
     def sleep(self, seconds: float) -> None:
         """The machine sleeps: only the boot clock goes on. Nothing is told to the core."""
@@ -260,11 +262,15 @@ class Play:
         boot = self.now + self.slept
         return tuple(Lease(i, boot, boot + seconds) for i in issue_ids if seconds is not None)
 
-    def _renewed(self, turn: Turn, lost: set[str], lease: float | None) -> Renewed | None:
-        assert lost <= set(turn.renew), "it was not asked about that"
-        kept = [i for i in turn.renew if i not in lost]
-        gone = tuple(Lost(i, "it is in_progress, assigned to bob") for i in turn.renew if i in lost)
-        return Renewed(self._leases(kept, lease), gone) if turn.renew else None
+    def _renewed(
+        self, round_trip: RoundTrip, lost: set[str], lease: float | None
+    ) -> Renewed | None:
+        assert lost <= set(round_trip.renew), "it was not asked about that"
+        kept = [i for i in round_trip.renew if i not in lost]
+        gone = tuple(
+            Lost(i, "it is in_progress, assigned to bob") for i in round_trip.renew if i in lost
+        )
+        return Renewed(self._leases(kept, lease), gone) if round_trip.renew else None
 
     def _settled(
         self, settlements: tuple[Settlement, ...], results: Mapping[str, Result]
@@ -277,9 +283,9 @@ class Play:
             match command:
                 case Write(record):
                     self._journal(record)
-                case Turn():
-                    assert self.turn is None, "one turn at a time"
-                    self.turn = command
+                case RoundTrip():
+                    assert self.round_trip is None, "one turn at a time"
+                    self.round_trip = command
                     for settlement in command.settlements:
                         assert self._is_told(settlement), f"not in the journal: {settlement}"
                 case Send(message=Task(issue_id=issue_id)):

@@ -24,10 +24,10 @@ def test_every_completion_is_counted_in_the_bucket_of_its_time(moments: list[flo
 
 def test_a_turn_is_shown_until_its_cost_is_known() -> None:
     asking = Asking()
-    asking.began(rec.TurnBegan(3, 0, 8), 1.0)
-    assert asking.turn is not None and asking.typical_seconds() is None
+    asking.began(rec.RoundTripBegan(3, 0, 8), 1.0)
+    assert asking.round_trip is not None and asking.typical_seconds() is None
     asking.ended(rec.Spent(2, 0.5))
     asking.ended(rec.Spent(3, 1.5))
     asking.ended(rec.Spent(3, 1.5))
-    assert asking.turn is None
+    assert asking.round_trip is None
     assert list(asking.each) == [0.25, 1.0], "seconds for each call; a turn without calls is none"

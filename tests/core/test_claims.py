@@ -6,19 +6,19 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.commands import Turn
+from beads_workers.core.commands import RoundTrip
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Wait
 from tests.core.playbook import Play, done, failed, lost, of, ready, said, task_of
 
 
-def rhythm(attempt_seconds: float, turn_seconds: float, workers: int = 4) -> Play:
+def rhythm(attempt_seconds: float, trip_seconds: float, workers: int = 4) -> Play:
     """Workers whose attempts take so long, with a tracker that takes so long."""
     play = Play(workers=workers)
     for number in range(1, workers + 1):
         play.own(number)
-    play.answer(*(f"a{number}" for number in range(1, workers + 1)), seconds=turn_seconds)
+    play.answer(*(f"a{number}" for number in range(1, workers + 1)), seconds=trip_seconds)
     play.quiet()
     play.wait(attempt_seconds)
     play.do(done(1, "a1"), ready(1))
@@ -41,41 +41,41 @@ def test_no_ops_of_a_large_fleet_claim_two_for_each_worker_ahead() -> None:
     assert rhythm(0.01, 10.0, workers=40).asked() == 1 + 2 * 40
 
 
-def test_what_ended_during_a_long_turn_waits_a_moment_for_what_it_has_brought() -> None:
+def test_what_ended_during_a_long_round_trip_waits_a_moment_for_what_it_has_brought() -> None:
     play = rhythm(0.01, 10.0)
     play.do(done(2, "a2"))
     play.answer(*(f"b{number}" for number in range(1, 34)), seconds=10.0)
-    assert play.turn is None
+    assert play.round_trip is None
     play.do(done(1, "b1"), ready(1))
     play.wait(limits.LINGER_SECONDS_MAX)
-    assert play.turn is not None
-    assert {s.issue_id for s in play.turn.settlements} == {"a2", "b1"}
+    assert play.round_trip is not None
+    assert {s.issue_id for s in play.round_trip.settlements} == {"a2", "b1"}
 
 
-def test_events_that_come_together_begin_one_turn_for_all_of_them() -> None:
+def test_events_that_come_together_begin_one_round_trip_for_all_of_them() -> None:
     play = Play(workers=2)
     for number in (1, 2):
         play.own(number)
     play.answer("a", "b")
     play.quiet()
     first = play.core.handle(done(1, "a"), play.now, more=True)
-    assert not of(first, Turn)
-    (turn,) = of(play.core.handle(done(2, "b"), play.now), Turn)
-    assert {s.issue_id for s in turn.settlements} == {"a", "b"}
+    assert not of(first, RoundTrip)
+    (round_trip,) = of(play.core.handle(done(2, "b"), play.now), RoundTrip)
+    assert {s.issue_id for s in round_trip.settlements} == {"a", "b"}
 
 
-def test_what_ends_during_two_turns_of_the_lane_is_claimed_ahead() -> None:
-    # Four workers, a second each, and a turn of a quarter: one ends during a turn.
+def test_what_ends_during_two_round_trips_is_claimed_ahead() -> None:
+    # Four workers, a second each, and a round trip of a quarter: one ends during a round trip.
     assert 1 + 2 <= rhythm(1.0, 0.25).asked() <= 1 + 8
 
 
 def test_attempts_of_a_moment_may_all_end_twice_before_the_tracker_answers() -> None:
-    # One in sixty would be expected to end during a turn.
+    # One in sixty would be expected to end during a round trip.
     assert rhythm(0.3, 0.005).asked() == 1 + 2 * 4
 
 
 def test_a_large_fleet_claims_what_it_begins_within_a_quarter_of_a_second() -> None:
-    # Two hundred end in a second: beside a quick tracker each turn would bring one of them.
+    # Two hundred end in a second: beside a quick tracker each round trip would bring one of them.
     asked = rhythm(2.0, 0.001, workers=400).asked()
     assert 1 + 200 * 0.25 <= asked <= 1 + 200 * 0.25 + 2
 
@@ -89,7 +89,7 @@ def test_what_is_in_hand_is_not_asked_for_again() -> None:
     play.own(1)
     play.answer("a", "b")
     play.do(done(1, "a"), ready(1))
-    assert play.turn is None or {"a", "b"} <= play.turn.skip
+    assert play.round_trip is None or {"a", "b"} <= play.round_trip.skip
 
 
 def test_an_idle_fleet_asks_every_five_seconds() -> None:
@@ -99,7 +99,7 @@ def test_an_idle_fleet_asks_every_five_seconds() -> None:
     for _ in range(5):
         play.quiet()
         began = play.now
-        while play.turn is None:
+        while play.round_trip is None:
             play.wait(0.5)
         asked_at.append(play.now - began)
     assert asked_at == [5.0] * 5
@@ -135,7 +135,7 @@ def test_without_a_worker_a_mere_listing_is_repeated_only_at_the_poll() -> None:
     play = Play(until_empty=True)
     play.answer(listed=["a"])
     play.wait(limits.POLL_SECONDS - 0.1)
-    assert play.turn is None
+    assert play.round_trip is None
     play.wait(0.2)
     assert play.asked() == 0
 
@@ -166,7 +166,7 @@ def test_a_failed_issue_is_left_out_until_its_back_off_is_over(nth: int, delay: 
     assert "a" not in play.core._parts.ledger.not_to_take()
     play.quiet()
     play.wait(limits.POLL_SECONDS)
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip
 
 
 # --- trouble --------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_tracker_in_trouble_is_left_alone_for_one_second_then_two_up_to_thirty
     for _ in range(7):
         play.answer(take_error="locked")
         began = play.now
-        while play.turn is None:
+        while play.round_trip is None:
             play.wait(0.25)
             play.do(ready(1))
         pauses.append(play.now - began)
@@ -245,7 +245,7 @@ def test_settlements_gather_while_the_tracker_is_busy_and_go_out_as_one_group() 
 
 def test_nothing_is_asked_before_the_earlier_runs_are_settled_and_workers_wait() -> None:
     play = Play(workers=1, recovering=True)
-    assert said(play.own(1)) == [] and play.turn is None
+    assert said(play.own(1)) == [] and play.round_trip is None
     (reply,) = said(play.wait(limits.HOLD_SECONDS))
     assert isinstance(reply, Wait)
     play.do(ev.RecoveryEnded())
@@ -283,17 +283,17 @@ def test_an_answer_from_before_a_retry_was_due_is_no_proof_that_nothing_is_left(
     play = about_to_fail()
     play.do(failed(1, "a"), ready(1))
     play.answer()
-    while play.turn is None:
+    while play.round_trip is None:
         play.wait(0.5)
-    assert "a" in play.turn.skip
+    assert "a" in play.round_trip.skip
     play.wait(60.0)
     play.answer()
     assert play.core.state is RunState.RUNNING
     assert play.asked() >= 1
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip
 
 
-def test_what_a_turn_itself_requeues_is_looked_for_again() -> None:
+def test_what_a_round_trip_itself_requeues_is_looked_for_again() -> None:
     play = Play(until_empty=True, literal=True)
     play.join(1, v1=True)
     play.answer(listed=["a"])
@@ -303,13 +303,17 @@ def test_what_a_turn_itself_requeues_is_looked_for_again() -> None:
     play.do(lost(1))
     play.answer()
     assert (Action.RELEASE, "a") in play.pending()
-    assert play.turn is not None and play.turn.take is not None and "a" in play.turn.skip
+    assert (
+        play.round_trip is not None
+        and play.round_trip.take is not None
+        and "a" in play.round_trip.skip
+    )
     play.answer()
     assert play.core.state is RunState.RUNNING
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip
 
 
-def test_what_cools_down_in_the_turn_that_closes_the_last_one_is_looked_for_again() -> None:
+def test_what_cools_down_in_the_round_trip_that_closes_the_last_one_is_looked_for_again() -> None:
     play = Play(until_empty=True)
     for conn in (1, 2, 3):
         play.join(conn)
@@ -324,8 +328,8 @@ def test_what_cools_down_in_the_turn_that_closes_the_last_one_is_looked_for_agai
     play.do(done(2, "b"), done(3, "c"), ready(3))
     play.answer()
     assert (Action.CLOSE, "c") in play.pending()
-    assert play.turn is not None and play.turn.take and "a" in play.turn.skip
+    assert play.round_trip is not None and play.round_trip.take and "a" in play.round_trip.skip
     play.wait(0.2)
     play.answer()
     assert play.core.state is RunState.RUNNING
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip

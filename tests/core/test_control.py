@@ -51,7 +51,7 @@ def test_while_paused_workers_wait_and_nothing_is_taken() -> None:
     play.quiet()
     assert asked(play, ev.PauseAsked(T)) == Answer(T, "paused")
     play.wait(limits.POLL_SECONDS)
-    assert play.turn is None
+    assert play.round_trip is None
     assert isinstance(said(play.do(ready(1)))[0], Wait)
 
 
@@ -150,7 +150,7 @@ def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
     play.quiet()
     play.do(ready(1))
     play.do(ev.RetryAskedFor(T, (A,)))
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip
 
 
 def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
@@ -180,7 +180,7 @@ def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
     play.answer()
     play.wait(limits.POLL_SECONDS)
     play.do(ready(1))
-    assert play.turn is not None and "a" in play.turn.skip
+    assert play.round_trip is not None and "a" in play.round_trip.skip
 
 
 def test_a_failure_that_crosses_the_cancel_keeps_it_away_all_the_same() -> None:
@@ -226,7 +226,7 @@ def test_releasing_what_is_claimed_and_unsent_requeues_it() -> None:
     assert not play.board.unsent, "it is not ready for anybody here"
     play.answer()
     play.own(1)
-    assert play.turn is None or "a" in play.turn.skip
+    assert play.round_trip is None or "a" in play.round_trip.skip
 
 
 def test_what_was_released_and_is_closed_by_somebody_is_forgotten() -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.journal import TurnBegan
+from beads_workers.core.journal import RoundTripBegan
 from beads_workers.core.policy import Policy
 from beads_workers.core.snapshot import BUCKETS, Durations, kind_of
 from tests.core.playbook import Play, done, failed
 
 
 @pytest.mark.parametrize(
-    ("turn", "kind"),
+    ("round_trip", "kind"),
     [
-        (TurnBegan(settle=3), "settle"),
-        (TurnBegan(renew=1), "renew"),
-        (TurnBegan(take=5), "take"),
-        (TurnBegan(take=0), "list"),
-        (TurnBegan(settle=1, renew=2, take=0), "settle+renew+list"),
-        (TurnBegan(), "nothing"),
+        (RoundTripBegan(settle=3), "settle"),
+        (RoundTripBegan(renew=1), "renew"),
+        (RoundTripBegan(take=5), "take"),
+        (RoundTripBegan(take=0), "list"),
+        (RoundTripBegan(settle=1, renew=2, take=0), "settle+renew+list"),
+        (RoundTripBegan(), "nothing"),
     ],
 )
-def test_a_turn_is_called_by_what_it_is_for(turn: TurnBegan, kind: str) -> None:
-    assert kind_of(turn) == kind
+def test_a_turn_is_called_by_what_it_is_for(round_trip: RoundTripBegan, kind: str) -> None:
+    assert kind_of(round_trip) == kind
 
 
 def test_a_duration_lies_in_the_bucket_whose_bound_it_does_not_exceed() -> None:
@@ -62,8 +62,8 @@ def test_a_visit_that_fails_is_counted_under_its_kind_and_takes_its_time() -> No
     began = play.now
     play.now += 2.0
     play.answer(take_error="no disk")
-    turns = play.board.counters.turns["take"]
-    assert (turns.count, turns.seconds, turns.failures) == (1, pytest.approx(2.0), 1)
+    trips = play.board.counters.trips["take"]
+    assert (trips.count, trips.seconds, trips.failures) == (1, pytest.approx(2.0), 1)
     assert play.now == began + 2.0
 
 
@@ -72,4 +72,4 @@ def test_asking_about_earlier_runs_is_a_kind_of_its_own() -> None:
 
     play = Play(recovering=True)
     play.do(RecoveryFailed("no bd", "", 1.0))
-    assert play.board.counters.turns["recover"].failures == 1
+    assert play.board.counters.trips["recover"].failures == 1

@@ -76,7 +76,7 @@ def test_a_worker_that_finished_a_task_is_in_no_crash_loop() -> None:
     play = Play(workers=1)
     for number in range(limits.CRASH_LOOP_MAX * 2):
         conn = 50 + number
-        while play.turn is None:
+        while play.round_trip is None:
             play.wait(1.0)
         play.do(ev.WorkerSpawned("W1", 101))
         play.join(conn, 101)

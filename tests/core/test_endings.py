@@ -83,7 +83,7 @@ def test_nothing_is_taken_after_the_stop() -> None:
     play = Play()
     play.working("a")
     play.do(STOP, cancelled(1, "a"))
-    assert play.turn is not None and play.turn.take is None
+    assert play.round_trip is not None and play.round_trip.take is None
 
 
 def test_who_joins_during_a_stop_is_sent_away() -> None:
@@ -207,7 +207,7 @@ def test_what_the_tracker_does_not_take_for_a_minute_is_left_to_the_next_start()
     play.answer(settle_error="locked")
     play.do(lost(1))
     while play.ended is None and play.now < 1200.0:
-        if play.turn is not None:
+        if play.round_trip is not None:
             play.answer(settle_error="locked")
         play.wait(1.0)
     assert play.ended == 7
@@ -339,14 +339,14 @@ def test_until_empty_waits_for_what_an_earlier_run_left_to_cool_down() -> None:
         play.wait(1.0)
         if play.now < 1030.0:
             play.quiet()
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip
 
 
 def test_a_close_that_fails_for_a_minute_ends_until_empty_with_seven() -> None:
     play = draining("a")
     play.do(done(1, "a"), lost(1))
     while play.ended is None and play.now < 1300.0:
-        if play.turn is not None:
+        if play.round_trip is not None:
             play.answer(results={"a": Result.FAILED})
         play.wait(1.0)
     assert play.ended == 7
@@ -366,7 +366,7 @@ def test_a_limit_of_issues_ends_the_run_and_takes_no_more_than_that() -> None:
     play = Play(issues_max=2)
     play.working("a", "b")
     play.join(3)
-    assert play.turn is None
+    assert play.round_trip is None
     play.do(done(1, "a"))
     play.answer()
     play.do(done(2, "b"))

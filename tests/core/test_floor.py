@@ -7,7 +7,7 @@ import itertools
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.commands import HangUp, Send, Turn
+from beads_workers.core.commands import HangUp, RoundTrip, Send
 from beads_workers.core.events import ConnId
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action, Result
@@ -95,7 +95,7 @@ def test_done_for_nothing_is_answered_with_a_short_wait_and_changes_nothing() ->
     stray = play.do(done(1, "b"))
     assert said(stray) == [Wait(1)]
     assert records(stray, rec.Finished) == []
-    assert of(play.do(done(1, "a")), Turn), "the real one still counts"
+    assert of(play.do(done(1, "a")), RoundTrip), "the real one still counts"
 
 
 def test_the_wait_after_a_stray_uses_up_no_ready() -> None:

@@ -53,7 +53,7 @@ def test_nothing_is_worked_out_while_nobody_watches() -> None:
     assert (last := frames.due(0.25)) is not None and len(last["recent"]) == 2
 
 
-def test_what_the_lane_writes_beside_the_loop_makes_no_frame() -> None:
+def test_what_the_tracker_thread_writes_beside_the_loop_makes_no_frame() -> None:
     calls: list[Record] = [CallStarted(7, 8, ("bd",)), CallEnded(7)]
     assert replayed([entry(0.1 + n, call) for n, call in enumerate(calls)]) == []
 

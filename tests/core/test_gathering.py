@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Turn
+from beads_workers.core.commands import Answer, RoundTrip
 from beads_workers.core.facts import Facts, IssueFacts, facts_from_json
 from beads_workers.core.journal import Carried
 from beads_workers.core.model import Filters, IssueId
@@ -23,7 +23,7 @@ def facts(play: Play, *issue_ids: str) -> Facts:
     """The answer, and nothing else: whoever asks why changes nothing."""
     commands = play.do(ev.WhyAsked(T, tuple(map(IssueId, issue_ids))))
     (answer,) = of(commands, Answer)
-    assert [c for c in commands if not isinstance(c, Answer | Turn)] == []
+    assert [c for c in commands if not isinstance(c, Answer | RoundTrip)] == []
     assert answer.ticket == T and answer.facts is not None
     return answer.facts
 

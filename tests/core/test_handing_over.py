@@ -104,7 +104,7 @@ def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
     play = handing_over()
     play.do(lost(1))
     play.answer(results={"a": result})
-    assert not play.core._parts.tasks.held and not play.core._parts.lane.pending
+    assert not play.core._parts.tasks.held and not play.core._parts.round_trips.pending
     assert play.board.totals["done"] == closed
 
 

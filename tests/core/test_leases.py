@@ -31,9 +31,9 @@ def leased(*issue_ids: str) -> Play:
 
 
 def renewing(play: Play) -> tuple[str, ...]:
-    """What the turn under way is to renew; a poll in between finds nothing."""
-    assert play.turn is not None, "nothing is asked of the tracker"
-    return play.turn.renew
+    """What the round trip under way is to renew; a poll in between finds nothing."""
+    assert play.round_trip is not None, "nothing is asked of the tracker"
+    return play.round_trip.renew
 
 
 def unreachable(play: Play, seconds: float) -> list[Command]:
@@ -41,7 +41,7 @@ def unreachable(play: Play, seconds: float) -> list[Command]:
     commands: list[Command] = []
     until = play.now + seconds
     while play.now < until:
-        if play.turn is not None:
+        if play.round_trip is not None:
             commands += play.answer(settle_error="unreachable")
         commands += play.wait(1.0)
     return commands
@@ -58,7 +58,7 @@ def told(commands: list[Command]) -> list[str]:
 def test_a_lease_is_renewed_at_half_its_life_and_not_before() -> None:
     play = leased("a")
     play.wait(HALF - 1.5)
-    assert play.turn is None
+    assert play.round_trip is None
     play.wait(1.0)
     assert renewing(play) == ("a",)
 
@@ -68,7 +68,7 @@ def test_a_renewal_that_was_neither_done_nor_refused_is_tried_again_but_not_at_o
     play.wait(HALF)
     play.answer()
     play.wait(limits.LEASE_RETRY_SECONDS - 0.1)
-    assert play.turn is None
+    assert play.round_trip is None
     play.wait(0.2)
     assert renewing(play) == ("a",)
 
@@ -78,7 +78,7 @@ def test_a_renewed_lease_is_left_alone_for_another_half_of_its_life() -> None:
     play.wait(HALF)
     play.answer(lease=LIFE)
     play.wait(HALF - 1.0)
-    assert play.turn is None
+    assert play.round_trip is None
     play.wait(2.0)
     assert renewing(play) == ("a",)
 
@@ -91,7 +91,7 @@ def test_leases_are_renewed_one_by_one_the_one_that_ends_first_before_the_others
         order.append(renewing(play))
         play.answer(lease=LIFE)
     assert order == [("a",), ("b",), ("c",)]
-    assert play.turn is None
+    assert play.round_trip is None
 
 
 def test_a_close_goes_out_between_two_renewals() -> None:
@@ -117,7 +117,7 @@ def test_done_work_whose_close_fails_keeps_its_lease() -> None:
     play.do(done(1, "a"))
     while play.now < 1000.0 + HALF + 2.0:
         play.wait(0.5)
-        if play.turn is not None and not play.turn.renew:
+        if play.round_trip is not None and not play.round_trip.renew:
             play.answer(results={"a": Result.FAILED})
     while not renewing(play):
         play.answer(results={"a": Result.FAILED})
@@ -130,7 +130,7 @@ def test_without_leases_nothing_is_ever_renewed() -> None:
     play.working("a")
     play.quiet()
     play.wait(10 * LIFE)
-    assert play.turn is None
+    assert play.round_trip is None
 
 
 def test_what_no_longer_is_in_our_hands_is_not_renewed() -> None:
@@ -139,7 +139,7 @@ def test_what_no_longer_is_in_our_hands_is_not_renewed() -> None:
     play.answer()
     play.quiet()
     play.wait(LIFE)
-    assert play.turn is None or renewing(play) == ()
+    assert play.round_trip is None or renewing(play) == ()
 
 
 def test_what_was_handed_over_to_a_worker_has_no_lease() -> None:
@@ -150,7 +150,7 @@ def test_what_was_handed_over_to_a_worker_has_no_lease() -> None:
     play.quiet()
     ended = play.wait(2 * LIFE)
     assert told(ended) == [] and of(ended, HangUp) == []
-    assert play.turn is None or renewing(play) == ()
+    assert play.round_trip is None or renewing(play) == ()
 
 
 # --- refused --------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def test_what_writes_are_still_pending_at_the_end_is_said() -> None:
     commands: list[Command] = []
     while play.ended is None:
         commands = play.wait(1.0)
-        if play.turn is not None:
+        if play.round_trip is not None:
             commands += play.answer(results={"a": Result.FAILED})
     end = of(commands, End)[0]
     assert (end.pending, end.settled, end.exit_code) == (("a",), False, 7)
@@ -44,13 +44,13 @@ def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
     play.working("a")
     play.join(2)
     play.answer(take_error="the answer was lost")
-    assert play.core._parts.lane.claims_unknown
+    assert play.core._parts.round_trips.claims_unknown
     play.do(ev.StopAsked())
     play.do(lost(1))
     # The release is answered: the tracker is well, and what that claim has won is as unknown.
     commands: list[Command] = []
     while play.ended is None:
-        commands = play.answer() if play.turn is not None else play.do(lost(2))
+        commands = play.answer() if play.round_trip is not None else play.do(lost(2))
     assert of(commands, End)[0].pending == () and not of(commands, End)[0].settled
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.commands import Send, Turn
+from beads_workers.core.commands import RoundTrip, Send
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action
@@ -33,7 +33,7 @@ def running(issue_id: str = "a") -> Play:
 
 
 def settled(play: Play) -> tuple[Action, Outcome | None]:
-    """The one settlement of the turn under way: what is asked, and how it went."""
+    """The one settlement of the round trip under way: what is asked, and how it went."""
     settlement = play.settlement()
     return settlement.action, settlement.outcome
 
@@ -76,7 +76,7 @@ def test_a_failure_is_handed_back_and_nothing_of_it_is_remembered() -> None:
     assert play.board.retrying == play.board.quarantined == play.board.requeued == {}
     assert not play.board.issues.known
     play.do(ev.Arrived())
-    assert play.turn is not None and play.turn.skip == frozenset()
+    assert play.round_trip is not None and play.round_trip.skip == frozenset()
     assert task_of(play.answer("a"), 1) == "a", "whoever sent it may send it again"
 
 
@@ -121,7 +121,7 @@ def test_what_is_withdrawn_from_its_worker_is_ended_and_then_settled() -> None:
     play = running()
     told = play.do(ev.Withdrawn((IssueId("a"),), "it has left"))
     assert [s.message for s in of(told, Send)] == [Cancel(IssueId("a"), "it has left")]
-    assert play.turn is None
+    assert play.round_trip is None
     play.do(cancelled(1, "a"))
     action, outcome = settled(play)
     assert action is Action.RELEASE
@@ -165,10 +165,10 @@ def test_where_a_claim_is_a_start_nothing_is_claimed_before_a_worker_is_free() -
     for claims_ahead in (False, True):
         play = asking(claims_ahead)
         for name, following in ("ab", "bc", "cd"):
-            # Attempts that take no time beside turns that do: others would be claimed ahead.
+            # Attempts that take no time beside round trips that do: others would be claimed ahead.
             play.do(done(1, name))
             play.do(ready(1))
-            while not (play.turn and play.turn.take):
+            while not (play.round_trip and play.round_trip.take):
                 play.answer(seconds=1.0)
             asked = play.asked()
             play.answer(following, seconds=1.0)
@@ -180,6 +180,6 @@ def test_what_has_come_is_looked_at_also_while_everybody_is_busy() -> None:
         play = asking(claims_ahead)
         play.quiet()
         play.do(ev.Arrived(), ev.Arrived())
-        assert of(play.wait(limits.PEEK_SECONDS * 0.9), Turn) == []
-        turns = of(play.wait(limits.PEEK_SECONDS * 0.2), Turn)
-        assert [turn.take for turn in turns] == looks
+        assert of(play.wait(limits.PEEK_SECONDS * 0.9), RoundTrip) == []
+        turns = of(play.wait(limits.PEEK_SECONDS * 0.2), RoundTrip)
+        assert [round_trip.take for round_trip in turns] == looks

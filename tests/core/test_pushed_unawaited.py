@@ -40,7 +40,7 @@ def test_many_are_taken_ahead_and_their_ends_are_settled_together() -> None:
     play = flowing()
     for number in range(5):
         play.do(done(1, f"n{number}"))
-        assert play.turn is None, "no turn for one"
+        assert play.round_trip is None, "no turn for one"
         assert task_of(play.do(ready(1))) == f"n{number + 1}"
     play.wait(limits.LINGER_SECONDS)
     assert play.pending() == [(Action.CLOSE, f"n{number}") for number in range(5)]
@@ -65,7 +65,7 @@ def test_a_failure_is_tried_again_and_then_handed_back_with_how_it_went() -> Non
     play.quiet()
     assert play.board.retrying.keys() == {"a"}
     play.wait(11.0)
-    assert play.turn is not None and "a" not in play.turn.skip
+    assert play.round_trip is not None and "a" not in play.round_trip.skip
     assert task_of(play.answer(job("a"))) == "a"
     play.quiet()
     play.do(failed(1, "a", "boom again"))
@@ -92,7 +92,7 @@ def test_what_waits_or_is_to_come_keeps_a_run_from_ending_as_empty() -> None:
     for taken in (Taken(waiting=3), Taken(later=1)):
         play = Play(1, pushed=True, until_empty=True, awaited=False)
         play.own(1)
-        play.do(ev.TurnEnded(0.1, taken=taken))
+        play.do(ev.RoundTripEnded(0.1, taken=taken))
         play.wait(1.0)
         assert play.ended is None
         assert sum(play.board.listed.by_priority) == taken.waiting

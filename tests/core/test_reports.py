@@ -102,7 +102,7 @@ def test_the_note_is_journalled_shown_and_the_reason_of_the_close() -> None:
     shown = line(Entry(finished, 0.0, 0.0))
     assert shown is not None and shown.endswith(": 1 commit on bw/a/1")
     settlement = Settlement(Action.CLOSE, IssueId("a"), "1 commit on bw/a/1")
-    assert play.turn is not None and settlement in play.turn.settlements
+    assert play.round_trip is not None and settlement in play.round_trip.settlements
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_result_is_journalled_and_goes_to_the_tracker_with_the_close(
     assert (finished.result, finished.result_file) == kept_as
     result, file = kept_as
     settlement = Settlement(Action.CLOSE, IssueId("a"), result=result, result_file=file)
-    assert play.turn is not None and settlement in play.turn.settlements
+    assert play.round_trip is not None and settlement in play.round_trip.settlements
 
 
 @pytest.mark.parametrize("result", [{"note": "x"}, {"note": 3}, {}, [], 0, False])

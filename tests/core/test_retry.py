@@ -38,9 +38,11 @@ def storm(play: Play, *issue_ids: str, **how: object) -> list[Command]:
 def hand(play: Play, number: int, issue_id: str) -> None:
     """This worker asks for work until it has got this issue."""
     if task_of(play.do(ready(number)), number) is None:
-        while play.turn is None or not play.turn.take or issue_id in play.turn.skip:
+        while (
+            play.round_trip is None or not play.round_trip.take or issue_id in play.round_trip.skip
+        ):
             play.quiet()
-            play.wait(0.0 if play.turn else 1.0)
+            play.wait(0.0 if play.round_trip else 1.0)
         if task_of(play.answer(issue_id), number) is None:
             play.do(ready(number))
 
@@ -97,7 +99,7 @@ def test_workers_that_die_are_no_storm() -> None:
     for number in range(1, 6):
         play.own(number)
     play.quiet()
-    play.answer(*FIVE) if play.turn else play.wait(limits.POLL_SECONDS)
+    play.answer(*FIVE) if play.round_trip else play.wait(limits.POLL_SECONDS)
     for number in range(1, 6):
         play.reap(number, 137)
     assert play.core.state is RunState.RUNNING
@@ -162,7 +164,7 @@ def test_a_quarantine_that_is_just_being_written_is_undone_after_it() -> None:
     storm(play)
     assert {action for action, _ in play.pending()} == {Action.QUARANTINE}
     play.answer()
-    while play.turn is not None:
+    while play.round_trip is not None:
         play.answer()
     shown = {e.record.issue_id for e in play.entries if _reopened(e.record)}  # type: ignore[attr-defined]
     assert shown == set(FIVE[:4])
@@ -171,7 +173,7 @@ def test_a_quarantine_that_is_just_being_written_is_undone_after_it() -> None:
 def test_resume_gives_one_more_chance_and_then_it_pauses_again() -> None:
     play = fleet()
     storm(play)
-    while play.turn is not None:
+    while play.round_trip is not None:
         play.answer()
     play.do(ev.ResumeAsked(T))
     assert play.core.state is RunState.RUNNING
@@ -211,7 +213,7 @@ def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> No
     assert {m.reason for m in said(commands) if hasattr(m, "reason")} == {"error"}
     for number in range(1, 7):
         play.do(ev.Disconnected(ev.ConnId(number), ""))
-    while play.turn is not None:
+    while play.round_trip is not None:
         play.answer()
     assert play.ended == 7
     assert remains(play.entries).checkpoint() == []
@@ -221,7 +223,7 @@ def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:
     play = fleet()
     storm(play)
     play.do(ev.StopAsked(), *(ev.Disconnected(ev.ConnId(n), "") for n in range(1, 6)))
-    while play.turn is not None:
+    while play.round_trip is not None:
         play.answer()
     assert play.ended == 7
 
@@ -230,7 +232,7 @@ def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
     play = Play(policy=Policy(attempts_max=1))
     one_by_one(play, "a")
     play.do(ev.RetryAskedFor(T, (IssueId("a"),)))
-    while play.turn is not None:
+    while play.round_trip is not None:
         play.answer()
     assert play.core._parts.ledger.history(IssueId("a")).charged == 0
 

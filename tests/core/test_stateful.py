@@ -160,12 +160,12 @@ class World(RuleBasedStateMachine):
         """Reaped before its connection is seen to end, which may take a while."""
         self._die(self.processes[data.draw(st.sampled_from(sorted(self.processes)))])
 
-    @precondition(lambda self: self.play.turn is not None)
+    @precondition(lambda self: self.play.round_trip is not None)
     @rule()
     def the_tracker_does_as_asked(self) -> None:
         self._answer()
 
-    @precondition(lambda self: self.play.turn is not None)
+    @precondition(lambda self: self.play.round_trip is not None)
     @rule(
         call=st.sampled_from(["", "", "", "take", "settle"]),
         kind=st.sampled_from(FaultKind),
@@ -257,7 +257,7 @@ class World(RuleBasedStateMachine):
                 self._lose(conn)
             for process in list(self.processes.values()):
                 self._die(process)
-            if self.play.turn is not None:
+            if self.play.round_trip is not None:
                 self._answer()
             self._see(self.play.wait(1.0))
         assert self.play.ended is not None, "it never ends"
@@ -337,20 +337,26 @@ class World(RuleBasedStateMachine):
                 raise AssertionError(message)
 
     def _answer(self) -> None:
-        """What the lane's thread does with a turn."""
-        turn = self.play.turn
-        assert turn is not None
+        """What the tracker thread does with a turn."""
+        round_trip = self.play.round_trip
+        assert round_trip is not None
         try:
-            settled = tuple(self.source.settle(turn.settlements)) if turn.settlements else ()
+            settled = (
+                tuple(self.source.settle(round_trip.settlements)) if round_trip.settlements else ()
+            )
         except SourceError as error:
-            self._tell(ev.TurnEnded(0.1, settle_error=str(error)))
+            self._tell(ev.RoundTripEnded(0.1, settle_error=str(error)))
             return
         try:
-            taken = None if turn.take is None else self.source.take(turn.take, turn.skip)
+            taken = (
+                None
+                if round_trip.take is None
+                else self.source.take(round_trip.take, round_trip.skip)
+            )
         except SourceError as error:
-            self._tell(ev.TurnEnded(0.1, settled, take_error=str(error)))
+            self._tell(ev.RoundTripEnded(0.1, settled, take_error=str(error)))
             return
-        self._tell(ev.TurnEnded(0.1, settled, taken=taken))
+        self._tell(ev.RoundTripEnded(0.1, settled, taken=taken))
 
     def _ask(self, conn: ConnId) -> None:
         link = self.links[conn]

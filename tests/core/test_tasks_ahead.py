@@ -214,7 +214,7 @@ def test_a_stop_requeues_what_was_not_begun() -> None:
     play.do(ev.Received(ConnId(1), Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
     play.do(lost(1))
     pending = dict.fromkeys("bcdef", Action.RELEASE)
-    while play.turn is not None:
+    while play.round_trip is not None:
         for action, issue_id in play.pending():
             assert pending.pop(issue_id, action) is action
         play.quiet()

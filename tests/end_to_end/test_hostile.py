@@ -53,9 +53,9 @@ def leave_no_descriptors(pid: int) -> tuple[int, int]:
 
 
 def asking(fleet: Fleet) -> bool:
-    """Whether a turn of the lane is under way."""
-    turns = [r["e"] for r in fleet.journal() if r["e"] in ("turn_began", "spent")]
-    return turns[-1] == "turn_began"
+    """Whether a round trip is under way."""
+    turns = [r["e"] for r in fleet.journal() if r["e"] in ("round_trip_began", "spent")]
+    return turns[-1] == "round_trip_began"
 
 
 def hindrances(fleet: Fleet) -> dict[str, bool]:

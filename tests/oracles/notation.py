@@ -17,6 +17,13 @@ TAGS: dict[str, str] = {
     "Unsettled": "Owing",
     "Quarantine": "SetAside",
     "PutOnHold": "Withheld",
+    "RoundTrip": "Turn",
+    "RoundTripBegan": "TurnBegan",
+    "RoundTripEnded": "TurnEnded",
+    "TripTimes": "Turns",
+    "TrackerThread": "LaneThread",
+    "PromptTrackerThread": "PromptLane",
+    "Running": "Lane",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -28,6 +35,7 @@ WORDS: dict[str, str] = {
     "quarantining": "shelving",
     "on_hold": "withheld",
     "requeued": "given_back",
+    "round_trip_began": "turn_began",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

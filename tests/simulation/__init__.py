@@ -2,8 +2,8 @@
 
 What is real: ``core`` (orchestrator, worker half, recovery, ledger, policy, journal lines) and the
 rule of settling. What is simulated: time, processes, connections, the disk, the tracker, people.
-``loop``, ``lane``, ``journal`` and ``nodes`` mirror their namesakes in ``edge`` in the order of
-their effects, so that a crash between any two effects is a crash that can really happen.
+``loop``, ``tracker_thread``, ``journal`` and ``nodes`` mirror their namesakes in ``edge`` in the
+order of their effects, so that a crash between any two effects is a crash that can really happen.
 
 - *agenda*: what happens when; nothing happens outside it, so a seed is a whole run.
 - *process*: what can die, be stopped and go on; a *thread* of it is a generator of delays.

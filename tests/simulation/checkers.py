@@ -178,7 +178,7 @@ class Checks:
 
     def _found_empty(self, node: Node) -> None:
         """A run says that there is nothing left to do, or nothing but closes that fail."""
-        if node.core._parts.lane.pending:
+        if node.core._parts.round_trips.pending:
             return
         began = node.source.listing_began
         if began is None or began < node.last_settled:
@@ -220,7 +220,7 @@ class Checks:
         sizes = {
             "roster": (len(parts.roster), node.connections_made_lately()),
             "held": (len(parts.tasks.held), issues),
-            "pending": (len(parts.lane.pending), issues),
+            "pending": (len(parts.round_trips.pending), issues),
             "ledger": (len(parts.ledger.pages), issues),
             "timers": (len(parts.desk.timers._heap), 200 + 8 * issues),
         }

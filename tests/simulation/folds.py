@@ -56,7 +56,7 @@ class DoubleRun:
             asked = {
                 *parts.tasks.held,
                 *parts.ledger.pages,
-                *parts.lane.pending,
+                *parts.round_trips.pending,
                 *self.issues.known,
             }
         for issue_id in asked:
@@ -79,7 +79,7 @@ class DoubleRun:
     def _of_core(self, core: Orchestrator, issue_id: IssueId, now: float) -> Facts:
         parts = core._parts
         held, page = parts.tasks.held.get(issue_id), parts.ledger.pages.get(issue_id)
-        pending = parts.lane.pending.get(issue_id)
+        pending = parts.round_trips.pending.get(issue_id)
         standing = page.standing if page else Standing.OPEN
         due = page.not_before if page and standing is Standing.COOLING else 0.0
         cools = due > now + CLOCKS_SECONDS

@@ -12,9 +12,9 @@ from beads_workers.core.commands import (
     End,
     HangUp,
     KillWorker,
+    RoundTrip,
     Send,
     Spawn,
-    Turn,
     WatchHolder,
     Write,
 )
@@ -150,8 +150,8 @@ class Loop:
                 self._world.check.about_to_say(self._node, message)
                 if (link := self._node.links.get(conn_id)) is not None:
                     link.tell(message)
-            case Turn():
-                self._node.lane.begin(command)
+            case RoundTrip():
+                self._node.tracker_thread.begin(command)
             case HangUp(conn_id, reason):
                 self._node.hang_up(conn_id, reason)
             case Spawn(worker_id):

@@ -13,17 +13,17 @@ from beads_workers.core.recovery import Remains
 from beads_workers.core.settings import FleetSettings
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.journal import Journal
-from tests.simulation.lane import Lane
 from tests.simulation.loop import Loop
 from tests.simulation.network import Link, Peer
 from tests.simulation.source import Source
+from tests.simulation.tracker_thread import TrackerThread
 from tests.simulation.workers import Worker
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-LANE_STOP_SECONDS = 10.0
+TRACKER_STOP_SECONDS = 10.0
 ACTOR = "beads-workers/host"
 """What the actors of all our runs begin with."""
 
@@ -50,7 +50,7 @@ class Node:
         self.run_id = ""
         self.core: Orchestrator
         self.journal: Journal
-        self.lane: Lane
+        self.tracker_thread: TrackerThread
         self.loop: Loop
         self.source: Source
 
@@ -79,15 +79,15 @@ class Node:
             self.journal.append(record)
         self.process.start(self._begin_journal())
         self.loop = Loop(self)
-        self.lane = self.make_lane(unsettled)
+        self.tracker_thread = self.make_tracker_thread(unsettled)
 
     def make_source(self) -> Source:
         """``edge/opening.open_source``."""
         return Source(self, self.actor)
 
-    def make_lane(self, unsettled: Sequence[Remains]) -> Lane:
+    def make_tracker_thread(self, unsettled: Sequence[Remains]) -> TrackerThread:
         """``Fleet._lane``."""
-        return Lane(self, self.source, unsettled)
+        return TrackerThread(self, self.source, unsettled)
 
     def flush_front(self) -> None:
         """``Loop._turn``, where there is a front."""
@@ -101,9 +101,9 @@ class Node:
             return
         yield from self.journal.sync()
         self.loop.begin()
-        self.process.start(self.lane.run())
+        self.process.start(self.tracker_thread.run())
 
-    # --- what the loop and the lane ask for ---------------------------------------------------
+    # --- what the loop and the tracker thread ask for ---------------------------------------------------
 
     def tell(self, event: Event) -> None:
         """An event for the core."""
@@ -111,7 +111,7 @@ class Node:
             self.loop.tell(event)
 
     post = tell
-    """From the lane's thread: ``Mailbox.post``."""
+    """From the tracker thread: ``Mailbox.post``."""
 
     def connect(self, peer: Peer) -> Link | None:
         """Somebody connects; None where nobody listens."""
@@ -176,17 +176,17 @@ class Node:
     # --- its end ------------------------------------------------------------------------------
 
     def loop_ended(self, end: End) -> None:
-        """``Fleet._end``: let the lane finish, say what is settled, sync, exit."""
+        """``Fleet._end``: let the tracker thread finish, say what is settled, sync, exit."""
         for link in list(self.links.values()):
             link.hang_up()
-        self.lane.abandoned = True
+        self.tracker_thread.abandoned = True
         self.process.start(self._end(end))
 
     def _end(self, end: End) -> Thread:
-        self.lane.begin(None)
+        self.tracker_thread.begin(None)
         over = Promise()
-        self.lane.ended.then(over.keep)
-        self.process.later(LANE_STOP_SECONDS, over.keep)
+        self.tracker_thread.ended.then(over.keep)
+        self.process.later(TRACKER_STOP_SECONDS, over.keep)
         yield over
         self.world.point("before the run is marked as settled")
         if end.settled:

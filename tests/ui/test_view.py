@@ -44,7 +44,7 @@ def test_eighty_by_twentyfour_shows_the_fleet_at_a_glance() -> None:
         ended("app-9"),
         ended("app-8", outcome="error", verdict="requeue", error="tests fail", delay_seconds=10.0),
         rec.Spent(4, 2.0),
-        rec.TurnBegan(3, 0, 8),
+        rec.RoundTripBegan(3, 0, 8),
     ]
     shown = "\n".join(lines(after(*records), age=5.0))
     for expected in (

@@ -57,7 +57,7 @@ class HeroFront:
             self._tell(Arrived())
 
     def flush(self) -> None:
-        """What is pending to Redis goes through the lane."""
+        """What is pending to Redis goes through the tracker thread."""
 
     def cease(self) -> None:
         """The run is ending: what we hold is kept, and nothing more is fetched."""

@@ -202,7 +202,8 @@ MISSING_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Holding:
-    """What the thread and the fleet's lane share. ``lock`` goes around every use of ``stock``.
+    """What the thread and the fleet's tracker thread share. ``lock`` goes around every use of
+    ``stock``.
 
     ``opened``: the fleet has asked for work, so that all that is older is settled. ``wake``: there
     may be room again, or something is to be ended. ``evicted``: Redis says that we do not serve.

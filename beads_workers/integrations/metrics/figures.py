@@ -240,24 +240,24 @@ def _workers(board: Board) -> Iterator[Family]:
 
 
 def _source(board: Board) -> list[Family]:
-    spent, turns = board.activity.asking.spent, sorted(board.counters.turns.items())
+    spent, trips = board.activity.asking.spent, sorted(board.counters.trips.items())
     return [
         _counter("source_calls_total", "Calls of the source: processes, queries.", spent.calls),
         _counter("source_call_seconds_total", "What these calls took.", spent.seconds),
         _counter(
-            "source_turns_total",
+            "source_round_trips_total",
             "Visits to the source, by what they were for.",
-            *(Sample(t.count, (("kind", kind),)) for kind, t in turns),
+            *(Sample(t.count, (("kind", kind),)) for kind, t in trips),
         ),
         _counter(
             "source_turn_seconds_total",
             "What these visits took, from question to answer.",
-            *(Sample(round(t.seconds, 6), (("kind", kind),)) for kind, t in turns),
+            *(Sample(round(t.seconds, 6), (("kind", kind),)) for kind, t in trips),
         ),
         _counter(
             "source_failures_total",
             "Visits to the source that came to nothing.",
-            *(Sample(t.failures, (("kind", kind),)) for kind, t in turns),
+            *(Sample(t.failures, (("kind", kind),)) for kind, t in trips),
         ),
         _gauge(
             "source_trouble",

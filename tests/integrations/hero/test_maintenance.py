@@ -20,7 +20,7 @@ def here(run: Run) -> list[str]:
 
 
 def take(run: Run, count: int = 1) -> list[str]:
-    """As the fleet's lane does it."""
+    """As the fleet's tracker thread does it."""
     picked = run.holding.stock.pick(count)
     jobs = [(k.job.id, k.context, k.attempts, k.job.attempts_max) for k in picked]
     assert run.store.begin(jobs) == ["begun"] * len(picked)

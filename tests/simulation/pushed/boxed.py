@@ -109,7 +109,7 @@ class SpoolSource(Source):
         return [self._desk.settle(each) for each in settlements]
 
     def recover(self, dead: DeadRun) -> Thread:
-        """``Source.recover``, in the thread of the lane."""
+        """``Source.recover``, in the tracker thread."""
         yield 0.001
         self._world.point("before a spool is recovered")
         settled = self._desk.recover(dead)
@@ -125,7 +125,7 @@ class SpoolSource(Source):
 
 
 class QueueSource(Source):
-    """Asked by the lane's thread; each call is one transaction elsewhere, whose answer may be
+    """Asked by the tracker thread; each call is one transaction elsewhere, whose answer may be
     lost."""
 
     _world: PushedWorld

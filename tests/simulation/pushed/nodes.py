@@ -1,4 +1,5 @@
-"""An orchestrator whose work comes by itself: ``Fleet`` with a front, and with a prompt lane."""
+"""An orchestrator whose work comes by itself: ``Fleet`` with a front, and with a prompt tracker
+thread."""
 
 from __future__ import annotations
 
@@ -6,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.commands import End, Turn
-from beads_workers.core.events import TurnEnded
+from beads_workers.core.commands import End, RoundTrip
+from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.recovery import Remains
 from beads_workers.core.states import RunState
 from tests.simulation.agenda import Thread
-from tests.simulation.lane import Lane
 from tests.simulation.nodes import Node
 from tests.simulation.pushed.boxed import QueueSource, SpoolSource
 from tests.simulation.pushed.fronts import BoxFront, RrqFront, RrqPrompt
+from tests.simulation.tracker_thread import TrackerThread
 
 if TYPE_CHECKING:
     from tests.simulation.pushed.world import PushedWorld
@@ -24,28 +25,29 @@ SYNC_SECONDS = 1.0
 _OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 
-class PromptLane(Lane):
-    """Mirrors ``edge/lane.PromptLane``: turns are carried out where they are begun."""
+class PromptTrackerThread(TrackerThread):
+    """Mirrors ``runtime/tracker_thread.PromptTrackerThread``: turns are carried out where they are
+    begun."""
 
     _world: PushedWorld
 
-    def begin(self, turn: Turn | None) -> None:
+    def begin(self, round_trip: RoundTrip | None) -> None:
         """Carry it out; None ends the thread."""
-        if turn is None:
+        if round_trip is None:
             super().begin(None)
             return
         source: Any = self._source
-        settled = tuple(source.settle_now(turn.settlements))
-        ended = TurnEnded(0.0, settled=settled)
+        settled = tuple(source.settle_now(round_trip.settlements))
+        ended = RoundTripEnded(0.0, settled=settled)
         self._world.point("between what is settled and what is taken")
-        if turn.take is not None:
-            ended = replace(ended, taken=source.take_now(turn.take, turn.skip))
+        if round_trip.take is not None:
+            ended = replace(ended, taken=source.take_now(round_trip.take, round_trip.skip))
         self._node.tell(ended)
 
     def run(self) -> Thread:
-        """``PromptLane._work``, behind the recovery."""
+        """``PromptTrackerThread._work``, behind the recovery."""
         self._node.post((yield from self._recover()))
-        while not self._turns:
+        while not self._round_trips:
             yield SYNC_SECONDS
             yield from self._node.journal.sync()
             self._world.box.sync()
@@ -70,10 +72,10 @@ class PushedNode(Node):
         kinds = {"spool": SpoolSource, "queue": QueueSource}
         return kinds[self.world.kind](self, self.actor)
 
-    def make_lane(self, unsettled: Sequence[Remains]) -> Lane:
+    def make_tracker_thread(self, unsettled: Sequence[Remains]) -> TrackerThread:
         """A queue elsewhere needs a thread."""
-        lane = Lane if self.world.kind == "queue" else PromptLane
-        return lane(self, self.source, unsettled)
+        tracker_thread = TrackerThread if self.world.kind == "queue" else PromptTrackerThread
+        return tracker_thread(self, self.source, unsettled)
 
     def flush_front(self) -> None:
         """``Loop._turn``."""

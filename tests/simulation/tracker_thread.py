@@ -1,4 +1,5 @@
-"""Mirrors ``edge/lane.LaneThread`` and ``edge/recovering.Recovery``: the same order of effects."""
+"""Mirrors ``runtime/tracker_thread.TrackerThread`` and ``edge/recovering.Recovery``: the same order
+of effects."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
-from beads_workers.core.commands import Turn
-from beads_workers.core.events import RecoveryEnded, RecoveryFailed, TurnEnded
+from beads_workers.core.commands import RoundTrip
+from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
 from beads_workers.core.journal import Carried
 from beads_workers.core.recovery import Remains, take_in
 from beads_workers.core.source import Result, Settled, SourceError
@@ -25,7 +26,7 @@ LOOK_SECONDS = 0.5
 """Longer than the real 0.05 s: a look costs us more than it costs the machine."""
 
 
-class Lane:
+class TrackerThread:
     """``run`` is the thread; ``begin`` and ``stop`` are called by the loop."""
 
     def __init__(self, node: Node, source: Source, unsettled: Sequence[Remains]) -> None:
@@ -33,57 +34,59 @@ class Lane:
         self._world = node.world
         self._source = source
         self._unsettled = unsettled
-        self._turns: deque[Turn | None] = deque()
+        self._round_trips: deque[RoundTrip | None] = deque()
         self._asked = Promise()
         self.abandoned = False
         self.ended = Promise()
 
-    def begin(self, turn: Turn | None) -> None:
-        """Hand it a turn; None ends it."""
-        self._turns.append(turn)
+    def begin(self, round_trip: RoundTrip | None) -> None:
+        """Hand it a round trip; None ends it."""
+        self._round_trips.append(round_trip)
         self._asked.keep()
 
     def run(self) -> Thread:
-        """``LaneThread._run``."""
+        """``TrackerThread._run``."""
         self._node.post((yield from self._recover()))
         while True:
-            while not self._turns:
+            while not self._round_trips:
                 self._asked = Promise()
                 yield self._asked
-            turn = self._turns.popleft()
-            if turn is None:
+            round_trip = self._round_trips.popleft()
+            if round_trip is None:
                 break
-            self._node.post((yield from self._carry_out(turn)))
+            self._node.post((yield from self._carry_out(round_trip)))
         yield from self._source.close()
         self.ended.keep()
 
-    def _carry_out(self, turn: Turn) -> Thread:
+    def _carry_out(self, round_trip: RoundTrip) -> Thread:
         began = self._world.agenda.now
         yield from self._node.journal.sync()
-        ended = yield from self._settle(turn)
-        ended = yield from self._take(turn, ended)
+        ended = yield from self._settle(round_trip)
+        ended = yield from self._take(round_trip, ended)
         return replace(ended, seconds=self._world.agenda.now - began)
 
-    def _settle(self, turn: Turn) -> Thread:
-        if not turn.settlements:
-            return TurnEnded(0.0)
+    def _settle(self, round_trip: RoundTrip) -> Thread:
+        if not round_trip.settlements:
+            return RoundTripEnded(0.0)
         try:
-            settled = tuple((yield from self._source.settle(turn.settlements)))
+            settled = tuple((yield from self._source.settle(round_trip.settlements)))
         except SourceError as error:
-            return TurnEnded(0.0, settle_error=str(error), hint=error.hint)
-        assert len(settled) == len(turn.settlements), "one answer for each settlement"
+            return RoundTripEnded(0.0, settle_error=str(error), hint=error.hint)
+        assert len(settled) == len(round_trip.settlements), "one answer for each settlement"
         if any(s.result is not Result.FAILED for s in settled):
             self._node.last_settled = self._world.agenda.now
-        return TurnEnded(0.0, settled=settled)
+        return RoundTripEnded(0.0, settled=settled)
 
-    def _take(self, turn: Turn, ended: TurnEnded) -> Thread:
+    def _take(self, round_trip: RoundTrip, ended: RoundTripEnded) -> Thread:
         if ended.settle_error:
             return ended
         try:
-            if turn.renew:
-                ended = replace(ended, renewed=(yield from self._source.renew(turn.renew)))
-            if turn.take is not None:
-                ended = replace(ended, taken=(yield from self._source.take(turn.take, turn.skip)))
+            if round_trip.renew:
+                ended = replace(ended, renewed=(yield from self._source.renew(round_trip.renew)))
+            if round_trip.take is not None:
+                ended = replace(
+                    ended, taken=(yield from self._source.take(round_trip.take, round_trip.skip))
+                )
         except SourceError as error:
             ended = replace(ended, take_error=str(error), hint=error.hint)
         return ended

@@ -1,4 +1,4 @@
-"""The lane's thread: settle, renew, take; the journal on disk before; errors are no answers."""
+"""The tracker thread: settle, renew, take; the journal on disk before; errors are no answers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from beads_workers.core import journal as rec
-from beads_workers.core.commands import Turn
-from beads_workers.core.events import RecoveryEnded, TurnEnded
+from beads_workers.core.commands import RoundTrip
+from beads_workers.core.events import RecoveryEnded, RoundTripEnded
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import (
     Action,
@@ -23,7 +23,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.runtime.journal import Journal
-from beads_workers.runtime.tracker_thread import Answer, LaneThread, PromptLane
+from beads_workers.runtime.tracker_thread import Answer, PromptTrackerThread, TrackerThread
 from tests.support.fleet import until
 
 A = IssueId("a")
@@ -70,20 +70,20 @@ class Recorder:
         self.asked.append("close")
 
 
-class Lane:
-    """A lane over a recorder; ``turn`` waits for the answer."""
+class Running:
+    """A tracker thread over a recorder; ``round_trip`` waits for the answer."""
 
     def __init__(self, folder: Path, source: Recorder) -> None:
         self.journal = Journal(folder / "journal.jsonl")
         self.posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
-        self.thread = LaneThread(source, self.journal, RecoveryEnded, self.posted.put)
+        self.thread = TrackerThread(source, self.journal, RecoveryEnded, self.posted.put)
         self.thread.start()
         assert self.posted.get(timeout=10) == RecoveryEnded()
 
-    def turn(self, turn: Turn) -> TurnEnded:
-        self.thread.begin(turn)
+    def round_trip(self, round_trip: RoundTrip) -> RoundTripEnded:
+        self.thread.begin(round_trip)
         answer = self.posted.get(timeout=10)
-        assert isinstance(answer, TurnEnded), answer
+        assert isinstance(answer, RoundTripEnded), answer
         return answer
 
     def stop(self) -> None:
@@ -91,18 +91,18 @@ class Lane:
         self.journal.close()
 
 
-def ended(folder: Path, source: Recorder, turn: Turn) -> TurnEnded:
-    """One turn, from start to end."""
-    lane = Lane(folder, source)
-    answer = lane.turn(turn)
-    lane.stop()
+def ended(folder: Path, source: Recorder, round_trip: RoundTrip) -> RoundTripEnded:
+    """One round trip, from start to end."""
+    running = Running(folder, source)
+    answer = running.round_trip(round_trip)
+    running.stop()
     return answer
 
 
-WHOLE = Turn((CLOSE,), (A,), 3)
+WHOLE = RoundTrip((CLOSE,), (A,), 3)
 
 
-def test_a_turn_settles_then_renews_then_takes(tmp_path: Path) -> None:
+def test_a_round_trip_settles_then_renews_then_takes(tmp_path: Path) -> None:
     source = Recorder()
     answer = ended(tmp_path, source, WHOLE)
     assert source.asked == ["settle", "renew", "take", "close"]
@@ -112,7 +112,7 @@ def test_a_turn_settles_then_renews_then_takes(tmp_path: Path) -> None:
 
 def test_what_is_not_asked_for_is_not_asked(tmp_path: Path) -> None:
     source = Recorder()
-    answer = ended(tmp_path, source, Turn(take=0))
+    answer = ended(tmp_path, source, RoundTrip(take=0))
     assert source.asked == ["take", "close"]
     assert (answer.settled, answer.taken) == ((), Taken())
 
@@ -136,45 +136,47 @@ def test_a_failed_renewal_or_take_does_not_take_back_what_was_settled(tmp_path: 
 
 def test_the_journal_is_on_disk_before_the_tracker_is_written_to(tmp_path: Path) -> None:
     source = Recorder()
-    lane = Lane(tmp_path, source)
+    running = Running(tmp_path, source)
     synced = []
-    source.before = lambda: synced.append(lane.journal._synced)
-    lane.journal.append(rec.Claimed("a"))
-    written = len(lane.journal.flush())
-    lane.turn(Turn((CLOSE,)))
-    lane.journal.append(rec.Claimed("b"))
-    more = len(lane.journal.flush())
-    lane.turn(Turn(take=1))
-    lane.stop()
+    source.before = lambda: synced.append(running.journal._synced)
+    running.journal.append(rec.Claimed("a"))
+    written = len(running.journal.flush())
+    running.round_trip(RoundTrip((CLOSE,)))
+    running.journal.append(rec.Claimed("b"))
+    more = len(running.journal.flush())
+    running.round_trip(RoundTrip(take=1))
+    running.stop()
     assert synced == [written, written + more]
 
 
 def test_a_bug_in_the_thread_is_posted_and_does_not_pass_in_silence(tmp_path: Path) -> None:
     source = Recorder()
-    lane = Lane(tmp_path, source)
+    running = Running(tmp_path, source)
 
     def broken() -> None:
         raise KeyError("a bug")
 
     source.before = broken
-    lane.thread.begin(Turn(take=1))
-    assert isinstance(lane.posted.get(timeout=10), KeyError)
-    lane.stop()
+    running.thread.begin(RoundTrip(take=1))
+    assert isinstance(running.posted.get(timeout=10), KeyError)
+    running.stop()
 
 
-def test_a_prompt_lane_answers_where_it_is_asked_and_syncs_soon_after(tmp_path: Path) -> None:
-    source, told = Recorder(), list[TurnEnded]()
+def test_a_prompt_tracker_thread_answers_where_it_is_asked_and_syncs_soon_after(
+    tmp_path: Path,
+) -> None:
+    source, told = Recorder(), list[RoundTripEnded]()
     journal = Journal(tmp_path / "journal.jsonl")
     posted: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
-    lane = PromptLane(source, journal, RecoveryEnded, posted.put, told.append)
-    lane.start()
+    running = PromptTrackerThread(source, journal, RecoveryEnded, posted.put, told.append)
+    running.start()
     assert posted.get(timeout=10) == RecoveryEnded()
     journal.append(rec.Claimed("a"))
     written = len(journal.flush())
-    lane.begin(WHOLE)
+    running.begin(WHOLE)
     assert [answer.settled for answer in told] == [(Settled(CLOSE, Result.APPLIED),)]
     until(lambda: journal._synced == written, 10)
-    lane.stop(10)
+    running.stop(10)
     journal.close()
     assert source.asked == ["settle", "renew", "take", "close"]
     assert posted.empty()

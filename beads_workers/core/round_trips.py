@@ -1,7 +1,8 @@
-"""Pending writes and questions to the source: settlements gather, and go out in one turn at a time.
+"""Pending writes and questions to the source: settlements gather, and go out in one round trip at a
+time.
 
-While a turn is under way everything waits for the next; the busier the tracker, the larger the
-groups. A failure to ask is never an answer: settlements stay pending, and nothing is concluded.
+While a round trip is under way everything waits for the next; the busier the tracker, the larger
+the groups. A failure to ask is never an answer: settlements stay pending, and nothing is concluded.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from beads_workers.core import limits
-from beads_workers.core.commands import Turn
+from beads_workers.core.commands import RoundTrip
 from beads_workers.core.effects import Desk, jitter
-from beads_workers.core.events import TurnEnded
+from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import (
+    RoundTripBegan,
     SettlementFailed,
     SourceRecovered,
     SourceTrouble,
     Spent,
-    TurnBegan,
 )
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result, Settled, Settlement
@@ -60,19 +61,19 @@ class WriteRetryDue:
     issue_id: IssueId
 
 
-class Lane:
+class RoundTrips:
     """The core's side of the one helper thread that talks to the source."""
 
     def __init__(self, desk: Desk, *, pushed: bool = False) -> None:
-        """``pushed``: a turn asks nobody, and costs nothing that people would want to know."""
+        """``pushed``: a round trip asks nobody, and costs nothing that people would want to know."""
         self._desk = desk
         self._pushed = pushed
         self.pending: dict[IssueId, PendingWrite] = {}
         self.busy = False
         self._handing: set[IssueId] = set()
         self._failing = False
-        self._turn_ended_at = 0.0
-        self.turn_seconds = 0.0
+        self._trip_ended_at = 0.0
+        self.trip_seconds = 0.0
         self.trouble: Trouble | None = None
         self.claims_unknown = False
         """A take was not answered, and none since: it may hold issues that nobody knows of."""
@@ -103,12 +104,12 @@ class Lane:
         Nobody waits for a close while there is other work; a hand-over has a worker waiting.
         """
         first = next(iter(self.pending.values()))
-        # What came in during a long turn waits for a moment, too: the jobs that the turn has
-        # brought may be done in no time, and share the next call.
-        linger = self.turn_seconds * limits.LINGER_SHARE
+        # What came in during a long round trip waits for a moment, too: the jobs that the round
+        # trip has brought may be done in no time, and share the next call.
+        linger = self.trip_seconds * limits.LINGER_SHARE
         due = max(
             first.at + limits.LINGER_SECONDS,
-            self._turn_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
+            self._trip_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
         )
         if self._handing or len(self.pending) >= limits.LINGER_ISSUES_MAX or self._desk.now >= due:
             return False
@@ -139,13 +140,15 @@ class Lane:
             self.busy or any(o.not_before <= now for o in self.pending.values())
         )
 
-    def begin(self, turn: Turn) -> None:
-        """Start a turn; ``TurnEnded`` will answer."""
-        assert not self.busy, "one turn at a time"
+    def begin(self, round_trip: RoundTrip) -> None:
+        """Start a round trip; ``RoundTripEnded`` will answer."""
+        assert not self.busy, "one round trip at a time"
         self.busy = True
         if not self._pushed:
-            self._desk.write(TurnBegan(len(turn.settlements), len(turn.renew), turn.take))
-        self._desk.ask(turn)
+            self._desk.write(
+                RoundTripBegan(len(round_trip.settlements), len(round_trip.renew), round_trip.take)
+            )
+        self._desk.ask(round_trip)
 
     def wake(self) -> None:
         """The time of rest is over, or a person wants to know now."""
@@ -158,24 +161,26 @@ class Lane:
         for pending in self.pending.values():
             pending.not_before = self._desk.now
 
-    def ended(self, turn: TurnEnded) -> list[Settled]:
+    def ended(self, round_trip: RoundTripEnded) -> list[Settled]:
         """Take in the answer; returns it without what was overtaken by a later settlement."""
         self.busy = False
-        self._turn_ended_at = self._desk.now
-        # A moving average over about four turns: groups grow and shrink with the tracker.
-        self.turn_seconds = self.turn_seconds or turn.seconds
-        self.turn_seconds += (turn.seconds - self.turn_seconds) * 0.25
+        self._trip_ended_at = self._desk.now
+        # A moving average over about four round trips: groups grow and shrink with the tracker.
+        self.trip_seconds = self.trip_seconds or round_trip.seconds
+        self.trip_seconds += (round_trip.seconds - self.trip_seconds) * 0.25
         if not self._pushed:
-            self._desk.write(Spent(turn.calls, round(turn.call_seconds, 3)))
-        self.claims_unknown = bool(turn.take_error) or (self.claims_unknown and turn.taken is None)
-        error = turn.settle_error or turn.take_error
+            self._desk.write(Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
+        self.claims_unknown = bool(round_trip.take_error) or (
+            self.claims_unknown and round_trip.taken is None
+        )
+        error = round_trip.settle_error or round_trip.take_error
         if error:
-            self._trouble(error, turn.hint)
-            if turn.settle_error:
+            self._trouble(error, round_trip.hint)
+            if round_trip.settle_error:
                 self._mark_failing()
-        elif turn.taken is not None or turn.settled or turn.renewed is not None:
+        elif round_trip.taken is not None or round_trip.settled or round_trip.renewed is not None:
             self.recovered()
-        return [s for s in turn.settled if self._checked_off(s)]
+        return [s for s in round_trip.settled if self._checked_off(s)]
 
     def troubled(self, error: str, hint: str, retry_in_seconds: float) -> None:
         """The source could not be asked; whoever asked asks again by itself."""
