@@ -32,7 +32,7 @@ class Intake:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._desk = parts.desk
+        self._effects = parts.effects
         self._round_trips = parts.round_trips
         self._tasks = parts.tasks
         self._exhausted = False
@@ -78,7 +78,7 @@ class Intake:
         self.look_again()
         if not self._parts.settings.claims_ahead:
             # Nobody may be free for hours: people see all the same what waits.
-            self._desk.timers.set_earlier(PEEK, self._desk.now + limits.PEEK_SECONDS)
+            self._effects.timers.set_earlier(PEEK, self._effects.now + limits.PEEK_SECONDS)
 
     def peek(self) -> None:
         """It is time to look what waits."""
@@ -141,7 +141,7 @@ class Intake:
             self._tasks.claimed(job)
         self._parts.leases.granted(taken.leases)
         for freed in taken.reclaimed:
-            self._desk.note("info", f"{freed.issue_id} was left and is open again: {freed.why}")
+            self._effects.note("info", f"{freed.issue_id} was left and is open again: {freed.why}")
         # Rows of a mere listing are there for the next READY.
         self._exhausted = len(taken.jobs) < asked_for or not (asked_for or taken.listed)
         self._looked = True
@@ -161,7 +161,9 @@ class Intake:
     def _ask_later(self, *, raced: bool) -> None:
         poll = self._parts.settings.poll_seconds
         # Rows without claims: somebody else was quicker, so look again soon.
-        self._desk.timers.set(TAKE_AGAIN, self._desk.now + (min(0.5, poll) if raced else poll))
+        self._effects.timers.set(
+            TAKE_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
+        )
 
     def _want(self) -> int:
         if self._parts.state is not RunState.RUNNING or self._exhausted:
@@ -228,4 +230,4 @@ class Intake:
         listed = Listed(tuple(counts), taken.more, (taken.blocked or 0) + taken.later)
         if listed != self._parts.listed:
             self._parts.listed = listed
-            self._desk.write(listed)
+            self._effects.write(listed)

@@ -205,10 +205,10 @@ class Replies:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._desk = parts.desk
+        self._effects = parts.effects
         self._roster = parts.roster
         self._tasks = parts.tasks
-        self._timers = parts.desk.timers
+        self._timers = parts.effects.timers
 
     def deliver(self, connection: Connection, held: Held) -> None:
         """Give it this job: at once, or after the tracker was told that it claims by itself."""
@@ -231,7 +231,7 @@ class Replies:
         connection.ahead.append(held.job.issue_id)
         self._send_task(connection, held)
         if RECALL not in self._timers:
-            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
+            self._timers.set(RECALL, self._effects.now + limits.RECALL_SECONDS)
 
     def _send_task(self, connection: Connection, held: Held) -> None:
         self._tasks.begin(held, connection.conn_id, connection.worker_id)
@@ -252,7 +252,7 @@ class Replies:
         connection.issue_id = connection.ahead.pop(0)
         held = self.held(connection)
         assert held is not None, "what it keeps is held"
-        held.behind, held.started_at = False, self._desk.now
+        held.behind, held.started_at = False, self._effects.now
         if held.cancelled == RECALLED:
             held.cancelled = ""  # It came too late, and its worker takes no notice.
         self._watch(connection, held)
@@ -263,11 +263,11 @@ class Replies:
         for connection in waits:
             held = self.held(connection)
             assert held is not None, "a busy connection has a job"
-            if self._desk.now - held.started_at >= limits.RECALL_SECONDS:
+            if self._effects.now - held.started_at >= limits.RECALL_SECONDS:
                 for issue_id in connection.ahead:
                     self.end_attempt(self._tasks.held[issue_id], RECALLED)
         if waits:
-            self._timers.set(RECALL, self._desk.now + limits.RECALL_SECONDS)
+            self._timers.set(RECALL, self._effects.now + limits.RECALL_SECONDS)
 
     def repeat_task(self, connection: Connection) -> None:
         """It asks for work while it has some: the same TASK again, never a second one."""
@@ -280,7 +280,7 @@ class Replies:
         """Log what makes no sense; a peer that goes on like this must not fill the disk."""
         connection.strays += 1
         if connection.strays <= limits.BAD_LINES_SHOWN:
-            self._desk.note("error", f"{connection.worker_id} {text}")
+            self._effects.note("error", f"{connection.worker_id} {text}")
 
     def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
         """WAIT, and nothing more follows."""
@@ -292,7 +292,7 @@ class Replies:
         """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
         another one."""
         self._roster.retire(connection)
-        self._desk.write(WorkerStopping(connection.worker_id))
+        self._effects.write(WorkerStopping(connection.worker_id))
 
     def shut_down(self, connection: Connection) -> None:
         """SHUTDOWN: the worker ends what it does, and leaves."""
@@ -322,11 +322,11 @@ class Replies:
             return
         # It does not understand CANCEL; without its connection a worker ends what it does.
         held.cancelled = reason
-        self._desk.ask(HangUp(connection.conn_id, reason))
+        self._effects.ask(HangUp(connection.conn_id, reason))
 
     def say(self, connection: Connection, message: ToWorker) -> None:
         """Send under the id that we gave it."""
-        self._desk.ask(
+        self._effects.ask(
             Send(connection.conn_id, connection.worker_id or "W0", message, connection.v1)
         )
 
@@ -347,7 +347,7 @@ class Replies:
         timeout = 0.0 if held.cancelled else self._timeout(held.job)
         if timeout is not None:
             key = Overdue(connection.conn_id)
-            self._timers.set_earlier(key, self._desk.now + timeout + grace)
+            self._timers.set_earlier(key, self._effects.now + timeout + grace)
 
     def _task(self, connection: Connection, held: Held) -> Task:
         job, work = held.job, self._parts.settings.work
@@ -395,12 +395,12 @@ class Replies:
         calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
         more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
         seconds = limits.WAIT_SECONDS_IDLE + round(
-            more * jitter(f"{connection.conn_id} {self._desk.now}")
+            more * jitter(f"{connection.conn_id} {self._effects.now}")
         )
         if self._tasks.held:
             seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
         if (due := self._parts.ledger.next_due()) is not None:
-            seconds = min(seconds, math.ceil(due - self._desk.now))
+            seconds = min(seconds, math.ceil(due - self._effects.now))
         return max(seconds, limits.WAIT_SECONDS_MIN)
 
 
@@ -413,7 +413,7 @@ class Judging:
 
     def __init__(self, parts: Parts, replies: Replies) -> None:
         self._parts = parts
-        self._desk = parts.desk
+        self._effects = parts.effects
         self._tasks = parts.tasks
         self._replies = replies
         self.command_unusable = ""
@@ -431,7 +431,7 @@ class Judging:
             self._tasks.not_begun(held, failed.error)
             return False
         for warning in message.warnings:
-            self._desk.note("warning", f"{connection.worker_id}: {warning}")
+            self._effects.note("warning", f"{connection.worker_id}: {warning}")
         if connection.own and failed and failed.error_detail == CANNOT_START:
             self.command_unusable = failed.error
         outcome = _outcome(message, bool(held.job.call or self._parts.settings.work.function))
@@ -505,10 +505,10 @@ class Floor:
         self._parts = parts
         self._judging = judging
         self._replies = replies
-        self._desk = parts.desk
+        self._effects = parts.effects
         self._roster = parts.roster
         self._tasks = parts.tasks
-        self._timers = parts.desk.timers
+        self._timers = parts.effects.timers
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -516,7 +516,7 @@ class Floor:
         """A connection is nobody until its first valid message."""
         connection = self._roster.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.crew.by_pid
-        self._timers.set(HelloDue(event.conn_id), self._desk.now + limits.HELLO_SECONDS)
+        self._timers.set(HelloDue(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
 
     def misread(self, event: Misread) -> None:
         """A line that is no message: say so, and go on; a flood ends the connection."""
@@ -526,9 +526,9 @@ class Floor:
         connection.bad_lines += 1
         if connection.bad_lines <= limits.BAD_LINES_SHOWN:
             who = connection.worker_id or f"pid {connection.pid}"
-            self._desk.note("warning", f"{who}: {event.reason}: {event.head}")
+            self._effects.note("warning", f"{who}: {event.reason}: {event.head}")
         if connection.bad_lines == limits.BAD_LINES_MAX:
-            self._desk.ask(HangUp(event.conn_id, "too many wrong lines"))
+            self._effects.ask(HangUp(event.conn_id, "too many wrong lines"))
 
     def received(self, event: Received) -> ConnReaction:
         """A valid message; returns what came of it.
@@ -575,7 +575,7 @@ class Floor:
         for key in (HelloDue, HoldOver, Overdue):
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
-            self._desk.write(WorkerLeft(connection.worker_id, event.reason))
+            self._effects.write(WorkerLeft(connection.worker_id, event.reason))
         held = self._replies.held(connection)
         if held is not None:
             if held.state is IssueState.HANDING:
@@ -587,7 +587,7 @@ class Floor:
         if connection.own and not self._roster.is_connected(connection.pid):
             # It ends its task and exits by itself; if it does not, it is stuck.
             grace = self._replies.grace(connection) + limits.LEAVE_MARGIN_SECONDS
-            self._timers.set(ExitDue(connection.pid), self._desk.now + grace)
+            self._timers.set(ExitDue(connection.pid), self._effects.now + grace)
 
     def holder_dead(self, pid: int) -> None:
         """The process that had loose jobs is gone: what it did not finish is lost."""
@@ -609,7 +609,7 @@ class Floor:
         elif self._parts.pushed and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
         elif soon and HoldOver(connection.conn_id) not in self._timers:
-            self._timers.set(HoldOver(connection.conn_id), self._desk.now + limits.HOLD_SECONDS)
+            self._timers.set(HoldOver(connection.conn_id), self._effects.now + limits.HOLD_SECONDS)
         elif not soon:
             self._replies.tell_to_wait(connection)
 
@@ -645,7 +645,7 @@ class Floor:
     def hello_due(self, conn_id: ConnId) -> None:
         """Nothing valid in its first ten seconds: no worker."""
         if (found := self._roster.get(conn_id)) and found.state is ConnState.NEW:
-            self._desk.ask(HangUp(conn_id, "said nothing valid"))
+            self._effects.ask(HangUp(conn_id, "said nothing valid"))
 
     def hold_over(self, conn_id: ConnId) -> None:
         """The source takes its time: WAIT."""
@@ -661,10 +661,12 @@ class Floor:
         if connection is None or held is None:
             return
         held.overdue = not held.cancelled
-        self._desk.note("error", f"{connection.worker_id} did not end {held.job.issue_id} in time")
+        self._effects.note(
+            "error", f"{connection.worker_id} did not end {held.job.issue_id} in time"
+        )
         if connection.own:
             self._parts.crew.kill(connection.pid)
-        self._desk.ask(HangUp(conn_id, "did not end its task in time"))
+        self._effects.ask(HangUp(conn_id, "did not end its task in time"))
 
     def exit_due(self, pid: int) -> None:
         """A worker without its socket is of no use: have it replaced."""
@@ -687,7 +689,7 @@ class Floor:
         who = (connection.worker_id, connection.pid, message.worker_id[:40])
         # A further slot of one process comes and goes with its connection.
         own = member is not None and connection.worker_id == member.worker_id
-        self._desk.write(WorkerJoined(*who, own, version[:10], connection.start_time))
+        self._effects.write(WorkerJoined(*who, own, version[:10], connection.start_time))
 
     def _vouched(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before.
@@ -715,7 +717,7 @@ class Floor:
             if connection.pid not in self._parts.crew.by_pid:
                 self._judging.conclude_loose(held)  # It was reaped before its last words were read.
         else:
-            self._desk.ask(WatchHolder(connection.pid))
+            self._effects.ask(WatchHolder(connection.pid))
 
     def _note_stray(self, connection: Connection, message: FromWorker) -> None:
         if isinstance(message, Ready):

@@ -50,7 +50,7 @@ class Control:
 
     def __init__(self, parts: Parts, replies: Replies, intake: Intake, ending: Ending) -> None:
         self._parts = parts
-        self._desk = parts.desk
+        self._effects = parts.effects
         self._replies = replies
         self._intake = intake
         self._ending = ending
@@ -96,7 +96,7 @@ class Control:
         most = self._parts.settings.workers_max
         if most is not None and event.workers > most:
             error = f"more than {most} would share one checkout; {MORE_WORKERS}"
-            self._desk.ask(Answer(event.ticket, error=error))
+            self._effects.ask(Answer(event.ticket, error=error))
             return
         crew = self._parts.crew
         before = crew.wanted()
@@ -126,7 +126,7 @@ class Control:
 
     def why(self, event: WhyAsked) -> None:
         """What the scheduler knows of these issues, and of itself; changes nothing."""
-        self._desk.ask(Answer(event.ticket, facts=gather(self._parts, event.issue_ids)))
+        self._effects.ask(Answer(event.ticket, facts=gather(self._parts, event.issue_ids)))
 
     def tasks(self, event: TasksAsked) -> None:
         """Answer with the tasks that are meant, each as it was before it was cancelled."""
@@ -136,7 +136,7 @@ class Control:
         if event.cancel:
             for task in found.tasks:
                 self._cancel_one(IssueId(task.key))
-        self._desk.ask(Answer(event.ticket, found=found))
+        self._effects.ask(Answer(event.ticket, found=found))
 
     def _cancel_one(self, issue_id: IssueId) -> None:
         held = self._parts.tasks.held.get(issue_id)
@@ -144,7 +144,7 @@ class Control:
             # It waits for another try with its sender, who forgets it.
             self._parts.ledger.done(issue_id)
             not_ours = Action.RELEASE.value, Result.NOT_OURS.value
-            self._desk.write(SettledRecord(issue_id, *not_ours, CANCELLED))
+            self._effects.write(SettledRecord(issue_id, *not_ours, CANCELLED))
         elif not self._parts.pushed or held is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self._release_one(issue_id)
@@ -160,7 +160,7 @@ class Control:
         if stood is None or stood is Standing.UNCLOSED:
             return False
         self._parts.storm.retried(issue_id)
-        self._desk.write(RetryAsked(issue_id))
+        self._effects.write(RetryAsked(issue_id))
         if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.held:
             self._parts.round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         return True
@@ -181,7 +181,7 @@ class Control:
         return held.state is IssueState.RUNNING and self._replies.cancel(held, RELEASED)
 
     def _put_on_hold(self, issue_id: IssueId) -> None:
-        self._desk.write(PutOnHold(issue_id))
+        self._effects.write(PutOnHold(issue_id))
         self._parts.ledger.put_on_hold(issue_id)
 
     def _superfluous(self, count: int) -> list[str]:
@@ -212,10 +212,10 @@ class Control:
 
     def _refuse(self, ticket: Ticket) -> None:
         state = self._parts.state.name.lower()
-        self._desk.ask(Answer(ticket, error=f"the fleet is {state}"))
+        self._effects.ask(Answer(ticket, error=f"the fleet is {state}"))
 
     def _say(self, ticket: Ticket, text: str) -> None:
-        self._desk.ask(Answer(ticket, text))
+        self._effects.ask(Answer(ticket, text))
 
     def _done(
         self,
@@ -228,7 +228,7 @@ class Control:
         known = [i for i in asked if i not in unknown]
         text = f"{done}: {', '.join(known)}" if known else ""
         error = f"{not_done}: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX] if unknown else ""
-        self._desk.ask(Answer(ticket, text, error, not_found=bool(unknown)))
+        self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
 
 
 # --- gathering -----------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
     settings, roster = parts.settings, parts.roster
     busy = roster.count(ConnState.BUSY, ConnState.RESERVED)
-    look_at = parts.desk.timers.at(TAKE_AGAIN)
+    look_at = parts.effects.timers.at(TAKE_AGAIN)
     return Facts(
         state=parts.state.name.lower(),
         state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
@@ -286,7 +286,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         held=held.state.name.lower() if held else "",
         worker_id=held.worker_id if held else "",
         holder_pid=held.holder_pid if held else 0,
-        running_seconds=round(parts.desk.now - held.started_at, 1) if held and running else None,
+        running_seconds=round(parts.effects.now - held.started_at, 1) if held and running else None,
         position=position,
         standing=page.standing.name.lower() if page else "",
         attempt=held.attempt if held and running else history.attempt,
@@ -306,10 +306,10 @@ def _trouble(parts: Parts) -> TrackerTrouble | None:
         trouble.error[:ERROR_CHARS_MAX],
         trouble.hint,
         trouble.failures,
-        round(parts.desk.now - trouble.since, 1),
+        round(parts.effects.now - trouble.since, 1),
         _from(parts, trouble.again_at),
     )
 
 
 def _from(parts: Parts, at: float) -> float:
-    return round(max(0.0, at - parts.desk.now), 1)
+    return round(max(0.0, at - parts.effects.now), 1)

@@ -66,11 +66,11 @@ class Timers:
         return keys
 
 
-# --- desk ----------------------------------------------------------------------------------------
+# --- effects -------------------------------------------------------------------------------------
 # What the parts of the orchestrator share: the time, the timers, and the commands so far.
 
 
-class Desk:
+class Effects:
     """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
 
     ``boot`` is the same moment on the clock that goes on while the machine sleeps.
@@ -98,7 +98,7 @@ class Desk:
         """Tell people: ``info``, ``warning`` or ``error``."""
         self._commands.append(Write(Noted(level, text)))
 
-    def hand_in(self) -> list[Command]:
+    def flush(self) -> list[Command]:
         """All commands since the last call, in order."""
         commands, self._commands = self._commands, []
         return commands

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from beads_workers.core import limits
-from beads_workers.core.effects import Desk, jitter
+from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.journal import (
@@ -169,7 +169,7 @@ class Tasks:
 
     def __init__(
         self,
-        desk: Desk,
+        effects: Effects,
         round_trips: RoundTrips,
         ledger: Ledger,
         storm: Storm,
@@ -177,7 +177,7 @@ class Tasks:
         run_id: str,
         traces: Traces,
     ) -> None:
-        self._desk = desk
+        self._effects = effects
         self._round_trips = round_trips
         self._ledger = ledger
         self._storm = storm
@@ -203,7 +203,7 @@ class Tasks:
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
         self._ledger.taken(job.issue_id)
-        self.held[job.issue_id] = Held(job, self._desk.now)
+        self.held[job.issue_id] = Held(job, self._effects.now)
         self._in_state[IssueState.CLAIMED] += 1
         self._line_up(job)
 
@@ -211,7 +211,7 @@ class Tasks:
         self._backlog.add(job.issue_id, job.priority)
         named = job.call or job.named
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
-        self._desk.write(Claimed(job.issue_id, job.title, job.priority, *described))
+        self._effects.write(Claimed(job.issue_id, job.title, job.priority, *described))
 
     def most_urgent(self) -> Held | None:
         """The next one to send, taken off the backlog; priority first, then age of the claim."""
@@ -230,7 +230,7 @@ class Tasks:
         """It goes to a worker that claims by itself: let the tracker know first."""
         self._move(held, IssueStimulus.RESERVED)
         held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
-        self._desk.write(HandingOver(held.job.issue_id, worker_id))
+        self._effects.write(HandingOver(held.job.issue_id, worker_id))
         self._round_trips.enqueue(Settlement(Action.HAND_OVER, held.job.issue_id))
 
     def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
@@ -241,18 +241,18 @@ class Tasks:
         held.conn_id, held.worker_id = conn_id, worker_id
         held.attempt = held.job.attempt or self._ledger.history(held.job.issue_id).attempt
         held.request_id = f"{self._run_id}.{self._requests}"
-        held.started_at = self._desk.now
+        held.started_at = self._effects.now
         job = held.job
         traced = self._traces.begin(job, held.request_id)
         held.trace_context = traced.headers
         ids = job.issue_id, worker_id, held.attempt, held.request_id
         spans = traced.own, traced.parent, traced.state
-        self._desk.write(Started(*ids, job.title, job.priority, *spans))
+        self._effects.write(Started(*ids, job.title, job.priority, *spans))
 
     def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
         """An attempt ended: the policy decides, the journal knows, is pending."""
         job = held.job
-        self.last_seconds = self._desk.now - held.started_at
+        self.last_seconds = self._effects.now - held.started_at
         history = self._ledger.history(job.issue_id)
         struck = not self._policy.hand_back and self._storm.strikes(
             job.issue_id, outcome, self.last_seconds
@@ -274,12 +274,12 @@ class Tasks:
                 self._move(held, IssueStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(held, outcome, duration_ms, "requeue", verdict)
-                until = self._desk.now + delay
+                until = self._effects.now + delay
                 self._ledger.requeue(job.issue_id, job.title, outcome.error, history, until)
                 page, named = self._ledger.page(job.issue_id), job.call or job.named
                 page.path, page.arguments = named.path if named else "", arguments_of(named)
                 if held.cancelled == RELEASED:
-                    self._desk.write(PutOnHold(job.issue_id))
+                    self._effects.write(PutOnHold(job.issue_id))
                     self._ledger.put_on_hold(job.issue_id)
                 self._requeue(held)
             case Quarantine(reason, history):
@@ -308,20 +308,20 @@ class Tasks:
 
     def drop_claim(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
         """It goes back before it was sent; ``outcome``: for a sender that is told one."""
-        self._desk.write(Requeued(held.job.issue_id))
+        self._effects.write(Requeued(held.job.issue_id))
         self._requeue(held, outcome)
 
     def unreserve(self, held: Held) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
         held.conn_id = None
-        self._desk.write(Requeued(held.job.issue_id))
+        self._effects.write(Requeued(held.job.issue_id))
         self._move(held, IssueStimulus.REQUEUED)
 
     def lose(self, held: Held, pid: int) -> None:
         """Its worker's connection is gone; nobody else gets it before the holder is dead."""
         self._move(held, IssueStimulus.HOLDER_LOST)
         held.lost_conn_id, held.conn_id, held.holder_pid = held.conn_id, None, pid
-        self._desk.write(HolderLost(held.job.issue_id, held.worker_id, pid))
+        self._effects.write(HolderLost(held.job.issue_id, held.worker_id, pid))
 
     def loose(self) -> list[Held]:
         """Jobs whose holder is not known to be dead."""
@@ -336,7 +336,7 @@ class Tasks:
         settlement = settled.settlement
         held = self.held.get(settlement.issue_id)
         if settled.result is not Result.FAILED:
-            self._desk.write(
+            self._effects.write(
                 SettledRecord(
                     settlement.issue_id,
                     settlement.action.value,
@@ -412,19 +412,21 @@ class Tasks:
         after: Requeue | Quarantine | None = None,
     ) -> None:
         if duration_ms is None:
-            duration_ms = int((self._desk.now - held.started_at) * 1000)
+            duration_ms = int((self._effects.now - held.started_at) * 1000)
         history = after.history if after else History()
         delay = after.delay_seconds if isinstance(after, Requeue) else 0.0
         ids = held.job.issue_id, held.worker_id, held.attempt, held.request_id
         end = outcome.kind.value, verdict, outcome.error, duration_ms
         came = outcome.note, outcome.result, outcome.result_file
-        self._desk.write(Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came))
+        self._effects.write(
+            Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came)
+        )
 
 
 # --- leases --------------------------------------------------------------------------------------
 # Leases: until when each claim is ours alone, which is renewed next, and which is given up.
 #
-# Source: docs/PROTOCOL.md, "Leases". All times are on the boot clock (``Desk.boot``), which goes
+# Source: docs/PROTOCOL.md, "Leases". All times are on the boot clock (``Effects.boot``), which goes
 # on
 # while the machine sleeps; the timers do not, so leases are also looked at every few seconds.
 
@@ -450,9 +452,9 @@ class Kept:
 class Leases:
     """The leases of all jobs in our hands; sources without leases leave it empty."""
 
-    def __init__(self, desk: Desk, tasks: Tasks, grace_seconds: float) -> None:
+    def __init__(self, effects: Effects, tasks: Tasks, grace_seconds: float) -> None:
         """``grace_seconds``: how long a task may take to end after TERM."""
-        self._desk = desk
+        self._effects = effects
         self._tasks = tasks
         self._margin = grace_seconds + limits.LEASE_MARGIN_SECONDS
         self._kept: dict[IssueId, Kept] = {}
@@ -483,7 +485,7 @@ class Leases:
         asked, self._asked = self._asked, ()
         for issue_id in asked:
             if (kept := self._kept.get(issue_id)) is not None:
-                kept.again_at = self._desk.boot + limits.LEASE_RETRY_SECONDS
+                kept.again_at = self._effects.boot + limits.LEASE_RETRY_SECONDS
                 self._look_by(kept.again_at)
         if renewed is None:
             return
@@ -496,15 +498,15 @@ class Leases:
 
         Call it after every event and deadline.
         """
-        if self._desk.boot < self._look_at:
+        if self._effects.boot < self._look_at:
             self._set_timer()
             return []
         self._forget_settled()
         over = []
         for issue_id, kept in self._kept.items():
-            if kept.due_since is None and self._desk.boot >= kept.half:
-                kept.due_since = self._desk.boot
-            if self._gives_up_at(kept) <= self._desk.boot:
+            if kept.due_since is None and self._effects.boot >= kept.half:
+                kept.due_since = self._effects.boot
+            if self._gives_up_at(kept) <= self._effects.boot:
                 over.append(issue_id)
         for issue_id in over:
             del self._kept[issue_id]
@@ -513,7 +515,7 @@ class Leases:
         return over
 
     def _is_due(self, kept: Kept) -> bool:
-        return kept.due_since is not None and kept.again_at <= self._desk.boot
+        return kept.due_since is not None and kept.again_at <= self._effects.boot
 
     def _gives_up_at(self, kept: Kept) -> float:
         if kept.due_since is None:
@@ -527,7 +529,7 @@ class Leases:
         if kept.due_since is None:
             return kept.half
         ends = self._gives_up_at(kept)
-        return min(ends, kept.again_at) if kept.again_at > self._desk.boot else ends
+        return min(ends, kept.again_at) if kept.again_at > self._effects.boot else ends
 
     def _forget_settled(self) -> None:
         # A job that was handed over is in nobody's name: it has no lease any more.
@@ -541,7 +543,9 @@ class Leases:
 
     def _set_timer(self) -> None:
         if not self._kept:
-            self._desk.timers.cancel(LOOK)
+            self._effects.timers.cancel(LOOK)
             return
-        wait = max(0.0, self._look_at - self._desk.boot)
-        self._desk.timers.set_earlier(LOOK, self._desk.now + min(wait, limits.LEASE_LOOK_SECONDS))
+        wait = max(0.0, self._look_at - self._effects.boot)
+        self._effects.timers.set_earlier(
+            LOOK, self._effects.now + min(wait, limits.LEASE_LOOK_SECONDS)
+        )

@@ -9,7 +9,7 @@ from beads_workers.core import limits
 from beads_workers.core.claims import Intake
 from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
 from beads_workers.core.connections import Judging, Replies
-from beads_workers.core.effects import Desk
+from beads_workers.core.effects import Effects
 from beads_workers.core.events import Hindered, StopAsked
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import (
@@ -55,7 +55,7 @@ class Ending:
 
     def __init__(self, parts: Parts, replies: Replies, judging: Judging, intake: Intake) -> None:
         self._parts = parts
-        self._desk = parts.desk
+        self._effects = parts.effects
         self._replies = replies
         self._judging = judging
         self._intake = intake
@@ -68,7 +68,7 @@ class Ending:
         move = step(RUN, self._parts.state, stimulus)
         if move.to is not self._parts.state:
             self._parts.state, self._parts.state_reason = move.to, reason
-            self._desk.write(RunChanged(move.to.name.lower(), reason))
+            self._effects.write(RunChanged(move.to.name.lower(), reason))
         self._react(move.reaction)
         return move.reaction
 
@@ -85,7 +85,7 @@ class Ending:
         self._exit_code = self._exit_code or asked.exit_code
         if asked.why:
             self._why = asked.why
-            self._desk.note("error" if asked.exit_code else "info", asked.why)
+            self._effects.note("error" if asked.exit_code else "info", asked.why)
         if self._parts.state not in (RunState.STOPPING, RunState.SETTLING):
             self._parts.reason = asked.reason
         self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, asked.reason)
@@ -126,7 +126,7 @@ class Ending:
         """The tracker had its time; the journal remembers what it is pending."""
         if self._parts.state is RunState.SETTLING:
             pending = ", ".join(list(self._parts.round_trips.pending)[:10])
-            self._desk.note("error", f"left for the next start, the tracker fails: {pending}")
+            self._effects.note("error", f"left for the next start, the tracker fails: {pending}")
             self._exit_code = self._exit_code or 7
             self.move(RunStimulus.SETTLED)
 
@@ -154,9 +154,9 @@ class Ending:
                 self._shut_down()
             case RunReaction.HASTEN if self._parts.state is RunState.SETTLING:
                 if self._stop_seconds == 0.0:
-                    self._desk.timers.set_earlier(GIVE_UP, self._desk.now)
+                    self._effects.timers.set_earlier(GIVE_UP, self._effects.now)
             case RunReaction.HASTEN:
-                self._desk.timers.set_earlier(LEAVE_BY, self._desk.now + self._stop_seconds)
+                self._effects.timers.set_earlier(LEAVE_BY, self._effects.now + self._stop_seconds)
             case RunReaction.KILL:
                 self._kill()
             case RunReaction.END:
@@ -177,8 +177,8 @@ class Ending:
                 self._replies.shut_down(connection)
             if silent:
                 # It may be no worker at all; nobody waits for it.
-                self._desk.ask(HangUp(connection.conn_id, "said nothing before the stop"))
-        self._desk.timers.set(LEAVE_BY, self._desk.now + self._stop_seconds)
+                self._effects.ask(HangUp(connection.conn_id, "said nothing before the stop"))
+        self._effects.timers.set(LEAVE_BY, self._effects.now + self._stop_seconds)
 
     def _kill(self) -> None:
         for member in self._parts.crew.alive():
@@ -187,25 +187,25 @@ class Ending:
         for connection in self._parts.roster:
             if not connection.own:
                 who = f"{connection.worker_id or 'a connection'} (pid {connection.pid})"
-                self._desk.note("warning", f"{who} did not leave; it is not ours to kill")
-            self._desk.ask(HangUp(connection.conn_id, "did not leave in time"))
+                self._effects.note("warning", f"{who} did not leave; it is not ours to kill")
+            self._effects.ask(HangUp(connection.conn_id, "did not leave in time"))
         # A worker that was asked for and has no pid yet is killed as soon as it has one.
         if self._parts.crew.alive():
-            self._desk.timers.set(LEAVE_BY, self._desk.now + 1.0)
+            self._effects.timers.set(LEAVE_BY, self._effects.now + 1.0)
 
     def _everybody_left(self) -> bool:
         return not len(self._parts.roster) and not self._parts.crew.alive()
 
     def _all_left(self) -> None:
         for held in self._parts.tasks.loose():
-            self._desk.note(
+            self._effects.note(
                 "warning",
                 f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
             )
             self._judging.conclude_loose(held)
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
-        self._desk.timers.set(GIVE_UP, self._desk.now + limits.CLOSE_GIVE_UP_SECONDS)
+        self._effects.timers.set(GIVE_UP, self._effects.now + limits.CLOSE_GIVE_UP_SECONDS)
 
     def tried(self) -> None:
         """The tracker was asked once more: what has failed for a minute gets no second one."""
@@ -220,14 +220,18 @@ class Ending:
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
             return
         if parts.tasks.held and not self._only_failing_closes():
-            self._desk.timers.cancel(IDLE_OUT)
+            self._effects.timers.cancel(IDLE_OUT)
             return
         if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
             self.stop(StopAsked(reason="idle_timeout", why=f"{limit} issues are done"))
         elif parts.settings.until_empty and self._is_empty():
             self.stop(StopAsked(reason="idle_timeout"))
-        elif parts.settings.idle_timeout_seconds is not None and IDLE_OUT not in self._desk.timers:
-            self._desk.timers.set(IDLE_OUT, self._desk.now + parts.settings.idle_timeout_seconds)
+        elif (
+            parts.settings.idle_timeout_seconds is not None and IDLE_OUT not in self._effects.timers
+        ):
+            self._effects.timers.set(
+                IDLE_OUT, self._effects.now + parts.settings.idle_timeout_seconds
+            )
 
     def _is_empty(self) -> bool:
         parts = self._parts
@@ -245,13 +249,13 @@ class Ending:
 
     def _end(self) -> None:
         code = self._exit_code or (7 if self._something_failed() else 0)
-        self._desk.write(RunEnded(code, self._why or self._parts.reason))
+        self._effects.write(RunEnded(code, self._why or self._parts.reason))
         round_trips = self._parts.round_trips
         pending = tuple(dict.fromkeys((*self._parts.tasks.held, *round_trips.pending)))
         # A round trip that is under way, or that failed, may hold claims nobody has heard of.
         unknown = round_trips.busy or round_trips.troubled_now or round_trips.claims_unknown
         settled = not pending and not unknown
-        self._desk.ask(End(code, pending, settled))
+        self._effects.ask(End(code, pending, settled))
 
     def _something_failed(self) -> bool:
         # What earlier runs failed at and this one did not touch is not its failure.
@@ -293,8 +297,8 @@ class StartAgain:
 class Crew:
     """The workers that the user asked for with ``-n``, by worker id."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
         self.members: dict[str, Member] = {}
         self.by_pid: dict[int, Member] = {}
         self.closing = False
@@ -319,9 +323,9 @@ class Crew:
         """It has a process now."""
         member = self.members[worker_id]
         member.pid, member.requested, member.killed, member.refused = pid, False, False, 0
-        member.started_at = self._desk.now
+        member.started_at = self._effects.now
         self.by_pid[pid] = member
-        self._desk.write(WorkerStarted(worker_id, pid))
+        self._effects.write(WorkerStarted(worker_id, pid))
 
     def worked(self, pid: int) -> None:
         """It finished a task: whatever happened before, it is no crash loop."""
@@ -330,7 +334,7 @@ class Crew:
 
     def reaped(self, worker_id: str, pid: int, status: int) -> None:
         """Its process has ended: start it again, or let it go."""
-        self._desk.write(WorkerExited(worker_id, pid, status))
+        self._effects.write(WorkerExited(worker_id, pid, status))
         self.by_pid.pop(pid, None)
         member = self.members.get(worker_id)
         if member is None or (member.pid is not None and member.pid != pid):
@@ -339,14 +343,14 @@ class Crew:
         if self.closing or member.unwanted:
             self._drop(member, "")
             return
-        lived = self._desk.now - member.started_at
+        lived = self._effects.now - member.started_at
         member.crashes = member.crashes + 1 if lived < limits.CRASH_LOOP_SECONDS else 0
         if member.crashes >= limits.CRASH_LOOP_MAX:
             self._drop(member, f"ended {member.crashes} times right after its start")
             return
         delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** max(member.crashes - 1, 0)
-        at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
-        self._desk.timers.set(StartAgain(worker_id), at)
+        at = self._effects.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
+        self._effects.timers.set(StartAgain(worker_id), at)
 
     def not_started(self, worker_id: str, error: str) -> None:
         """The machine is full, which is no crash: it is tried again for as long as that lasts."""
@@ -358,11 +362,11 @@ class Crew:
             self._drop(member, "")
             return
         if not member.refused:
-            self._desk.note("warning", f"{worker_id} cannot be started: {error}; trying again")
+            self._effects.note("warning", f"{worker_id} cannot be started: {error}; trying again")
         member.refused += 1
         delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** min(member.refused, 10)
-        at = self._desk.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
-        self._desk.timers.set(StartAgain(worker_id), at)
+        at = self._effects.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
+        self._effects.timers.set(StartAgain(worker_id), at)
 
     def start_again(self, worker_id: str) -> None:
         """The time to replace a dead one has come."""
@@ -374,7 +378,7 @@ class Crew:
         member = self.by_pid.get(pid)
         if member and not member.killed:
             member.killed = True
-            self._desk.ask(KillWorker(member.worker_id, pid))
+            self._effects.ask(KillWorker(member.worker_id, pid))
 
     def dismiss(self, worker_id: str) -> None:
         """It is not to be started again; one that waits to be is let go at once."""
@@ -393,16 +397,16 @@ class Crew:
 
     def _start(self, member: Member) -> None:
         member.requested = True
-        self._desk.ask(Spawn(member.worker_id))
+        self._effects.ask(Spawn(member.worker_id))
 
     def _drop(self, member: Member, reason: str) -> None:
-        self._desk.timers.cancel(StartAgain(member.worker_id))
+        self._effects.timers.cancel(StartAgain(member.worker_id))
         del self.members[member.worker_id]
         self._unwanted -= member.unwanted
         self.crashed_out = bool(reason)
-        self._desk.write(WorkerGone(member.worker_id, reason))
+        self._effects.write(WorkerGone(member.worker_id, reason))
         if reason:
-            self._desk.note("error", f"{member.worker_id} {reason}; not started again")
+            self._effects.note("error", f"{member.worker_id} {reason}; not started again")
 
 
 # --- hindrances ----------------------------------------------------------------------------------
@@ -415,8 +419,8 @@ class Crew:
 class Hindrances:
     """``stop``: nothing new is to be taken, and no worker to be started."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
         self._standing: dict[str, Hindered] = {}
 
     @property
@@ -429,9 +433,9 @@ class Hindrances:
         if self._standing.get(event.what) == event:
             return
         self._standing[event.what] = event
-        self._desk.write(Hindrance(event.what, event.text, event.todo, event.stops))
+        self._effects.write(Hindrance(event.what, event.text, event.todo, event.stops))
 
     def eased(self, what: str) -> None:
         """A condition is over."""
         if self._standing.pop(what, None) is not None:
-            self._desk.write(HindranceOver(what))
+            self._effects.write(HindranceOver(what))

@@ -11,7 +11,7 @@ from beads_workers.core.claims import PEEK, Intake
 from beads_workers.core.commands import Command
 from beads_workers.core.connections import RECALL, Floor, Judging, Replies, Roster
 from beads_workers.core.control import Control
-from beads_workers.core.effects import Desk
+from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Carried, Listed, SettledRecord
@@ -58,7 +58,7 @@ class Parts:
     run_id: str
     literal: bool
     pushed: bool
-    desk: Desk
+    effects: Effects
     roster: Roster
     crew: Crew
     round_trips: RoundTrips
@@ -78,27 +78,27 @@ def make_parts(
     settings: FleetSettings, run_id: str, now: float, *, literal: bool, pushed: bool
 ) -> Parts:
     """Everything new and empty."""
-    desk = Desk(now)
-    round_trips = RoundTrips(desk, pushed=pushed)
-    ledger = Ledger(desk.timers)
-    storm = Storm(desk, round_trips, ledger)
+    effects = Effects(now)
+    round_trips = RoundTrips(effects, pushed=pushed)
+    ledger = Ledger(effects.timers)
+    storm = Storm(effects, round_trips, ledger)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    tasks = Tasks(desk, round_trips, ledger, storm, settings.policy, run_id, traces)
+    tasks = Tasks(effects, round_trips, ledger, storm, settings.policy, run_id, traces)
     return Parts(
         settings,
         run_id,
         literal,
         pushed,
-        desk,
+        effects,
         Roster(),
-        Crew(desk),
+        Crew(effects),
         round_trips,
         ledger,
         storm,
         tasks,
         traces,
-        Hindrances(desk),
-        Leases(desk, tasks, settings.work.term_grace_seconds),
+        Hindrances(effects),
+        Leases(effects, tasks, settings.work.term_grace_seconds),
     )
 
 
@@ -140,7 +140,7 @@ class Orchestrator:
         needed only for their ``not_before``.
         """
         self._parts = make_parts(settings, run_id, now, literal=literal, pushed=pushed)
-        self._desk = self._parts.desk
+        self._effects = self._parts.effects
         self._replies = Replies(self._parts)
         self._judging = Judging(self._parts, self._replies)
         self._floor = Floor(self._parts, self._replies, self._judging)
@@ -158,12 +158,12 @@ class Orchestrator:
 
     def start(self, now: float) -> list[Command]:
         """Begin: our workers start while the source settles what an earlier run left."""
-        self._desk.now = now
+        self._effects.now = now
         for number in range(1, self._parts.settings.workers + 1):
             self._parts.crew.add(f"W{number}")
         if (seconds := self._parts.settings.runtime_max_seconds) is not None:
-            self._desk.timers.set(RUN_OUT, now + seconds)
-        return self._desk.hand_in()
+            self._effects.timers.set(RUN_OUT, now + seconds)
+        return self._effects.flush()
 
     def handle(
         self, event: ev.Event, now: float, boot: float | None = None, *, more: bool = False
@@ -172,23 +172,23 @@ class Orchestrator:
 
         ``more``: another event follows, or ``conclude``; what comes of all of them waits for that.
         """
-        self._desk.at(now, boot)
+        self._effects.at(now, boot)
         self._dispatch(event)
-        return self._desk.hand_in() if more else self._conclude()
+        return self._effects.flush() if more else self._conclude()
 
     def conclude(self, now: float, boot: float | None = None) -> list[Command]:
         """What comes of all events so far: nobody who has just spoken waits for any of it."""
-        self._desk.at(now, boot)
+        self._effects.at(now, boot)
         return self._conclude()
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""
-        return self._desk.timers.deadline()
+        return self._effects.timers.deadline()
 
     def on_deadline(self, now: float, boot: float | None = None) -> list[Command]:
         """Some time has come; calling it too early does no harm."""
-        self._desk.at(now, boot)
-        for key in self._desk.timers.due(now):
+        self._effects.at(now, boot)
+        for key in self._effects.timers.due(now):
             self._due(key)
         return self._conclude()
 
@@ -201,7 +201,7 @@ class Orchestrator:
         if self._parts.state is not before:
             # The end of a run requeues at once at once.
             self._intake.consider()
-        return self._desk.hand_in()
+        return self._effects.flush()
 
     def _dispatch(self, event: ev.Event) -> None:
         match event:
@@ -241,7 +241,7 @@ class Orchestrator:
             case ev.FatalError(error):
                 self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
             case ev.Warned(text):
-                self._desk.note("warning", text)
+                self._effects.note("warning", text)
             case ev.Hindered():
                 self._parts.hindrances.hindered(event)
             case ev.Eased(what):
@@ -292,7 +292,7 @@ class Orchestrator:
             # The release finds out whose it is now, and leaves it alone.
             self._parts.tasks.drop_claim(held)
         elif held.state is IssueState.RUNNING:
-            self._desk.note(level, f"{issue_id}: {why}; its attempt is ended")
+            self._effects.note(level, f"{issue_id}: {why}; its attempt is ended")
             self._replies.end_attempt(held, why)
 
     def _settled(self, settled: Settled) -> None:
@@ -308,17 +308,17 @@ class Orchestrator:
             self._floor.not_handed_over(held)
         if reaction is IssueReaction.LEAVE:
             text = f"{held.job.issue_id} is not ours any more and was left alone"
-            self._desk.note("warning", f"{text}: {settled.error}" if settled.error else text)
+            self._effects.note("warning", f"{text}: {settled.error}" if settled.error else text)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for done in event.heard:
-            self._parts.ledger.carry_over(done, self._desk.now, 0.0)
-            self._desk.write(done)
+            self._parts.ledger.carry_over(done, self._effects.now, 0.0)
+            self._effects.write(done)
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action
             if settled.result is Result.FAILED:
                 text = f"{issue_id}: {action.value} failed, kept for the next start"
-                self._desk.note("warning", f"{text}: {settled.error}")
+                self._effects.note("warning", f"{text}: {settled.error}")
                 continue
             page = self._parts.ledger.pages.get(issue_id)
             quarantined = page is not None and page.standing is Standing.QUARANTINED
@@ -326,7 +326,7 @@ class Orchestrator:
             kept = quarantined and action is Action.RELEASE and settled.result is Result.NOT_OURS
             if not kept and (action is Action.CLOSE or settled.result is not Result.APPLIED):
                 self._parts.ledger.done(issue_id)
-            self._desk.write(
+            self._effects.write(
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
         self._ending.move(RunStimulus.RECOVERED)
@@ -343,7 +343,7 @@ class Orchestrator:
             case connections.ExitDue(pid):
                 self._floor.exit_due(pid)
             case StartAgain(worker_id) if self._parts.hindrances.stop:
-                self._desk.timers.set(key, self._desk.now + limits.RESPAWN_DELAY_SECONDS)
+                self._effects.timers.set(key, self._effects.now + limits.RESPAWN_DELAY_SECONDS)
             case StartAgain(worker_id):
                 self._parts.crew.start_again(worker_id)
             case DueAgain(issue_id):

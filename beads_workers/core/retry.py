@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core import limits
-from beads_workers.core.effects import Desk, Timers
+from beads_workers.core.effects import Effects, Timers
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Carried, Forgiven
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
@@ -194,8 +194,8 @@ cancellation are no failures."""
 class Storm:
     """Sees every attempt end. ``raging``: until ``calm``, failures at the start are not charged."""
 
-    def __init__(self, desk: Desk, round_trips: RoundTrips, ledger: Ledger) -> None:
-        self._desk = desk
+    def __init__(self, effects: Effects, round_trips: RoundTrips, ledger: Ledger) -> None:
+        self._effects = effects
         self._round_trips = round_trips
         self._ledger = ledger
         self._charged: dict[IssueId, int] = {}
@@ -231,7 +231,7 @@ class Storm:
             if forgiven is None:
                 continue
             stood, charged = forgiven
-            self._desk.write(Forgiven(issue_id, charged))
+            self._effects.write(Forgiven(issue_id, charged))
             if stood is Standing.QUARANTINED and issue_id not in held:
                 self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         self._charged.clear()

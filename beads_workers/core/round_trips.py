@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
-from beads_workers.core.effects import Desk, jitter
+from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import (
     RoundTripBegan,
@@ -64,9 +64,9 @@ class WriteRetryDue:
 class RoundTrips:
     """The core's side of the one helper thread that talks to the source."""
 
-    def __init__(self, desk: Desk, *, pushed: bool = False) -> None:
+    def __init__(self, effects: Effects, *, pushed: bool = False) -> None:
         """``pushed``: a round trip asks nobody, and costs nothing that people would want to know."""
-        self._desk = desk
+        self._effects = effects
         self._pushed = pushed
         self.pending: dict[IssueId, PendingWrite] = {}
         self.busy = False
@@ -92,7 +92,7 @@ class RoundTrips:
 
     def enqueue(self, settlement: Settlement) -> None:
         """This is to be written; a later one for the same issue takes its place."""
-        self.pending[settlement.issue_id] = PendingWrite(settlement, self._desk.now)
+        self.pending[settlement.issue_id] = PendingWrite(settlement, self._effects.now)
         if settlement.action is Action.HAND_OVER:
             self._handing.add(settlement.issue_id)
         else:
@@ -111,9 +111,13 @@ class RoundTrips:
             first.at + limits.LINGER_SECONDS,
             self._trip_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
         )
-        if self._handing or len(self.pending) >= limits.LINGER_ISSUES_MAX or self._desk.now >= due:
+        if (
+            self._handing
+            or len(self.pending) >= limits.LINGER_ISSUES_MAX
+            or self._effects.now >= due
+        ):
             return False
-        self._desk.timers.set_earlier(LINGER, due)
+        self._effects.timers.set_earlier(LINGER, due)
         return True
 
     def failing_for(self) -> float | None:
@@ -130,12 +134,12 @@ class RoundTrips:
 
     def due_writes(self) -> tuple[Settlement, ...]:
         """What can be asked for now."""
-        now = self._desk.now
+        now = self._effects.now
         return tuple(o.settlement for o in self.pending.values() if o.not_before <= now)
 
     def has_due_writes(self) -> bool:
         """Whether a settlement is under way, or about to be: it may make work ready."""
-        now = self._desk.now
+        now = self._effects.now
         return bool(self.pending) and (
             self.busy or any(o.not_before <= now for o in self.pending.values())
         )
@@ -145,31 +149,31 @@ class RoundTrips:
         assert not self.busy, "one round trip at a time"
         self.busy = True
         if not self._pushed:
-            self._desk.write(
+            self._effects.write(
                 RoundTripBegan(len(round_trip.settlements), len(round_trip.renew), round_trip.take)
             )
-        self._desk.ask(round_trip)
+        self._effects.ask(round_trip)
 
     def wake(self) -> None:
         """The time of rest is over, or a person wants to know now."""
         self._resting = False
-        self._desk.timers.cancel(TAKE_AGAIN)
+        self._effects.timers.cancel(TAKE_AGAIN)
 
     def hurry(self) -> None:
         """The end of the run: everything that is pending can be asked for now."""
         self.wake()
         for pending in self.pending.values():
-            pending.not_before = self._desk.now
+            pending.not_before = self._effects.now
 
     def ended(self, round_trip: RoundTripEnded) -> list[Settled]:
         """Take in the answer; returns it without what was overtaken by a later settlement."""
         self.busy = False
-        self._trip_ended_at = self._desk.now
+        self._trip_ended_at = self._effects.now
         # A moving average over about four round trips: groups grow and shrink with the tracker.
         self.trip_seconds = self.trip_seconds or round_trip.seconds
         self.trip_seconds += (round_trip.seconds - self.trip_seconds) * 0.25
         if not self._pushed:
-            self._desk.write(Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
+            self._effects.write(Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
         self.claims_unknown = bool(round_trip.take_error) or (
             self.claims_unknown and round_trip.taken is None
         )
@@ -184,18 +188,18 @@ class RoundTrips:
 
     def troubled(self, error: str, hint: str, retry_in_seconds: float) -> None:
         """The source could not be asked; whoever asked asks again by itself."""
-        now, before = self._desk.now, self.trouble
+        now, before = self._effects.now, self.trouble
         failures = before.failures + 1 if before else 1
         since = before.since if before else now
         error = error[: limits.ERROR_CHARS_MAX]
         self.trouble = Trouble(error, hint, failures, since, now + retry_in_seconds)
-        self._desk.write(SourceTrouble(error, retry_in_seconds, hint, failures))
+        self._effects.write(SourceTrouble(error, retry_in_seconds, hint, failures))
 
     def recovered(self) -> None:
         """The source answers, whatever was before."""
         if self.trouble is not None:
             self.trouble = None
-            self._desk.write(SourceRecovered())
+            self._effects.write(SourceRecovered())
 
     def _trouble(self, error: str, hint: str) -> None:
         failures = self.trouble.failures if self.trouble else 0
@@ -204,14 +208,14 @@ class RoundTrips:
             limits.SOURCE_RETRY_MAX_SECONDS,
         )
         self._resting = True
-        self._desk.timers.set(TAKE_AGAIN, self._desk.now + delay)
+        self._effects.timers.set(TAKE_AGAIN, self._effects.now + delay)
         self.troubled(error, hint, delay)
 
     def _mark_failing(self) -> None:
-        self._failed_at, self._failing = self._desk.now, True
+        self._failed_at, self._failing = self._effects.now, True
         for pending in self.pending.values():
             if pending.since is None:
-                pending.since = self._desk.now
+                pending.since = self._effects.now
 
     def _checked_off(self, settled: Settled) -> bool:
         issue_id = settled.settlement.issue_id
@@ -228,13 +232,15 @@ class RoundTrips:
     def _again(self, pending: PendingWrite, error: str) -> None:
         issue_id = pending.settlement.issue_id
         pending.tries += 1
-        self._failed_at, self._failing = self._desk.now, True
-        pending.since = self._desk.now if pending.since is None else pending.since
+        self._failed_at, self._failing = self._effects.now, True
+        pending.since = self._effects.now if pending.since is None else pending.since
         delay = limits.SOURCE_RETRY_SECONDS * 2.0 ** min(pending.tries - 1, 10)
         delay = min(delay, limits.SOURCE_RETRY_MAX_SECONDS) * (1 - 0.2 * jitter(issue_id))
-        pending.not_before = self._desk.now + delay
-        self._desk.timers.set(WriteRetryDue(issue_id), pending.not_before)
+        pending.not_before = self._effects.now + delay
+        self._effects.timers.set(WriteRetryDue(issue_id), pending.not_before)
         action, error = pending.settlement.action.value, error[: limits.ERROR_CHARS_MAX]
-        self._desk.write(SettlementFailed(issue_id, action, error, pending.tries, round(delay, 3)))
+        self._effects.write(
+            SettlementFailed(issue_id, action, error, pending.tries, round(delay, 3))
+        )
         if pending.tries == 1:
-            self._desk.note("warning", f"{issue_id}: {action} failed, trying again: {error}")
+            self._effects.note("warning", f"{issue_id}: {action} failed, trying again: {error}")

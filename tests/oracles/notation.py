@@ -24,6 +24,7 @@ TAGS: dict[str, str] = {
     "TrackerThread": "LaneThread",
     "PromptTrackerThread": "PromptLane",
     "Running": "Lane",
+    "Served": "Desk",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

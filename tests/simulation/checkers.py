@@ -222,7 +222,7 @@ class Checks:
             "held": (len(parts.tasks.held), issues),
             "pending": (len(parts.round_trips.pending), issues),
             "ledger": (len(parts.ledger.pages), issues),
-            "timers": (len(parts.desk.timers._heap), 200 + 8 * issues),
+            "timers": (len(parts.effects.timers._heap), 200 + 8 * issues),
         }
         for name, (size, limit) in sizes.items():
             if size > limit:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.pushed.world import PushedWorld
 
 
-class Desk:
+class Effects:
     """What becomes of arrivals, whoever carries it over to the box, and how."""
 
     def __init__(self, node: PushedNode, box: Box, actor: str) -> None:
@@ -93,26 +93,26 @@ class SpoolSource(Source):
 
     def __init__(self, node: PushedNode, actor: str) -> None:
         super().__init__(node, actor)
-        self._desk = Desk(node, node.world.box, actor)
+        self._effects = Effects(node, node.world.box, actor)
 
     def take_now(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """``Source.take``."""
-        jobs = self._desk.take(limit, skip)
-        self._desk.known |= {str(job.issue_id) for job in jobs}
+        jobs = self._effects.take(limit, skip)
+        self._effects.known |= {str(job.issue_id) for job in jobs}
         return Taken(tuple(jobs))
 
     def settle_now(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """``Source.settle``."""
         for each in settlements:
             self._world.check.about_to_settle(self._node, each)
-        self._desk.known -= {str(each.issue_id) for each in settlements}
-        return [self._desk.settle(each) for each in settlements]
+        self._effects.known -= {str(each.issue_id) for each in settlements}
+        return [self._effects.settle(each) for each in settlements]
 
     def recover(self, dead: DeadRun) -> Thread:
         """``Source.recover``, in the tracker thread."""
         yield 0.001
         self._world.point("before a spool is recovered")
-        settled = self._desk.recover(dead)
+        settled = self._effects.recover(dead)
         yield 0.0005
         # The run is marked as settled next, and nobody asks for it again.
         self._world.box.sync()
@@ -132,18 +132,18 @@ class QueueSource(Source):
 
     def __init__(self, node: PushedNode, actor: str) -> None:
         super().__init__(node, actor)
-        self._desk = Desk(node, node.world.box, actor)
+        self._effects = Effects(node, node.world.box, actor)
 
     def take(self, limit: int, skip: Collection[IssueId]) -> Thread:
         """``Source.take``."""
         jobs: list[Job] = []
 
         def move() -> Thread:
-            jobs.extend(self._desk.take(limit, skip))
+            jobs.extend(self._effects.take(limit, skip))
             yield 0.0
 
         yield from self._call(move, limit)
-        self._desk.known |= {str(job.issue_id) for job in jobs}
+        self._effects.known |= {str(job.issue_id) for job in jobs}
         return Taken(tuple(jobs))
 
     def settle(self, settlements: Sequence[Settlement]) -> Thread:
@@ -153,11 +153,11 @@ class QueueSource(Source):
         def write() -> Thread:
             for each in settlements:
                 self._world.check.about_to_settle(self._node, each)
-                done.append(self._desk.settle(each))
+                done.append(self._effects.settle(each))
             yield 0.0
 
         yield from self._call(write, len(settlements))
-        self._desk.known -= {str(each.issue_id) for each in settlements}
+        self._effects.known -= {str(each.issue_id) for each in settlements}
         return done
 
     def renew(self, issue_ids: Sequence[IssueId]) -> Thread:
@@ -170,7 +170,7 @@ class QueueSource(Source):
         settled: list[Settled] = []
 
         def write() -> Thread:
-            settled.extend(self._desk.recover(dead))
+            settled.extend(self._effects.recover(dead))
             yield 0.0
 
         yield from self._call(write, 0)
@@ -181,7 +181,7 @@ class QueueSource(Source):
 
         def write() -> Thread:
             for arrival in self._world.box.held_by(self.actor):
-                if arrival.id not in self._desk.known:
+                if arrival.id not in self._effects.known:
                     self._world.box.requeue(arrival)
             yield 0.0
 
