@@ -59,7 +59,7 @@ class Intake:
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
         # Its share of what is there: at the end of a backlog nobody is to be without.
-        share = -(-self._tasks.count(IssueState.CLAIMED) // max(1, self._parts.roster.slots()))
+        share = -(-self._tasks.count(IssueState.CLAIMED) // max(1, self._parts.registry.slots()))
         soon = limits.TASKS_AHEAD_SECONDS
         room = (keeps if keeps * seconds <= soon else int(soon / seconds)) - kept
         # Several at once: each time a worker is sent something it wakes up.
@@ -179,12 +179,12 @@ class Intake:
         if (left := self._issues_left()) is not None:
             want = min(want, left)
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
-        idle = self._parts.roster.count(ConnState.READY) > unsent
+        idle = self._parts.registry.count(ConnState.READY) > unsent
         return want if idle or free > unsent or unsent * 2 <= ahead else 0
 
     def _slots(self) -> int:
         # Workers that are still starting will want work as well.
-        return max(self._parts.roster.slots(), self._parts.crew.wanted())
+        return max(self._parts.registry.slots(), self._parts.crew.wanted())
 
     def _ahead(self, slots: int) -> int:
         """How many are to lie ready so that a worker which finishes finds its next one here."""

@@ -1,7 +1,7 @@
 """The conversation with every worker: one READY, one reply.
 
-``Roster`` knows who is connected, ``Floor`` hears what they say, ``Replies`` answers.
-"""
+``ConnectionRegistry`` knows who is connected, ``Connections`` hears what they say, ``Sender``
+answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from beads_workers.core.orchestrator import Parts
 
 
-# --- roster --------------------------------------------------------------------------------------
+# --- registry ------------------------------------------------------------------------------------
 # Who is connected: one entry per connection, which is the worker's identity.
 
 
@@ -85,7 +85,7 @@ class Connection:
         self.keeps = ready.ahead if self.grouped and self.cancellable else 0
 
 
-class Roster:
+class ConnectionRegistry:
     """All connections, kept by state: no question here costs more with more workers."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class Roster:
         return f"W{number}"
 
 
-# --- replies -------------------------------------------------------------------------------------
+# --- sender --------------------------------------------------------------------------------------
 # What workers are told: TASK, WAIT, SHUTDOWN, CANCEL, and the deadlines that go with them.
 #
 # Source: docs/PROTOCOL.md, "Messages".
@@ -200,13 +200,13 @@ RECALL = "recall"
 """Timer key: look whether TASKs wait behind one that takes long."""
 
 
-class Replies:
+class Sender:
     """Everything that is sent to a worker goes through here."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._effects = parts.effects
-        self._roster = parts.roster
+        self._registry = parts.registry
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
 
@@ -215,7 +215,7 @@ class Replies:
         self._timers.cancel(HoldOver(connection.conn_id))
         connection.issue_id = held.job.issue_id
         if self._parts.literal and not connection.grouped:
-            self._roster.move(connection, ConnStimulus.RESERVED)
+            self._registry.move(connection, ConnStimulus.RESERVED)
             self._tasks.reserve(held, connection.conn_id, connection.worker_id)
         else:
             self.start(connection, held)
@@ -235,7 +235,7 @@ class Replies:
 
     def _send_task(self, connection: Connection, held: Held) -> None:
         self._tasks.begin(held, connection.conn_id, connection.worker_id)
-        self._roster.move(connection, ConnStimulus.TASK_SENT)
+        self._registry.move(connection, ConnStimulus.TASK_SENT)
         self.say(connection, self._task(connection, held))
 
     def ended(self, connection: Connection, issue_id: IssueId) -> None:
@@ -259,7 +259,7 @@ class Replies:
 
     def recall(self) -> None:
         """What waits behind a task that takes long comes back: others may be free."""
-        waits = [c for c in self._roster.in_state(ConnState.BUSY) if c.ahead]
+        waits = [c for c in self._registry.in_state(ConnState.BUSY) if c.ahead]
         for connection in waits:
             held = self.held(connection)
             assert held is not None, "a busy connection has a job"
@@ -285,13 +285,13 @@ class Replies:
     def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
         """WAIT, and nothing more follows."""
         self._timers.cancel(HoldOver(connection.conn_id))
-        self._roster.move(connection, ConnStimulus.WAIT_SENT)
+        self._registry.move(connection, ConnStimulus.WAIT_SENT)
         self.say(connection, Wait(seconds or self._wait_seconds(connection)))
 
     def will_leave(self, connection: Connection) -> None:
         """It takes no more tasks. Say so before its task is cleared: at no moment could it be given
         another one."""
-        self._roster.retire(connection)
+        self._registry.retire(connection)
         self._effects.write(WorkerStopping(connection.worker_id))
 
     def shut_down(self, connection: Connection) -> None:
@@ -300,13 +300,13 @@ class Replies:
         if connection.state is ConnState.RESERVED and (held := self.held(connection)):
             connection.issue_id = None
             self._tasks.unreserve(held)
-        self._roster.move(connection, ConnStimulus.SHUTDOWN_SENT)
+        self._registry.move(connection, ConnStimulus.SHUTDOWN_SENT)
         reason = "user_requested" if connection.retiring else self._parts.reason
         self.say(connection, Shutdown(reason))
 
     def cancel(self, held: Held, reason: str) -> bool:
         """Take a running task back; False where its worker does not understand that."""
-        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
         if connection is None or not connection.cancellable:
             return False
         held.cancelled = reason
@@ -317,7 +317,7 @@ class Replies:
 
     def end_attempt(self, held: Held, reason: str) -> None:
         """Its claim is gone: its worker must end it, or be gone itself."""
-        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
         if connection is None or held.cancelled or self.cancel(held, reason):
             return
         # It does not understand CANCEL; without its connection a worker ends what it does.
@@ -390,7 +390,7 @@ class Replies:
         # With many who wait, each alone may sleep longer; wide apart, so that after those who were
         # told together somebody still asks soon.
         # Who is still starting counts: the first are told before the others are here.
-        waiting = self._roster.count(ConnState.IDLE, ConnState.READY)
+        waiting = self._registry.count(ConnState.IDLE, ConnState.READY)
         waiting = max(waiting, self._parts.crew.wanted())
         calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
         more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
@@ -411,11 +411,11 @@ class Replies:
 class Judging:
     """One per orchestrator."""
 
-    def __init__(self, parts: Parts, replies: Replies) -> None:
+    def __init__(self, parts: Parts, sender: Sender) -> None:
         self._parts = parts
         self._effects = parts.effects
         self._tasks = parts.tasks
-        self._replies = replies
+        self._sender = sender
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
@@ -423,8 +423,8 @@ class Judging:
         """DONE or FAILED; False where no attempt has ended, because none had begun."""
         held = self._tasks.held[message.issue_id]
         if message.is_stopping:
-            self._replies.will_leave(connection)
-        self._replies.ended(connection, held.job.issue_id)
+            self._sender.will_leave(connection)
+        self._sender.ended(connection, held.job.issue_id)
         failed = message if isinstance(message, Failed) else None
         unbegun = bool(failed and failed.error_detail == NOT_BEGUN and connection.keeps)
         if failed and unbegun and self._goes_on(held):
@@ -477,7 +477,7 @@ def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
     return Outcome(message.outcome, message.error, message.retry_after_seconds)
 
 
-# --- floor ---------------------------------------------------------------------------------------
+# --- connections ---------------------------------------------------------------------------------
 # The conversation with every worker: one READY, one reply.
 #
 # Source: docs/PROTOCOL.md, "The conversation". What is answered in which state stands in
@@ -498,15 +498,15 @@ class ExitDue:
     pid: int
 
 
-class Floor:
+class Connections:
     """Serves the connections; the caller says whether work may come in a moment."""
 
-    def __init__(self, parts: Parts, replies: Replies, judging: Judging) -> None:
+    def __init__(self, parts: Parts, sender: Sender, judging: Judging) -> None:
         self._parts = parts
         self._judging = judging
-        self._replies = replies
+        self._sender = sender
         self._effects = parts.effects
-        self._roster = parts.roster
+        self._registry = parts.registry
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
 
@@ -514,13 +514,13 @@ class Floor:
 
     def connected(self, event: Connected) -> None:
         """A connection is nobody until its first valid message."""
-        connection = self._roster.add(event.conn_id, event.pid, event.start_time)
+        connection = self._registry.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.crew.by_pid
         self._timers.set(HelloDue(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
 
     def misread(self, event: Misread) -> None:
         """A line that is no message: say so, and go on; a flood ends the connection."""
-        connection = self._roster.get(event.conn_id)
+        connection = self._registry.get(event.conn_id)
         if connection is None:
             return
         connection.bad_lines += 1
@@ -536,7 +536,7 @@ class Floor:
         ``SERVE`` is left to the caller, who knows whether work is coming, and so is telling the
         intake of an attempt that ended (``JUDGE``).
         """
-        connection = self._roster.get(event.conn_id)
+        connection = self._registry.get(event.conn_id)
         if connection is None:
             return ConnReaction.NONE
         message = event.message
@@ -545,7 +545,7 @@ class Floor:
         if isinstance(message, Ready):
             connection.opt_in(message)
             self._vouched(connection)
-        reaction = self._roster.move(connection, self._stimulus(connection, message))
+        reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
             case ConnReaction.JUDGE:
                 assert isinstance(message, Done | Failed)
@@ -553,10 +553,10 @@ class Floor:
             case ConnReaction.REPEAT_TASK if connection.keeps:
                 pass  # A TASK for later has met it at its end.
             case ConnReaction.REPEAT_TASK:
-                self._replies.repeat_task(connection)
+                self._sender.repeat_task(connection)
             case ConnReaction.RESYNC:
                 self._note_stray(connection, message)
-                self._replies.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
+                self._sender.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
             case ConnReaction.NOTE:
                 self._note_stray(connection, message)
             case ConnReaction.SERVE | ConnReaction.ANSWERED | ConnReaction.NONE:
@@ -569,14 +569,14 @@ class Floor:
 
     def disconnected(self, event: Disconnected) -> None:
         """The connection is over; what it had is loose until its holder is known to be dead."""
-        connection = self._roster.remove(event.conn_id)
+        connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
         for key in (HelloDue, HoldOver, Overdue):
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
-        held = self._replies.held(connection)
+        held = self._sender.held(connection)
         if held is not None:
             if held.state is IssueState.HANDING:
                 self._tasks.unreserve(held)
@@ -584,9 +584,9 @@ class Floor:
                 self._lose(connection, held)
         for issue_id in connection.ahead:
             self._lose(connection, self._tasks.held[issue_id])
-        if connection.own and not self._roster.is_connected(connection.pid):
+        if connection.own and not self._registry.is_connected(connection.pid):
             # It ends its task and exits by itself; if it does not, it is stuck.
-            grace = self._replies.grace(connection) + limits.LEAVE_MARGIN_SECONDS
+            grace = self._sender.grace(connection) + limits.LEAVE_MARGIN_SECONDS
             self._timers.set(ExitDue(connection.pid), self._effects.now + grace)
 
     def holder_dead(self, pid: int) -> None:
@@ -603,61 +603,61 @@ class Floor:
             return
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
-            self._replies.shut_down(connection)
+            self._sender.shut_down(connection)
         elif state is RunState.RUNNING and (held := self._tasks.most_urgent()):
-            self._replies.deliver(connection, held)
+            self._sender.deliver(connection, held)
         elif self._parts.pushed and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
         elif soon and HoldOver(connection.conn_id) not in self._timers:
             self._timers.set(HoldOver(connection.conn_id), self._effects.now + limits.HOLD_SECONDS)
         elif not soon:
-            self._replies.tell_to_wait(connection)
+            self._sender.tell_to_wait(connection)
 
     def send_ahead(self, connection: Connection, tasks: int) -> None:
         """So many tasks for later, while nobody waits for work."""
         if connection.retiring or self._parts.state is not RunState.RUNNING:
             return
         for _ in range(tasks):
-            if self._roster.count(ConnState.READY) or not (held := self._tasks.most_urgent()):
+            if self._registry.count(ConnState.READY) or not (held := self._tasks.most_urgent()):
                 return
-            self._replies.send_behind(connection, held)
+            self._sender.send_behind(connection, held)
 
     def serve_held(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
-        for connection in self._roster.in_state(ConnState.READY):
+        for connection in self._registry.in_state(ConnState.READY):
             self.serve(connection, soon=soon)
 
     def handed_over(self, held: Held) -> None:
         """The tracker knows: now the TASK can go out."""
-        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
         assert connection is not None, "a job stays reserved only while its worker is there"
-        self._replies.start(connection, held)
+        self._sender.start(connection, held)
 
     def not_handed_over(self, held: Held) -> None:
         """The tracker would not: the worker gets something else."""
-        connection = self._roster.get(held.conn_id) if held.conn_id is not None else None
+        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
         if connection is not None:
             connection.issue_id = None
-            self._replies.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
+            self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
 
     # --- deadlines ----------------------------------------------------------------------------
 
     def hello_due(self, conn_id: ConnId) -> None:
         """Nothing valid in its first ten seconds: no worker."""
-        if (found := self._roster.get(conn_id)) and found.state is ConnState.NEW:
+        if (found := self._registry.get(conn_id)) and found.state is ConnState.NEW:
             self._effects.ask(HangUp(conn_id, "said nothing valid"))
 
     def hold_over(self, conn_id: ConnId) -> None:
         """The source takes its time: WAIT."""
-        connection = self._roster.get(conn_id)
+        connection = self._registry.get(conn_id)
         if connection and connection.state is ConnState.READY:
             # Work is on its way: ask again as soon as may be.
-            self._replies.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
+            self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_MIN)
 
     def overdue(self, conn_id: ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""
-        connection = self._roster.get(conn_id)
-        held = self._replies.held(connection) if connection else None
+        connection = self._registry.get(conn_id)
+        held = self._sender.held(connection) if connection else None
         if connection is None or held is None:
             return
         held.overdue = not held.cancelled
@@ -678,12 +678,12 @@ class Floor:
         member = self._parts.crew.by_pid.get(connection.pid)
         connection.own = member is not None
         if member is not None:
-            connection.worker_id = self._roster.own_id(member.worker_id, message.worker_id)
+            connection.worker_id = self._registry.own_id(member.worker_id, message.worker_id)
             if member.unwanted:
-                self._roster.retire(connection)
+                self._registry.retire(connection)
         else:
             reserved = set(self._parts.crew.members)
-            connection.worker_id = self._roster.next_worker_id(reserved)
+            connection.worker_id = self._registry.next_worker_id(reserved)
         self._timers.cancel(HelloDue(connection.conn_id))
         version = message.version if isinstance(message, Ready) else "1"
         who = (connection.worker_id, connection.pid, message.worker_id[:40])
@@ -724,7 +724,7 @@ class Floor:
             text = "said READY again before its reply"
         else:
             text = f"reported {message.issue_id[:80]!r}, which it does not have"
-        self._replies.note_stray(connection, text)
+        self._sender.note_stray(connection, text)
 
 
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import Intake
 from beads_workers.core.commands import Answer
-from beads_workers.core.connections import Replies
+from beads_workers.core.connections import Sender
 from beads_workers.core.events import (
     Asked,
     PauseAsked,
@@ -48,10 +48,10 @@ MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 class Control:
     """Each method answers its ticket exactly once."""
 
-    def __init__(self, parts: Parts, replies: Replies, intake: Intake, ending: Ending) -> None:
+    def __init__(self, parts: Parts, sender: Sender, intake: Intake, ending: Ending) -> None:
         self._parts = parts
         self._effects = parts.effects
-        self._replies = replies
+        self._sender = sender
         self._intake = intake
         self._ending = ending
 
@@ -101,8 +101,8 @@ class Control:
         crew = self._parts.crew
         before = crew.wanted()
         while crew.wanted() < event.workers:
-            used = {c.worker_id for c in self._parts.roster} | crew.members.keys()
-            crew.add(self._parts.roster.next_worker_id(used))
+            used = {c.worker_id for c in self._parts.registry} | crew.members.keys()
+            crew.add(self._parts.registry.next_worker_id(used))
         for worker_id in self._superfluous(crew.wanted() - event.workers):
             self._dismiss(worker_id)
         self._intake.look_again()
@@ -153,7 +153,7 @@ class Control:
             held.cancelled = CANCELLED
             self._parts.tasks.drop_claim(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
         elif held.state is IssueState.RUNNING:
-            self._replies.end_attempt(held, CANCELLED)
+            self._sender.end_attempt(held, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
         stood = self._parts.ledger.retry(issue_id)
@@ -178,7 +178,7 @@ class Control:
                 self._parts.tasks.drop_claim(held)
             self._put_on_hold(issue_id)
             return True
-        return held.state is IssueState.RUNNING and self._replies.cancel(held, RELEASED)
+        return held.state is IssueState.RUNNING and self._sender.cancel(held, RELEASED)
 
     def _put_on_hold(self, issue_id: IssueId) -> None:
         self._effects.write(PutOnHold(issue_id))
@@ -188,7 +188,7 @@ class Control:
         if count <= 0:
             return []
         working = (ConnState.RESERVED, ConnState.BUSY)
-        busy = {c.pid for c in self._parts.roster if c.own and c.state in working}
+        busy = {c.pid for c in self._parts.registry if c.own and c.state in working}
         members = [m for m in self._parts.crew.members.values() if not m.unwanted]
         # Idle before busy, the youngest numbers first.
         members.reverse()
@@ -198,11 +198,11 @@ class Control:
     def _dismiss(self, worker_id: str) -> None:
         pid = self._parts.crew.members[worker_id].pid
         self._parts.crew.dismiss(worker_id)
-        for connection in self._parts.roster:
+        for connection in self._parts.registry:
             if connection.own and connection.pid == pid:
-                self._parts.roster.retire(connection)
+                self._parts.registry.retire(connection)
                 if connection.state in (ConnState.READY, ConnState.IDLE):
-                    self._replies.shut_down(connection)
+                    self._sender.shut_down(connection)
 
     def _move(self, ticket: Ticket, stimulus: RunStimulus, done: str, reason: str = "") -> None:
         if self._ending.move(stimulus, reason) is RunReaction.REFUSE:
@@ -247,8 +247,8 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     known = dict.fromkeys(issue_ids) or dict.fromkeys([*parts.tasks.held, *parts.ledger.pages])
     asked = list(known)
     places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
-    settings, roster = parts.settings, parts.roster
-    busy = roster.count(ConnState.BUSY, ConnState.RESERVED)
+    settings, registry = parts.settings, parts.registry
+    busy = registry.count(ConnState.BUSY, ConnState.RESERVED)
     look_at = parts.effects.timers.at(TAKE_AGAIN)
     return Facts(
         state=parts.state.name.lower(),
@@ -261,9 +261,9 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         attempts_max=0 if settings.policy.hand_back else settings.policy.attempts_max,
         issues_max=settings.issues_max,
         ended=parts.tasks.ended,
-        slots=roster.slots(),
+        slots=registry.slots(),
         busy=busy,
-        starting=max(0, parts.crew.wanted() - roster.slots()),
+        starting=max(0, parts.crew.wanted() - registry.slots()),
         unsent=parts.tasks.count(IssueState.CLAIMED),
         look_seconds=None if look_at is None else _from(parts, look_at),
         listed=parts.listed.by_priority,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import Intake
 from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
-from beads_workers.core.connections import Judging, Replies
+from beads_workers.core.connections import Judging, Sender
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Hindered, StopAsked
 from beads_workers.core.issues import Standing
@@ -53,10 +53,10 @@ STORM_HINT = "put that right, then 'beads-workers resume'"
 class Ending:
     """Owns the state of the run."""
 
-    def __init__(self, parts: Parts, replies: Replies, judging: Judging, intake: Intake) -> None:
+    def __init__(self, parts: Parts, sender: Sender, judging: Judging, intake: Intake) -> None:
         self._parts = parts
         self._effects = parts.effects
-        self._replies = replies
+        self._sender = sender
         self._judging = judging
         self._intake = intake
         self._stop_seconds = parts.settings.stop_seconds
@@ -148,8 +148,8 @@ class Ending:
                 self._parts.tasks.requeue_unsent()
                 # Whoever is sent home is not to be replaced.
                 self._parts.crew.close()
-                for connection in self._parts.roster.in_state(ConnState.READY, ConnState.IDLE):
-                    self._replies.shut_down(connection)
+                for connection in self._parts.registry.in_state(ConnState.READY, ConnState.IDLE):
+                    self._sender.shut_down(connection)
             case RunReaction.SHUTDOWN:
                 self._shut_down()
             case RunReaction.HASTEN if self._parts.state is RunState.SETTLING:
@@ -171,10 +171,10 @@ class Ending:
     def _shut_down(self) -> None:
         self._parts.tasks.requeue_unsent()
         self._parts.crew.close()
-        for connection in self._parts.roster:
+        for connection in self._parts.registry:
             silent = connection.state is ConnState.NEW and not connection.own
             if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
-                self._replies.shut_down(connection)
+                self._sender.shut_down(connection)
             if silent:
                 # It may be no worker at all; nobody waits for it.
                 self._effects.ask(HangUp(connection.conn_id, "said nothing before the stop"))
@@ -184,7 +184,7 @@ class Ending:
         for member in self._parts.crew.alive():
             if member.pid is not None:
                 self._parts.crew.kill(member.pid)
-        for connection in self._parts.roster:
+        for connection in self._parts.registry:
             if not connection.own:
                 who = f"{connection.worker_id or 'a connection'} (pid {connection.pid})"
                 self._effects.note("warning", f"{who} did not leave; it is not ours to kill")
@@ -194,7 +194,7 @@ class Ending:
             self._effects.timers.set(LEAVE_BY, self._effects.now + 1.0)
 
     def _everybody_left(self) -> bool:
-        return not len(self._parts.roster) and not self._parts.crew.alive()
+        return not len(self._parts.registry) and not self._parts.crew.alive()
 
     def _all_left(self) -> None:
         for held in self._parts.tasks.loose():
@@ -214,7 +214,7 @@ class Ending:
 
     def _consider_empty(self) -> None:
         parts = self._parts
-        if parts.crew.crashed_out and not parts.crew.members and not len(parts.roster):
+        if parts.crew.crashed_out and not parts.crew.members and not len(parts.registry):
             # Also with issues in hand: nobody is left who could ever work on them.
             why = "every worker crashed at its start"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))

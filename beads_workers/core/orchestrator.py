@@ -9,7 +9,7 @@ from beads_workers.core import connections, inflight, limits
 from beads_workers.core import events as ev
 from beads_workers.core.claims import PEEK, Intake
 from beads_workers.core.commands import Command
-from beads_workers.core.connections import RECALL, Floor, Judging, Replies, Roster
+from beads_workers.core.connections import RECALL, ConnectionRegistry, Connections, Judging, Sender
 from beads_workers.core.control import Control
 from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
@@ -59,7 +59,7 @@ class Parts:
     literal: bool
     pushed: bool
     effects: Effects
-    roster: Roster
+    registry: ConnectionRegistry
     crew: Crew
     round_trips: RoundTrips
     ledger: Ledger
@@ -90,7 +90,7 @@ def make_parts(
         literal,
         pushed,
         effects,
-        Roster(),
+        ConnectionRegistry(),
         Crew(effects),
         round_trips,
         ledger,
@@ -111,9 +111,9 @@ def make_parts(
 # ``now`` is on the monotonic clock, which all durations are; ``boot`` is the same moment on the
 # clock that goes on while the machine sleeps, which leases are (left out: it never slept).
 #
-# It ties the parts together: ``Floor`` (the conversation with workers), ``Crew`` (our processes),
-# ``Tasks`` (jobs in our hands), ``RoundTrips``, ``Intake`` and ``Leases`` (the source), ``Ledger``
-# (what is
+# It ties the parts together: ``Connections`` (the conversation with workers), ``Crew`` (our
+# processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``Intake`` and ``Leases`` (the source),
+# ``Ledger`` (what is
 # remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
 # module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 
@@ -141,12 +141,12 @@ class Orchestrator:
         """
         self._parts = make_parts(settings, run_id, now, literal=literal, pushed=pushed)
         self._effects = self._parts.effects
-        self._replies = Replies(self._parts)
-        self._judging = Judging(self._parts, self._replies)
-        self._floor = Floor(self._parts, self._replies, self._judging)
+        self._sender = Sender(self._parts)
+        self._judging = Judging(self._parts, self._sender)
+        self._connections = Connections(self._parts, self._sender, self._judging)
         self._intake = Intake(self._parts)
-        self._ending = Ending(self._parts, self._replies, self._judging, self._intake)
-        self._control = Control(self._parts, self._replies, self._intake, self._ending)
+        self._ending = Ending(self._parts, self._sender, self._judging, self._intake)
+        self._control = Control(self._parts, self._sender, self._intake, self._ending)
         for page in carried:
             self._parts.ledger.carry_over(page, now, epoch)
             self._parts.traces.keep(page.issue_id, page.traceparent)
@@ -208,11 +208,11 @@ class Orchestrator:
             case ev.Received():
                 self._received(event)
             case ev.Connected():
-                self._floor.connected(event)
+                self._connections.connected(event)
             case ev.Misread():
-                self._floor.misread(event)
+                self._connections.misread(event)
             case ev.Disconnected():
-                self._floor.disconnected(event)
+                self._connections.disconnected(event)
             case ev.RoundTripEnded():
                 self._round_trip_ended(event)
             case ev.WorkerSpawned(worker_id, pid):
@@ -222,9 +222,9 @@ class Orchestrator:
                 self._parts.crew.not_started(worker_id, error)
             case ev.WorkerReaped(worker_id, pid, status):
                 self._parts.crew.reaped(worker_id, pid, status)
-                self._floor.holder_dead(pid)
+                self._connections.holder_dead(pid)
             case ev.HolderGone(pid):
-                self._floor.holder_dead(pid)
+                self._connections.holder_dead(pid)
             case ev.RecoveryFailed(error, hint, seconds) | ev.Unreachable(error, hint, seconds):
                 self._parts.round_trips.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
@@ -251,18 +251,18 @@ class Orchestrator:
                 self._control.asked(event)
 
     def _received(self, event: ev.Received) -> None:
-        reaction = self._floor.received(event)
+        reaction = self._connections.received(event)
         if reaction not in (ConnReaction.JUDGE, ConnReaction.SERVE):
             return
-        connection = self._parts.roster.get(event.conn_id)
+        connection = self._parts.registry.get(event.conn_id)
         assert connection is not None, "it has just spoken"
         if reaction is ConnReaction.JUDGE:
             self._intake.completed(self._parts.tasks.last_seconds)
         else:
-            self._floor.serve(connection, soon=self._coming())
+            self._connections.serve(connection, soon=self._coming())
         if connection.keeps and connection.state is ConnState.BUSY:
             more = self._intake.more_ahead(connection.keeps, len(connection.ahead))
-            self._floor.send_ahead(connection, more)
+            self._connections.send_ahead(connection, more)
 
     def _coming(self) -> bool:
         # A pending write may make work ready as soon as it is written.
@@ -278,7 +278,7 @@ class Orchestrator:
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.requeue_unsent()
-        self._floor.serve_held(soon=self._coming())
+        self._connections.serve_held(soon=self._coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()
 
@@ -293,7 +293,7 @@ class Orchestrator:
             self._parts.tasks.drop_claim(held)
         elif held.state is IssueState.RUNNING:
             self._effects.note(level, f"{issue_id}: {why}; its attempt is ended")
-            self._replies.end_attempt(held, why)
+            self._sender.end_attempt(held, why)
 
     def _settled(self, settled: Settled) -> None:
         outcome = self._parts.tasks.settled(settled)
@@ -303,9 +303,9 @@ class Orchestrator:
             return
         held, reaction = outcome
         if reaction is IssueReaction.DELIVER:
-            self._floor.handed_over(held)
+            self._connections.handed_over(held)
         elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.AGAIN:
-            self._floor.not_handed_over(held)
+            self._connections.not_handed_over(held)
         if reaction is IssueReaction.LEAVE:
             text = f"{held.job.issue_id} is not ours any more and was left alone"
             self._effects.note("warning", f"{text}: {settled.error}" if settled.error else text)
@@ -330,18 +330,18 @@ class Orchestrator:
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
         self._ending.move(RunStimulus.RECOVERED)
-        self._floor.serve_held(soon=True)
+        self._connections.serve_held(soon=True)
 
     def _due(self, key: Hashable) -> None:
         match key:
             case connections.HelloDue(conn_id):
-                self._floor.hello_due(conn_id)
+                self._connections.hello_due(conn_id)
             case connections.HoldOver(conn_id):
-                self._floor.hold_over(conn_id)
+                self._connections.hold_over(conn_id)
             case connections.Overdue(conn_id):
-                self._floor.overdue(conn_id)
+                self._connections.overdue(conn_id)
             case connections.ExitDue(pid):
-                self._floor.exit_due(pid)
+                self._connections.exit_due(pid)
             case StartAgain(worker_id) if self._parts.hindrances.stop:
                 self._effects.timers.set(key, self._effects.now + limits.RESPAWN_DELAY_SECONDS)
             case StartAgain(worker_id):
@@ -358,7 +358,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             TAKE_AGAIN: self._take_again,
             PEEK: self._intake.peek,
-            RECALL: self._replies.recall,
+            RECALL: self._sender.recall,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             inflight.LOOK: lambda: None,  # ``_conclude`` looks at them.
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),

@@ -394,4 +394,4 @@ def test_the_time_for_the_run_ends_it_with_124_while_there_is_work() -> None:
     while play.ended is None:
         play.quiet()
     assert play.ended == 124
-    assert ConnId(1) not in {c.conn_id for c in play.core._parts.roster}
+    assert ConnId(1) not in {c.conn_id for c in play.core._parts.registry}

@@ -25,6 +25,9 @@ TAGS: dict[str, str] = {
     "PromptTrackerThread": "PromptLane",
     "Running": "Lane",
     "Served": "Desk",
+    "Connections": "Floor",
+    "Sender": "Replies",
+    "ConnectionRegistry": "Roster",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

@@ -218,7 +218,7 @@ class Checks:
         if node.journal.folds is not None:
             node.journal.folds.believed(node.core, self._world.agenda.now, whole=True)
         sizes = {
-            "roster": (len(parts.roster), node.connections_made_lately()),
+            "registry": (len(parts.registry), node.connections_made_lately()),
             "held": (len(parts.tasks.held), issues),
             "pending": (len(parts.round_trips.pending), issues),
             "ledger": (len(parts.ledger.pages), issues),

@@ -73,7 +73,7 @@ class PushedChecks(Checks):
             return
         parts, most = node.core._parts, 3 * len(self._world.senders.jobs) + 20
         sizes = {"held": len(parts.tasks.held), "pending": len(parts.round_trips.pending)}
-        sizes |= {"ledger": len(parts.ledger.pages), "roster": len(parts.roster) - 40}
+        sizes |= {"ledger": len(parts.ledger.pages), "registry": len(parts.registry) - 40}
         settled = parts.state is not RunState.RECOVERING
         if self._world.kind == "rrq" and settled and parts.ledger.pages:
             raise Violation(8, f"of requests in memory it remembers {list(parts.ledger.pages)}")
