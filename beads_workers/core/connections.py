@@ -404,11 +404,11 @@ class Sender:
         return max(seconds, limits.WAIT_SECONDS_MIN)
 
 
-# --- judging -------------------------------------------------------------------------------------
+# --- attempt ends --------------------------------------------------------------------------------
 # What is made of how an attempt ended: by what its worker says, or by its worker's death.
 
 
-class Judging:
+class AttemptEnds:
     """One per orchestrator."""
 
     def __init__(self, parts: Parts, sender: Sender) -> None:
@@ -419,7 +419,7 @@ class Judging:
         self.command_unusable = ""
         """Why no task of this fleet can run, once a worker of ours has found out."""
 
-    def judge(self, connection: Connection, message: Done | Failed) -> bool:
+    def task_ended(self, connection: Connection, message: Done | Failed) -> bool:
         """DONE or FAILED; False where no attempt has ended, because none had begun."""
         held = self._tasks.held[message.issue_id]
         if message.is_stopping:
@@ -439,7 +439,7 @@ class Judging:
         if outcome.kind is OutcomeKind.CANCELLED and not asked:
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
-        self._tasks.conclude(held, outcome, message.duration_ms)
+        self._tasks.attempt_ended(held, outcome, message.duration_ms)
         if connection.own:
             self._parts.crew.worked(connection.pid)
         return True
@@ -453,7 +453,7 @@ class Judging:
         told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
         return bool(told_to_leave or held.cancelled or self.command_unusable)
 
-    def conclude_loose(self, held: Held) -> None:
+    def end_orphaned(self, held: Held) -> None:
         """A worker's death charges the attempt; one that we asked for does not."""
         if held.behind and self._goes_on(held):
             self._tasks.not_begun(held, f"its worker (pid {held.holder_pid}) died before")
@@ -465,7 +465,7 @@ class Judging:
             outcome = lost(held.holder_pid)
         if held.overdue:
             outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
-        self._tasks.conclude(held, outcome)
+        self._tasks.attempt_ended(held, outcome)
 
 
 def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
@@ -501,9 +501,9 @@ class ExitDue:
 class Connections:
     """Serves the connections; the caller says whether work may come in a moment."""
 
-    def __init__(self, parts: Parts, sender: Sender, judging: Judging) -> None:
+    def __init__(self, parts: Parts, sender: Sender, attempt_ends: AttemptEnds) -> None:
         self._parts = parts
-        self._judging = judging
+        self._attempt_ends = attempt_ends
         self._sender = sender
         self._effects = parts.effects
         self._registry = parts.registry
@@ -534,7 +534,7 @@ class Connections:
         """A valid message; returns what came of it.
 
         ``SERVE`` is left to the caller, who knows whether work is coming, and so is telling the
-        intake of an attempt that ended (``JUDGE``).
+        intake of an attempt that ended (``ATTEMPT_END``).
         """
         connection = self._registry.get(event.conn_id)
         if connection is None:
@@ -547,9 +547,13 @@ class Connections:
             self._vouched(connection)
         reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
-            case ConnReaction.JUDGE:
+            case ConnReaction.ATTEMPT_END:
                 assert isinstance(message, Done | Failed)
-                return reaction if self._judging.judge(connection, message) else ConnReaction.NONE
+                return (
+                    reaction
+                    if self._attempt_ends.task_ended(connection, message)
+                    else ConnReaction.NONE
+                )
             case ConnReaction.REPEAT_TASK if connection.keeps:
                 pass  # A TASK for later has met it at its end.
             case ConnReaction.REPEAT_TASK:
@@ -593,7 +597,7 @@ class Connections:
         """The process that had loose jobs is gone: what it did not finish is lost."""
         for held in self._tasks.loose():
             if held.holder_pid == pid:
-                self._judging.conclude_loose(held)
+                self._attempt_ends.end_orphaned(held)
 
     # --- what goes out ------------------------------------------------------------------------
 
@@ -696,7 +700,7 @@ class Connections:
         for held in self._tasks.loose() if self._tasks.count(IssueState.LOOSE) else ():
             came_later = held.lost_conn_id is not None and connection.conn_id > held.lost_conn_id
             if held.holder_pid == connection.pid and came_later:
-                self._judging.conclude_loose(held)
+                self._attempt_ends.end_orphaned(held)
 
     def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
         if isinstance(message, Ready):
@@ -715,7 +719,9 @@ class Connections:
         self._tasks.lose(held, connection.pid)
         if connection.own:
             if connection.pid not in self._parts.crew.by_pid:
-                self._judging.conclude_loose(held)  # It was reaped before its last words were read.
+                self._attempt_ends.end_orphaned(
+                    held
+                )  # It was reaped before its last words were read.
         else:
             self._effects.ask(WatchHolder(connection.pid))
 

@@ -249,7 +249,7 @@ class Tasks:
         spans = traced.own, traced.parent, traced.state
         self._effects.write(Started(*ids, job.title, job.priority, *spans))
 
-    def conclude(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
+    def attempt_ended(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
         """An attempt ended: the policy decides, the journal knows, is pending."""
         job = held.job
         self.last_seconds = self._effects.now - held.started_at

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import Intake
 from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
-from beads_workers.core.connections import Judging, Sender
+from beads_workers.core.connections import AttemptEnds, Sender
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Hindered, StopAsked
 from beads_workers.core.issues import Standing
@@ -53,11 +53,13 @@ STORM_HINT = "put that right, then 'beads-workers resume'"
 class Ending:
     """Owns the state of the run."""
 
-    def __init__(self, parts: Parts, sender: Sender, judging: Judging, intake: Intake) -> None:
+    def __init__(
+        self, parts: Parts, sender: Sender, attempt_ends: AttemptEnds, intake: Intake
+    ) -> None:
         self._parts = parts
         self._effects = parts.effects
         self._sender = sender
-        self._judging = judging
+        self._attempt_ends = attempt_ends
         self._intake = intake
         self._stop_seconds = parts.settings.stop_seconds
         self._exit_code = 0
@@ -93,8 +95,8 @@ class Ending:
     def consider(self) -> None:
         """After every event: is this the end, or a step towards it?"""
         state = self._parts.state
-        if self._judging.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
-            why = f"the command cannot be run: {self._judging.command_unusable}"
+        if self._attempt_ends.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
+            why = f"the command cannot be run: {self._attempt_ends.command_unusable}"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
         elif self._parts.storm.raging and state in (RunState.RUNNING, RunState.PAUSED):
             self._brave_storm()
@@ -202,7 +204,7 @@ class Ending:
                 "warning",
                 f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
             )
-            self._judging.conclude_loose(held)
+            self._attempt_ends.end_orphaned(held)
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
         self._effects.timers.set(GIVE_UP, self._effects.now + limits.CLOSE_GIVE_UP_SECONDS)

@@ -9,7 +9,13 @@ from beads_workers.core import connections, inflight, limits
 from beads_workers.core import events as ev
 from beads_workers.core.claims import PEEK, Intake
 from beads_workers.core.commands import Command
-from beads_workers.core.connections import RECALL, ConnectionRegistry, Connections, Judging, Sender
+from beads_workers.core.connections import (
+    RECALL,
+    AttemptEnds,
+    ConnectionRegistry,
+    Connections,
+    Sender,
+)
 from beads_workers.core.control import Control
 from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
@@ -142,10 +148,10 @@ class Orchestrator:
         self._parts = make_parts(settings, run_id, now, literal=literal, pushed=pushed)
         self._effects = self._parts.effects
         self._sender = Sender(self._parts)
-        self._judging = Judging(self._parts, self._sender)
-        self._connections = Connections(self._parts, self._sender, self._judging)
+        self._attempt_ends = AttemptEnds(self._parts, self._sender)
+        self._connections = Connections(self._parts, self._sender, self._attempt_ends)
         self._intake = Intake(self._parts)
-        self._ending = Ending(self._parts, self._sender, self._judging, self._intake)
+        self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._intake)
         self._control = Control(self._parts, self._sender, self._intake, self._ending)
         for page in carried:
             self._parts.ledger.carry_over(page, now, epoch)
@@ -170,16 +176,16 @@ class Orchestrator:
     ) -> list[Command]:
         """Something happened; returns what is to be done about it.
 
-        ``more``: another event follows, or ``conclude``; what comes of all of them waits for that.
-        """
+        ``more``: another event follows, or ``after_events``; what comes of all of them waits for
+        that."""
         self._effects.at(now, boot)
         self._dispatch(event)
-        return self._effects.flush() if more else self._conclude()
+        return self._effects.flush() if more else self._after_events()
 
-    def conclude(self, now: float, boot: float | None = None) -> list[Command]:
+    def after_events(self, now: float, boot: float | None = None) -> list[Command]:
         """What comes of all events so far: nobody who has just spoken waits for any of it."""
         self._effects.at(now, boot)
-        return self._conclude()
+        return self._after_events()
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is to be called at the latest; None: not before an event."""
@@ -190,9 +196,9 @@ class Orchestrator:
         self._effects.at(now, boot)
         for key in self._effects.timers.due(now):
             self._due(key)
-        return self._conclude()
+        return self._after_events()
 
-    def _conclude(self) -> list[Command]:
+    def _after_events(self) -> list[Command]:
         for issue_id in self._parts.leases.run_out():
             self._claim_lost(issue_id, "its lease could not be renewed")
         self._intake.consider()
@@ -252,11 +258,11 @@ class Orchestrator:
 
     def _received(self, event: ev.Received) -> None:
         reaction = self._connections.received(event)
-        if reaction not in (ConnReaction.JUDGE, ConnReaction.SERVE):
+        if reaction not in (ConnReaction.ATTEMPT_END, ConnReaction.SERVE):
             return
         connection = self._parts.registry.get(event.conn_id)
         assert connection is not None, "it has just spoken"
-        if reaction is ConnReaction.JUDGE:
+        if reaction is ConnReaction.ATTEMPT_END:
             self._intake.completed(self._parts.tasks.last_seconds)
         else:
             self._connections.serve(connection, soon=self._coming())
@@ -360,7 +366,7 @@ class Orchestrator:
             PEEK: self._intake.peek,
             RECALL: self._sender.recall,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
-            inflight.LOOK: lambda: None,  # ``_conclude`` looks at them.
+            inflight.LOOK: lambda: None,  # ``_after_events`` looks at them.
             LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),
             GIVE_UP: self._ending.give_up,
             IDLE_OUT: self._ending.idle_out,

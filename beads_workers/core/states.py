@@ -306,7 +306,7 @@ class ConnReaction(Enum):
     NONE = "-"
     SERVE = "answer: TASK, WAIT or SHUTDOWN; hold it while the tracker is asked"
     REPEAT_TASK = "log an error, send the same TASK again; nothing where it keeps TASKs for later"
-    JUDGE = "the policy decides what becomes of the job"
+    ATTEMPT_END = "the policy decides what becomes of the job"
     RESYNC = "log an error, send a short WAIT"
     NOTE = "log it; a reply is already on its way"
     ANSWERED = "the SHUTDOWN that is on its way answers it"
@@ -323,10 +323,10 @@ def _connection_table() -> Table[ConnState, ConnStimulus, ConnReaction]:
         (st.BUSY, sti.SAID_READY): Move(st.BUSY, re.REPEAT_TASK),
         (st.ENDING, sti.SAID_READY): Move(st.ENDING, re.ANSWERED),
         (st.LEAVING, sti.SAID_READY): Move(st.LEAVING, re.ANSWERED),
-        (st.BUSY, sti.FINISHED): Move(st.IDLE, re.JUDGE),
-        (st.ENDING, sti.FINISHED): Move(st.LEAVING, re.JUDGE),
-        (st.BUSY, sti.FINISHED_ONE): Move(st.BUSY, re.JUDGE),
-        (st.ENDING, sti.FINISHED_ONE): Move(st.ENDING, re.JUDGE),
+        (st.BUSY, sti.FINISHED): Move(st.IDLE, re.ATTEMPT_END),
+        (st.ENDING, sti.FINISHED): Move(st.LEAVING, re.ATTEMPT_END),
+        (st.BUSY, sti.FINISHED_ONE): Move(st.BUSY, re.ATTEMPT_END),
+        (st.ENDING, sti.FINISHED_ONE): Move(st.ENDING, re.ATTEMPT_END),
         (st.NEW, sti.STRAY): Move(st.IDLE, re.RESYNC),
         (st.IDLE, sti.STRAY): Move(st.IDLE, re.RESYNC),
         (st.READY, sti.STRAY): Move(st.READY, re.RESYNC),

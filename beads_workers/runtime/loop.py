@@ -255,7 +255,7 @@ class Loop:
                 # Who asked has its answer by now; the tracker comes after that.
                 self.workers.flush()
                 self._heard = False
-                self._perform(self._core.conclude(time.monotonic(), boot_seconds()))
+                self._perform(self._core.after_events(time.monotonic(), boot_seconds()))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline = self._core.deadline()
             if deadline is not None and (now := time.monotonic()) >= deadline:

@@ -28,6 +28,7 @@ TAGS: dict[str, str] = {
     "Connections": "Floor",
     "Sender": "Replies",
     "ConnectionRegistry": "Roster",
+    "AttemptEnds": "Judging",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

@@ -68,8 +68,8 @@ def digest(seed: int) -> str:
             note("handle", event, now, commands)
             return commands
 
-        def conclude(self, now: float) -> list[Command]:
-            commands = super().conclude(now)
+        def after_events(self, now: float) -> list[Command]:
+            commands = super().after_events(now)
             note("conclude", now, commands)
             return commands
 

@@ -75,7 +75,7 @@ class Loop:
                 break
             if self._heard:
                 self._heard = False
-                self._perform(self._core.conclude(self._world.agenda.now))
+                self._perform(self._core.after_events(self._world.agenda.now))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline, now = self._core.deadline(), self._world.agenda.now
             if deadline is not None and now >= deadline:

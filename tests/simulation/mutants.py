@@ -46,8 +46,8 @@ class NoHolderCheck(Orchestrator):
         commands = super().handle(event, now, *args, **named)
         if self._parts.tasks.loose():
             for held in self._parts.tasks.loose():
-                self._judging.conclude_loose(held)
-            commands += self._conclude()
+                self._attempt_ends.end_orphaned(held)
+            commands += self._after_events()
         return commands
 
 
