@@ -184,7 +184,7 @@ class Intake:
 
     def _slots(self) -> int:
         # Workers that are still starting will want work as well.
-        return max(self._parts.registry.slots(), self._parts.crew.wanted())
+        return max(self._parts.registry.slots(), self._parts.supervisor.wanted())
 
     def _ahead(self, slots: int) -> int:
         """How many are to lie ready so that a worker which finishes finds its next one here."""

@@ -391,7 +391,7 @@ class Sender:
         # told together somebody still asks soon.
         # Who is still starting counts: the first are told before the others are here.
         waiting = self._registry.count(ConnState.IDLE, ConnState.READY)
-        waiting = max(waiting, self._parts.crew.wanted())
+        waiting = max(waiting, self._parts.supervisor.wanted())
         calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
         more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
         seconds = limits.WAIT_SECONDS_IDLE + round(
@@ -441,7 +441,7 @@ class AttemptEnds:
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
         self._tasks.attempt_ended(held, outcome, message.duration_ms)
         if connection.own:
-            self._parts.crew.worked(connection.pid)
+            self._parts.supervisor.worked(connection.pid)
         return True
 
     def _goes_on(self, held: Held) -> bool:
@@ -515,7 +515,7 @@ class Connections:
     def connected(self, event: Connected) -> None:
         """A connection is nobody until its first valid message."""
         connection = self._registry.add(event.conn_id, event.pid, event.start_time)
-        connection.own = event.pid in self._parts.crew.by_pid
+        connection.own = event.pid in self._parts.supervisor.by_pid
         self._timers.set(HelloDue(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
 
     def misread(self, event: Misread) -> None:
@@ -669,24 +669,24 @@ class Connections:
             "error", f"{connection.worker_id} did not end {held.job.issue_id} in time"
         )
         if connection.own:
-            self._parts.crew.kill(connection.pid)
+            self._parts.supervisor.kill(connection.pid)
         self._effects.ask(HangUp(conn_id, "did not end its task in time"))
 
     def exit_due(self, pid: int) -> None:
         """A worker without its socket is of no use: have it replaced."""
-        self._parts.crew.kill(pid)
+        self._parts.supervisor.kill(pid)
 
     # --- inside -------------------------------------------------------------------------------
 
     def _join(self, connection: Connection, message: FromWorker) -> None:
-        member = self._parts.crew.by_pid.get(connection.pid)
+        member = self._parts.supervisor.by_pid.get(connection.pid)
         connection.own = member is not None
         if member is not None:
             connection.worker_id = self._registry.own_id(member.worker_id, message.worker_id)
             if member.unwanted:
                 self._registry.retire(connection)
         else:
-            reserved = set(self._parts.crew.members)
+            reserved = set(self._parts.supervisor.members)
             connection.worker_id = self._registry.next_worker_id(reserved)
         self._timers.cancel(HelloDue(connection.conn_id))
         version = message.version if isinstance(message, Ready) else "1"
@@ -718,7 +718,7 @@ class Connections:
             held.cancelled = held.cancelled or "stopped"
         self._tasks.lose(held, connection.pid)
         if connection.own:
-            if connection.pid not in self._parts.crew.by_pid:
+            if connection.pid not in self._parts.supervisor.by_pid:
                 self._attempt_ends.end_orphaned(
                     held
                 )  # It was reaped before its last words were read.

@@ -98,12 +98,12 @@ class Control:
             error = f"more than {most} would share one checkout; {MORE_WORKERS}"
             self._effects.ask(Answer(event.ticket, error=error))
             return
-        crew = self._parts.crew
-        before = crew.wanted()
-        while crew.wanted() < event.workers:
-            used = {c.worker_id for c in self._parts.registry} | crew.members.keys()
-            crew.add(self._parts.registry.next_worker_id(used))
-        for worker_id in self._superfluous(crew.wanted() - event.workers):
+        supervisor = self._parts.supervisor
+        before = supervisor.wanted()
+        while supervisor.wanted() < event.workers:
+            used = {c.worker_id for c in self._parts.registry} | supervisor.members.keys()
+            supervisor.add(self._parts.registry.next_worker_id(used))
+        for worker_id in self._superfluous(supervisor.wanted() - event.workers):
             self._dismiss(worker_id)
         self._intake.look_again()
         self._say(event.ticket, f"workers: {before} -> {event.workers}")
@@ -189,15 +189,15 @@ class Control:
             return []
         working = (ConnState.RESERVED, ConnState.BUSY)
         busy = {c.pid for c in self._parts.registry if c.own and c.state in working}
-        members = [m for m in self._parts.crew.members.values() if not m.unwanted]
+        members = [m for m in self._parts.supervisor.members.values() if not m.unwanted]
         # Idle before busy, the youngest numbers first.
         members.reverse()
         members.sort(key=lambda m: m.pid in busy)
         return [m.worker_id for m in members[:count]]
 
     def _dismiss(self, worker_id: str) -> None:
-        pid = self._parts.crew.members[worker_id].pid
-        self._parts.crew.dismiss(worker_id)
+        pid = self._parts.supervisor.members[worker_id].pid
+        self._parts.supervisor.dismiss(worker_id)
         for connection in self._parts.registry:
             if connection.own and connection.pid == pid:
                 self._parts.registry.retire(connection)
@@ -263,7 +263,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         ended=parts.tasks.ended,
         slots=registry.slots(),
         busy=busy,
-        starting=max(0, parts.crew.wanted() - registry.slots()),
+        starting=max(0, parts.supervisor.wanted() - registry.slots()),
         unsent=parts.tasks.count(IssueState.CLAIMED),
         look_seconds=None if look_at is None else _from(parts, look_at),
         listed=parts.listed.by_priority,

@@ -149,7 +149,7 @@ class Ending:
             case RunReaction.CEASE:
                 self._parts.tasks.requeue_unsent()
                 # Whoever is sent home is not to be replaced.
-                self._parts.crew.close()
+                self._parts.supervisor.close()
                 for connection in self._parts.registry.in_state(ConnState.READY, ConnState.IDLE):
                     self._sender.shut_down(connection)
             case RunReaction.SHUTDOWN:
@@ -172,7 +172,7 @@ class Ending:
 
     def _shut_down(self) -> None:
         self._parts.tasks.requeue_unsent()
-        self._parts.crew.close()
+        self._parts.supervisor.close()
         for connection in self._parts.registry:
             silent = connection.state is ConnState.NEW and not connection.own
             if connection.state not in (ConnState.LEAVING, ConnState.ENDING):
@@ -183,20 +183,20 @@ class Ending:
         self._effects.timers.set(LEAVE_BY, self._effects.now + self._stop_seconds)
 
     def _kill(self) -> None:
-        for member in self._parts.crew.alive():
+        for member in self._parts.supervisor.alive():
             if member.pid is not None:
-                self._parts.crew.kill(member.pid)
+                self._parts.supervisor.kill(member.pid)
         for connection in self._parts.registry:
             if not connection.own:
                 who = f"{connection.worker_id or 'a connection'} (pid {connection.pid})"
                 self._effects.note("warning", f"{who} did not leave; it is not ours to kill")
             self._effects.ask(HangUp(connection.conn_id, "did not leave in time"))
         # A worker that was asked for and has no pid yet is killed as soon as it has one.
-        if self._parts.crew.alive():
+        if self._parts.supervisor.alive():
             self._effects.timers.set(LEAVE_BY, self._effects.now + 1.0)
 
     def _everybody_left(self) -> bool:
-        return not len(self._parts.registry) and not self._parts.crew.alive()
+        return not len(self._parts.registry) and not self._parts.supervisor.alive()
 
     def _all_left(self) -> None:
         for held in self._parts.tasks.loose():
@@ -216,7 +216,11 @@ class Ending:
 
     def _consider_empty(self) -> None:
         parts = self._parts
-        if parts.crew.crashed_out and not parts.crew.members and not len(parts.registry):
+        if (
+            parts.supervisor.crashed_out
+            and not parts.supervisor.members
+            and not len(parts.registry)
+        ):
             # Also with issues in hand: nobody is left who could ever work on them.
             why = "every worker crashed at its start"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
@@ -268,7 +272,7 @@ class Ending:
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.storm.raging
 
 
-# --- crew ----------------------------------------------------------------------------------------
+# --- supervisor ----------------------------------------------------------------------------------
 # Our own worker processes: started, replaced when they die, fewer or more when asked.
 
 
@@ -296,7 +300,7 @@ class StartAgain:
     worker_id: str
 
 
-class Crew:
+class Supervisor:
     """The workers that the user asked for with ``-n``, by worker id."""
 
     def __init__(self, effects: Effects) -> None:

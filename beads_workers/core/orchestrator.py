@@ -26,10 +26,10 @@ from beads_workers.core.lifecycle import (
     IDLE_OUT,
     LEAVE_BY,
     RUN_OUT,
-    Crew,
     Ending,
     Hindrances,
     StartAgain,
+    Supervisor,
 )
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import DueAgain, Ledger, Storm
@@ -66,7 +66,7 @@ class Parts:
     pushed: bool
     effects: Effects
     registry: ConnectionRegistry
-    crew: Crew
+    supervisor: Supervisor
     round_trips: RoundTrips
     ledger: Ledger
     storm: Storm
@@ -97,7 +97,7 @@ def make_parts(
         pushed,
         effects,
         ConnectionRegistry(),
-        Crew(effects),
+        Supervisor(effects),
         round_trips,
         ledger,
         storm,
@@ -117,7 +117,7 @@ def make_parts(
 # ``now`` is on the monotonic clock, which all durations are; ``boot`` is the same moment on the
 # clock that goes on while the machine sleeps, which leases are (left out: it never slept).
 #
-# It ties the parts together: ``Connections`` (the conversation with workers), ``Crew`` (our
+# It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
 # processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``Intake`` and ``Leases`` (the source),
 # ``Ledger`` (what is
 # remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
@@ -166,7 +166,7 @@ class Orchestrator:
         """Begin: our workers start while the source settles what an earlier run left."""
         self._effects.now = now
         for number in range(1, self._parts.settings.workers + 1):
-            self._parts.crew.add(f"W{number}")
+            self._parts.supervisor.add(f"W{number}")
         if (seconds := self._parts.settings.runtime_max_seconds) is not None:
             self._effects.timers.set(RUN_OUT, now + seconds)
         return self._effects.flush()
@@ -223,11 +223,11 @@ class Orchestrator:
                 self._round_trip_ended(event)
             case ev.WorkerSpawned(worker_id, pid):
                 # During a stop, too: it connects, and is told to leave like all others.
-                self._parts.crew.spawned(worker_id, pid)
+                self._parts.supervisor.spawned(worker_id, pid)
             case ev.WorkerNotStarted(worker_id, error):
-                self._parts.crew.not_started(worker_id, error)
+                self._parts.supervisor.not_started(worker_id, error)
             case ev.WorkerReaped(worker_id, pid, status):
-                self._parts.crew.reaped(worker_id, pid, status)
+                self._parts.supervisor.reaped(worker_id, pid, status)
                 self._connections.holder_dead(pid)
             case ev.HolderGone(pid):
                 self._connections.holder_dead(pid)
@@ -351,7 +351,7 @@ class Orchestrator:
             case StartAgain(worker_id) if self._parts.hindrances.stop:
                 self._effects.timers.set(key, self._effects.now + limits.RESPAWN_DELAY_SECONDS)
             case StartAgain(worker_id):
-                self._parts.crew.start_again(worker_id)
+                self._parts.supervisor.start_again(worker_id)
             case DueAgain(issue_id):
                 self._parts.ledger.cooled_down(issue_id)
                 self._intake.look_again()

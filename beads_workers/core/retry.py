@@ -187,8 +187,8 @@ class Ledger:
 
 
 FAILURES = (OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.NOT_FOUND)
-"""What a task says by failing. A worker that dies has a brake of its own (``crew``); a retry and a
-cancellation are no failures."""
+"""What a task says by failing. A worker that dies has a brake of its own (``supervisor``); a retry
+and a cancellation are no failures."""
 
 
 class Storm:

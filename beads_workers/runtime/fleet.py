@@ -49,10 +49,10 @@ from beads_workers.runtime.run_directory import (
     lock_tracker,
 )
 from beads_workers.runtime.sockets import TcpListener
-from beads_workers.runtime.supervisor import Nursery
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote import Zygote, start_zygote
+from beads_workers.runtime.zygote_client import ZygoteClient
 
 if TYPE_CHECKING:
     from beads_workers.runtime.opening import Front
@@ -85,7 +85,7 @@ class Fleet:
         self._actor = f"beads-workers/{host_name()}/{self._run_id}"
         redirect_output(self._folder, self._settings.log_directory)
         self.has_log = True
-        nursery = self._nursery(alive)
+        zygote_client = self._zygote_client(alive)
         size = Size(self._settings.journal_bytes_max)
         self._journal = Journal(self._folder / "journal.jsonl", size=size)
         self._source = open_source(self._settings, self._actor, JournalCalls(self._journal))
@@ -94,12 +94,12 @@ class Fleet:
         except SourceError as error:
             self._directory.mark_settled(self._run_id)
             raise Refused(str(error), error.hint, 6) from error
-        code = self._work(nursery, unsettled, last, description)
+        code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
             os.close(lock)
         return code
 
-    def _nursery(self, alive: int) -> Nursery:
+    def _zygote_client(self, alive: int) -> ZygoteClient:
         soft = raise_file_limit()
 
         def another() -> Zygote:
@@ -108,7 +108,7 @@ class Fleet:
             return zygote
 
         self._zygote.begin((alive,), soft)
-        return Nursery(self._zygote, another)
+        return ZygoteClient(self._zygote, another)
 
     def _tracker_folder(self) -> Path:
         tracker = Path(self._settings.tracker).resolve()
@@ -123,7 +123,7 @@ class Fleet:
             raise Refused(str(error), hint, 5) from None
 
     def _work(
-        self, nursery: Nursery, unsettled: list[Remains], last: Remains, description: str
+        self, zygote_client: ZygoteClient, unsettled: list[Remains], last: Remains, description: str
     ) -> int:
         selector = selectors.DefaultSelector()
         mailbox = Mailbox(selector)
@@ -138,12 +138,12 @@ class Fleet:
             carried=last.checkpoint(),
             epoch=time.time(),
         )
-        loop = Loop(selector, mailbox, core, self._journal, frames, nursery)
+        loop = Loop(selector, mailbox, core, self._journal, frames, zygote_client)
         info = self._info(description)
         self._begin_journal(board, info, last)
-        nursery.attach(selector, loop.tell, self._settings_for)
+        zygote_client.attach(selector, loop.tell, self._settings_for)
         loop.workers = WorkerServer(
-            Path(info.socket), selector, loop.tell, nursery.read, self._folder / "issues"
+            Path(info.socket), selector, loop.tell, zygote_client.read, self._folder / "issues"
         )
         try:
             self._directory.write_info(info)
@@ -181,7 +181,7 @@ class Fleet:
                 loop.front.close()
             if loop.metrics is not None:
                 loop.metrics.close()
-        return self._end(loop, nursery, board, code)
+        return self._end(loop, zygote_client, board, code)
 
     def _front(self, selector: selectors.BaseSelector, loop: Loop) -> Front | None:
         return open_front(
@@ -213,9 +213,9 @@ class Fleet:
         self._journal.flush()
         self._journal.sync()
 
-    def _end(self, loop: Loop, nursery: Nursery, board: Board, code: int) -> int:
+    def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
         loop.tracker_thread.stop(TRACKER_STOP_SECONDS)
-        nursery.close()
+        zygote_client.close()
         if loop.settled:
             self._directory.mark_settled(self._run_id)
         self._journal.close()

@@ -37,9 +37,9 @@ from beads_workers.runtime.control_socket import ControlServer, FiguresServer
 from beads_workers.runtime.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, lost
 from beads_workers.runtime.sessions import watch_exit
 from beads_workers.runtime.sockets import next_look
-from beads_workers.runtime.supervisor import Nursery
 from beads_workers.runtime.tracker_thread import TrackerThread
 from beads_workers.runtime.worker_server import WorkerServer
+from beads_workers.runtime.zygote_client import ZygoteClient
 from beads_workers.trackers.settling import boot_seconds
 
 if TYPE_CHECKING:
@@ -183,14 +183,14 @@ class Loop:
         core: Orchestrator,
         journal: Journal,
         frames: Frames,
-        nursery: Nursery,
+        zygote_client: ZygoteClient,
     ) -> None:
         self._selector = selector
         self._mailbox = mailbox
         self._core = core
         self._journal = journal
         self._frames = frames
-        self._nursery = nursery
+        self._zygote_client = zygote_client
         self._outside: list[Command] = []
         self._heard = False
         """Events that the core has still to conclude from."""
@@ -293,7 +293,7 @@ class Loop:
         due = [self.workers.door.deadline(), self.control.door.deadline()]
         due.append(self.conditions.deadline())
         soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
-        due += [at for at in (*soon, self._nursery.deadline()) if at is not None]
+        due += [at for at in (*soon, self._zygote_client.deadline()) if at is not None]
         if self.front is not None:
             due.append(self.front.deadline())
         if self.metrics is not None:
@@ -347,9 +347,9 @@ class Loop:
             case HangUp(conn_id, reason):
                 self.workers.hang_up(conn_id, reason)
             case Spawn(worker_id):
-                self._nursery.spawn(worker_id)
+                self._zygote_client.spawn(worker_id)
             case KillWorker(_, pid):
-                self._nursery.kill(pid)
+                self._zygote_client.kill(pid)
             case WatchHolder(pid):
                 self._watch_holder(pid)
             case Answer():
@@ -378,7 +378,7 @@ class Loop:
     def _tend(self, now: float) -> None:
         self.workers.door.tend(now)
         self.control.door.tend(now)
-        self._nursery.tend(now)
+        self._zygote_client.tend(now)
         if self.front is not None:
             self.front.tend(now)
         if self.metrics is not None:

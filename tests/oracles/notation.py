@@ -29,6 +29,8 @@ TAGS: dict[str, str] = {
     "Sender": "Replies",
     "ConnectionRegistry": "Roster",
     "AttemptEnds": "Judging",
+    "Supervisor": "Crew",
+    "ZygoteClient": "Nursery",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

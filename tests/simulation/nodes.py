@@ -1,4 +1,5 @@
-"""One orchestrator process: mirrors ``edge/fleet.Fleet`` and what zygote and nursery do for it."""
+"""One orchestrator process: mirrors ``edge/fleet.Fleet`` and what zygote and zygote client do for
+it."""
 
 from __future__ import annotations
 
@@ -128,7 +129,7 @@ class Node:
             self.tell(Disconnected(conn_id, reason))
 
     def spawn(self, worker_id: str) -> None:
-        """``Nursery.spawn``: the zygote forks it, and says so before it can connect."""
+        """``ZygoteClient.spawn``: the zygote forks it, and says so before it can connect."""
         self.world.agenda.after(self.world.delay(), lambda: self._fork(worker_id))
 
     def _fork(self, worker_id: str) -> None:
@@ -141,7 +142,7 @@ class Node:
         self.tell(WorkerSpawned(worker_id, pid))
 
     def kill(self, pid: int) -> None:
-        """``Nursery.kill``."""
+        """``ZygoteClient.kill``."""
         self.world.check.signalled(self, pid)
         if pid in self.workers:
             self.workers[pid].process.die()

@@ -49,7 +49,7 @@ class _Member:
     started: int
 
 
-class Nursery:
+class ZygoteClient:
     """``zygote`` is the first one; ``start_zygote`` makes another when it has died.
 
     While there is no zygote nobody waits for one: whoever is asked for is ``WorkerNotStarted``.

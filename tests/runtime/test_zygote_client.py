@@ -20,8 +20,8 @@ import pytest
 from beads_workers.core import events as ev
 from beads_workers.core.settings import Work, WorkerSettings
 from beads_workers.runtime import sessions
-from beads_workers.runtime.supervisor import ANSWER_SECONDS, EARLY_ENDS_MAX, Nursery
 from beads_workers.runtime.zygote import Zygote
+from beads_workers.runtime.zygote_client import ANSWER_SECONDS, EARLY_ENDS_MAX, ZygoteClient
 from tests.support.fleet import until
 
 
@@ -45,7 +45,7 @@ class FarEnd:
 
 
 class Room:
-    """A nursery over zygotes that we play."""
+    """A zygote client over zygotes that we play."""
 
     def __init__(self) -> None:
         self.far: list[FarEnd] = []
@@ -53,8 +53,8 @@ class Room:
         self.full = self.lingering = False
         self.events: list[ev.Event] = []
         self.selector = selectors.DefaultSelector()
-        self.nursery = Nursery(self.zygote(), self.zygote)
-        self.nursery.attach(self.selector, self.events.append, told)
+        self.zygote_client = ZygoteClient(self.zygote(), self.zygote)
+        self.zygote_client.attach(self.selector, self.events.append, told)
 
     def zygote(self) -> Zygote:
         if self.full:
@@ -86,15 +86,15 @@ def told(worker_id: str) -> WorkerSettings:
 def room() -> Iterator[Room]:
     made = Room()
     yield made
-    made.nursery.close()
+    made.zygote_client.close()
     for far in made.far:
         far.socket.close()
     made.selector.close()
 
 
 def test_workers_that_a_dying_zygote_never_reported_are_asked_for_again(room: Room) -> None:
-    room.nursery.spawn("W1")
-    room.nursery.spawn("W2")
+    room.zygote_client.spawn("W1")
+    room.zygote_client.spawn("W2")
     room.far[0].says(spawned="W1", pid=os.getppid(), started=sessions.start_time(os.getppid()))
     room.turn()
     assert room.events == [ev.WorkerSpawned("W1", os.getppid())]
@@ -106,7 +106,7 @@ def test_workers_that_a_dying_zygote_never_reported_are_asked_for_again(room: Ro
 
 
 def test_the_end_of_a_worker_is_told_as_a_shell_would(room: Room) -> None:
-    room.nursery.spawn("W1")
+    room.zygote_client.spawn("W1")
     room.far[0].says(spawned="W1", pid=4_000_000, started=1)
     room.far[0].says(exited="W1", pid=4_000_000, status=-9)
     room.turn()
@@ -115,11 +115,11 @@ def test_the_end_of_a_worker_is_told_as_a_shell_would(room: Room) -> None:
 
 def test_a_pid_that_is_somebody_elses_by_now_is_neither_adopted_nor_killed(room: Room) -> None:
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    room.nursery.spawn("W1")
+    room.zygote_client.spawn("W1")
     started = (sessions.start_time(stranger.pid) or 0) - 1
     room.far[0].says(spawned="W1", pid=stranger.pid, started=started)
     room.turn()
-    room.nursery.kill(stranger.pid)
+    room.zygote_client.kill(stranger.pid)
     room.far[0].socket.close()
     room.turn()
     assert room.events[-1] == ev.WorkerReaped("W1", stranger.pid, 1)
@@ -130,48 +130,48 @@ def test_a_pid_that_is_somebody_elses_by_now_is_neither_adopted_nor_killed(room:
 
 def test_a_worker_that_was_to_be_killed_by_a_zygote_that_died_is_killed(room: Room) -> None:
     worker = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    room.nursery.spawn("W1")
+    room.zygote_client.spawn("W1")
     started = sessions.start_time(worker.pid)
     room.far[0].says(spawned="W1", pid=worker.pid, started=started)
     room.turn()
-    room.nursery.kill(worker.pid)
+    room.zygote_client.kill(worker.pid)
     room.far[0].socket.close()
     room.turn()
     assert worker.wait(5) == -9
 
 
 def test_a_machine_that_is_full_is_no_end_of_a_worker(room: Room) -> None:
-    room.nursery.spawn("W1")
+    room.zygote_client.spawn("W1")
     room.far[0].says(refused="W1", error="Resource temporarily unavailable")
     room.turn()
     assert room.events == [ev.WorkerNotStarted("W1", "Resource temporarily unavailable")]
-    assert room.nursery.deadline() is None
+    assert room.zygote_client.deadline() is None
 
 
 def test_a_zygote_that_does_not_answer_is_put_down_after_its_time(room: Room) -> None:
-    assert room.nursery.deadline() is None
-    room.nursery.spawn("W1")
-    due = room.nursery.deadline()
+    assert room.zygote_client.deadline() is None
+    room.zygote_client.spawn("W1")
+    due = room.zygote_client.deadline()
     assert due is not None
-    room.nursery.tend(due - 0.1)
-    assert room.nursery.deadline() == due
-    room.nursery.tend(due + ANSWER_SECONDS)
-    assert room.nursery.deadline() is None
+    room.zygote_client.tend(due - 0.1)
+    assert room.zygote_client.deadline() == due
+    room.zygote_client.tend(due + ANSWER_SECONDS)
+    assert room.zygote_client.deadline() is None
 
 
 def test_a_dead_zygote_is_replaced_as_soon_as_the_machine_has_room_for_another(room: Room) -> None:
     room.full = True
     room.far[0].socket.close()
     room.turn()
-    room.nursery.spawn("W1")
+    room.zygote_client.spawn("W1")
     assert room.events == [ev.WorkerNotStarted("W1", "Too many open files")]
-    due = room.nursery.deadline()
+    due = room.zygote_client.deadline()
     assert due is not None
-    room.nursery.tend(due)
+    room.zygote_client.tend(due)
     assert len(room.far) == 1
     room.full = False
-    room.nursery.tend(room.nursery.deadline() or 0.0)
-    room.nursery.spawn("W1")
+    room.zygote_client.tend(room.zygote_client.deadline() or 0.0)
+    room.zygote_client.spawn("W1")
     (asked,) = room.far[1].asked()
     assert "spawn" in asked
 
@@ -181,18 +181,18 @@ def test_a_zygote_that_always_fails_is_replaced_ever_more_slowly_and_then_no_mor
 ) -> None:
     waits = []
     for number in range(1, EARLY_ENDS_MAX):
-        room.nursery.spawn("W1")
+        room.zygote_client.spawn("W1")
         room.far[-1].socket.close()
         room.turn()
         if number == 1:
             assert len(room.far) == 2, "one that somebody killed is replaced at once"
             continue
-        due = room.nursery.deadline()
+        due = room.zygote_client.deadline()
         assert due is not None and len(room.far) == number
         waits.append(due - time.monotonic())
-        room.nursery.tend(due - 0.01)
+        room.zygote_client.tend(due - 0.01)
         assert len(room.far) == number
-        room.nursery.tend(due)
+        room.zygote_client.tend(due)
         assert len(room.far) == number + 1
     assert all(later > 1.5 * sooner for sooner, later in itertools.pairwise(waits[2:]))
     assert not [event for event in room.events if isinstance(event, ev.FatalError)]
@@ -200,7 +200,7 @@ def test_a_zygote_that_always_fails_is_replaced_ever_more_slowly_and_then_no_mor
     room.turn()
     (fatal,) = (event for event in room.events if isinstance(event, ev.FatalError))
     assert f"ended {EARLY_ENDS_MAX} times in a row" in fatal.error and "orchestrator" in fatal.error
-    room.nursery.tend(time.monotonic() + 1e9)
+    room.zygote_client.tend(time.monotonic() + 1e9)
     assert len(room.far) == EARLY_ENDS_MAX
 
 
@@ -208,10 +208,10 @@ def test_while_there_is_no_zygote_nobody_waits_to_be_started_so_that_a_run_can_e
     room: Room,
 ) -> None:
     for _ in range(2):
-        room.nursery.spawn("W1")
+        room.zygote_client.spawn("W1")
         room.far[-1].socket.close()
         room.turn()
-    room.nursery.spawn("W2")
+    room.zygote_client.spawn("W2")
     refused = [event.worker_id for event in room.events if isinstance(event, ev.WorkerNotStarted)]
     assert sorted(refused) == ["W1", "W1", "W2"]
     (hindered,) = (event for event in room.events if isinstance(event, ev.Hindered))
@@ -221,11 +221,11 @@ def test_while_there_is_no_zygote_nobody_waits_to_be_started_so_that_a_run_can_e
 
 def test_a_zygote_that_starts_a_worker_is_well_again(room: Room) -> None:
     for _ in range(2):
-        room.nursery.spawn("W1")
+        room.zygote_client.spawn("W1")
         room.far[-1].socket.close()
         room.turn()
-    room.nursery.tend(room.nursery.deadline() or 0.0)
-    room.nursery.spawn("W1")
+    room.zygote_client.tend(room.zygote_client.deadline() or 0.0)
+    room.zygote_client.spawn("W1")
     room.far[-1].says(spawned="W1", pid=4_000_000, started=1)
     room.turn()
     (hindered,) = (event for event in room.events if isinstance(event, ev.Hindered))
@@ -243,7 +243,7 @@ def test_a_zygote_is_buried_though_its_socket_ended_before_it_did(room: Room) ->
     room.turn()
 
     def gone() -> bool:
-        room.nursery.tend(time.monotonic())
+        room.zygote_client.tend(time.monotonic())
         return not Path(f"/proc/{room.pids[1]}").exists()
 
     until(gone)
@@ -252,13 +252,13 @@ def test_a_zygote_is_buried_though_its_socket_ended_before_it_did(room: Room) ->
 
 def test_killing_one_that_was_adopted_and_has_ended_meanwhile_does_no_harm(room: Room) -> None:
     worker = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    room.nursery.spawn("W1")
+    room.zygote_client.spawn("W1")
     room.far[0].says(spawned="W1", pid=worker.pid, started=sessions.start_time(worker.pid))
     room.turn()
     room.far[0].socket.close()
     room.turn()
     worker.kill()
     worker.wait()
-    room.nursery.kill(worker.pid)
+    room.zygote_client.kill(worker.pid)
     room.turn()
     assert room.events[-1] == ev.WorkerReaped("W1", worker.pid, 1)
