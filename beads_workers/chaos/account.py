@@ -84,7 +84,7 @@ class Account:
 
     def _carried(self, page: rec.Carried) -> None:
         known = self.lives[page.issue_id].charged
-        if page.charged != known and not page.held_by:
+        if page.charged != known and not page.claimed_by:
             self.charges.append(
                 f"{page.issue_id}: {known} charged, and {page.charged} carried over"
             )

@@ -340,7 +340,7 @@ def _log(directory: Path, issue_id: IssueId, picture: Picture) -> str | None:
         return None
     run = str((directory / "runs" / picture.facts.run_id).absolute())
     names = [log_file(run, issue_id, number) for number in range(facts.attempt, 0, -1)]
-    if facts.held == "running":
+    if facts.in_flight == "running":
         names.insert(0, output_file(run, facts.worker_id))
     return next((name for name in names if Path(name).exists()), None)
 

@@ -112,7 +112,7 @@ class Intake:
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
             self._peek = False
-            skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.held.keys())
+            skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.in_flight.keys())
         self._asked_for = take or 0
         self._overtaken = False
         self._parts.leases.asked(renew)
@@ -171,7 +171,7 @@ class Intake:
         if self._parts.hindrances.stop:
             return 0
         unsent, slots = self._tasks.count(IssueState.CLAIMED), self._slots()
-        # A loose job keeps no slot: its worker is gone from us, dead or not.
+        # An orphaned job keeps no slot: its worker is gone from us, dead or not.
         busy = self._tasks.count(IssueState.RUNNING, IssueState.HANDING)
         free = max(0, slots - busy)
         ahead = self._ahead(slots)
@@ -214,11 +214,11 @@ class Intake:
         limit = self._parts.settings.issues_max
         if limit is None:
             return None
-        return max(0, limit - self._tasks.ended - len(self._tasks.held))
+        return max(0, limit - self._tasks.ended - len(self._tasks.in_flight))
 
     def _listing_due(self) -> bool:
         # With no slot at all, --until-empty still has to see that nothing is left.
-        idle = not self._tasks.held and not self._looked and not self._parts.hindrances.stop
+        idle = not self._tasks.in_flight and not self._looked and not self._parts.hindrances.stop
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
 
     def _note_listing(self, taken: Taken) -> None:

@@ -70,8 +70,8 @@ class KillWorker:
 
 
 @value
-class WatchHolder:
-    """Tell by ``HolderGone`` when this process, which is not ours, has ended."""
+class WatchOwner:
+    """Tell by ``OwnerGone`` when this process, which is not ours, has ended."""
 
     pid: int
 
@@ -104,4 +104,4 @@ class End:
     settled: bool = True
 
 
-Command = Write | Send | HangUp | RoundTrip | Spawn | KillWorker | WatchHolder | Answer | End
+Command = Write | Send | HangUp | RoundTrip | Spawn | KillWorker | WatchOwner | Answer | End

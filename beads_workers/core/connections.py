@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits, wire
-from beads_workers.core.commands import HangUp, Send, WatchHolder
+from beads_workers.core.commands import HangUp, Send, WatchOwner
 from beads_workers.core.effects import jitter
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.inflight import Held, lost
+from beads_workers.core.inflight import InFlight, lost
 from beads_workers.core.journal import WorkerJoined, WorkerLeft, WorkerStopping
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind, kept, note_of, value
 from beads_workers.core.scripts import to_payload
@@ -184,7 +184,7 @@ class ConnectionRegistry:
 
 @value
 class HoldOver:
-    """Timer key: a held READY is answered with WAIT now."""
+    """Timer key: a waiting READY is answered with WAIT now."""
 
     conn_id: ConnId
 
@@ -210,33 +210,33 @@ class Sender:
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
 
-    def deliver(self, connection: Connection, held: Held) -> None:
+    def deliver(self, connection: Connection, in_flight: InFlight) -> None:
         """Give it this job: at once, or after the tracker was told that it claims by itself."""
         self._timers.cancel(HoldOver(connection.conn_id))
-        connection.issue_id = held.job.issue_id
+        connection.issue_id = in_flight.job.issue_id
         if self._parts.literal and not connection.grouped:
             self._registry.move(connection, ConnStimulus.RESERVED)
-            self._tasks.reserve(held, connection.conn_id, connection.worker_id)
+            self._tasks.reserve(in_flight, connection.conn_id, connection.worker_id)
         else:
-            self.start(connection, held)
+            self.start(connection, in_flight)
 
-    def start(self, connection: Connection, held: Held) -> None:
+    def start(self, connection: Connection, in_flight: InFlight) -> None:
         """TASK: a new attempt begins."""
-        self._send_task(connection, held)
-        self._watch(connection, held)
+        self._send_task(connection, in_flight)
+        self._watch(connection, in_flight)
 
-    def send_behind(self, connection: Connection, held: Held) -> None:
+    def send_behind(self, connection: Connection, in_flight: InFlight) -> None:
         """TASK, for a worker that has one already: it keeps this one for later."""
-        held.behind = True
-        connection.ahead.append(held.job.issue_id)
-        self._send_task(connection, held)
+        in_flight.behind = True
+        connection.ahead.append(in_flight.job.issue_id)
+        self._send_task(connection, in_flight)
         if RECALL not in self._timers:
             self._timers.set(RECALL, self._effects.now + limits.RECALL_SECONDS)
 
-    def _send_task(self, connection: Connection, held: Held) -> None:
-        self._tasks.begin(held, connection.conn_id, connection.worker_id)
+    def _send_task(self, connection: Connection, in_flight: InFlight) -> None:
+        self._tasks.begin(in_flight, connection.conn_id, connection.worker_id)
         self._registry.move(connection, ConnStimulus.TASK_SENT)
-        self.say(connection, self._task(connection, held))
+        self.say(connection, self._task(connection, in_flight))
 
     def ended(self, connection: Connection, issue_id: IssueId) -> None:
         """It does not have this one any more; after its task it begins the next that it kept."""
@@ -250,31 +250,31 @@ class Sender:
 
     def _begins_next(self, connection: Connection) -> None:
         connection.issue_id = connection.ahead.pop(0)
-        held = self.held(connection)
-        assert held is not None, "what it keeps is held"
-        held.behind, held.started_at = False, self._effects.now
-        if held.cancelled == RECALLED:
-            held.cancelled = ""  # It came too late, and its worker takes no notice.
-        self._watch(connection, held)
+        in_flight = self.in_flight(connection)
+        assert in_flight is not None, "what it keeps is in flight"
+        in_flight.behind, in_flight.started_at = False, self._effects.now
+        if in_flight.cancelled == RECALLED:
+            in_flight.cancelled = ""  # It came too late, and its worker takes no notice.
+        self._watch(connection, in_flight)
 
     def recall(self) -> None:
         """What waits behind a task that takes long comes back: others may be free."""
         waits = [c for c in self._registry.in_state(ConnState.BUSY) if c.ahead]
         for connection in waits:
-            held = self.held(connection)
-            assert held is not None, "a busy connection has a job"
-            if self._effects.now - held.started_at >= limits.RECALL_SECONDS:
+            in_flight = self.in_flight(connection)
+            assert in_flight is not None, "a busy connection has a job"
+            if self._effects.now - in_flight.started_at >= limits.RECALL_SECONDS:
                 for issue_id in connection.ahead:
-                    self.end_attempt(self._tasks.held[issue_id], RECALLED)
+                    self.end_attempt(self._tasks.in_flight[issue_id], RECALLED)
         if waits:
             self._timers.set(RECALL, self._effects.now + limits.RECALL_SECONDS)
 
     def repeat_task(self, connection: Connection) -> None:
         """It asks for work while it has some: the same TASK again, never a second one."""
-        held = self.held(connection)
-        assert held is not None, "a busy connection has a job"
-        self.note_stray(connection, f"said READY while it has {held.job.issue_id}")
-        self.say(connection, self._task(connection, held))
+        in_flight = self.in_flight(connection)
+        assert in_flight is not None, "a busy connection has a job"
+        self.note_stray(connection, f"said READY while it has {in_flight.job.issue_id}")
+        self.say(connection, self._task(connection, in_flight))
 
     def note_stray(self, connection: Connection, text: str) -> None:
         """Log what makes no sense; a peer that goes on like this must not fill the disk."""
@@ -297,31 +297,35 @@ class Sender:
     def shut_down(self, connection: Connection) -> None:
         """SHUTDOWN: the worker ends what it does, and leaves."""
         self._timers.cancel(HoldOver(connection.conn_id))
-        if connection.state is ConnState.RESERVED and (held := self.held(connection)):
+        if connection.state is ConnState.RESERVED and (in_flight := self.in_flight(connection)):
             connection.issue_id = None
-            self._tasks.unreserve(held)
+            self._tasks.unreserve(in_flight)
         self._registry.move(connection, ConnStimulus.SHUTDOWN_SENT)
         reason = "user_requested" if connection.retiring else self._parts.reason
         self.say(connection, Shutdown(reason))
 
-    def cancel(self, held: Held, reason: str) -> bool:
+    def cancel(self, in_flight: InFlight, reason: str) -> bool:
         """Take a running task back; False where its worker does not understand that."""
-        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
+        connection = (
+            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
+        )
         if connection is None or not connection.cancellable:
             return False
-        held.cancelled = reason
-        self.say(connection, Cancel(held.job.issue_id, reason))
-        if not held.behind:
-            self._watch(connection, held)
+        in_flight.cancelled = reason
+        self.say(connection, Cancel(in_flight.job.issue_id, reason))
+        if not in_flight.behind:
+            self._watch(connection, in_flight)
         return True
 
-    def end_attempt(self, held: Held, reason: str) -> None:
+    def end_attempt(self, in_flight: InFlight, reason: str) -> None:
         """Its claim is gone: its worker must end it, or be gone itself."""
-        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
-        if connection is None or held.cancelled or self.cancel(held, reason):
+        connection = (
+            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
+        )
+        if connection is None or in_flight.cancelled or self.cancel(in_flight, reason):
             return
         # It does not understand CANCEL; without its connection a worker ends what it does.
-        held.cancelled = reason
+        in_flight.cancelled = reason
         self._effects.ask(HangUp(connection.conn_id, reason))
 
     def say(self, connection: Connection, message: ToWorker) -> None:
@@ -335,22 +339,22 @@ class Sender:
         calls = 0.0 if connection.grouped else limits.LITERAL_CALL_SECONDS
         return self._parts.settings.work.term_grace_seconds + calls
 
-    def held(self, connection: Connection) -> Held | None:
+    def in_flight(self, connection: Connection) -> InFlight | None:
         """The job that it has, or is to get."""
         if connection.issue_id is None:
             return None
-        return self._tasks.held.get(connection.issue_id)
+        return self._tasks.in_flight.get(connection.issue_id)
 
-    def _watch(self, connection: Connection, held: Held) -> None:
+    def _watch(self, connection: Connection, in_flight: InFlight) -> None:
         """It must have ended the task by then, or is stuck."""
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS
-        timeout = 0.0 if held.cancelled else self._timeout(held.job)
+        timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
         if timeout is not None:
             key = Overdue(connection.conn_id)
             self._timers.set_earlier(key, self._effects.now + timeout + grace)
 
-    def _task(self, connection: Connection, held: Held) -> Task:
-        job, work = held.job, self._parts.settings.work
+    def _task(self, connection: Connection, in_flight: InFlight) -> Task:
+        job, work = in_flight.job, self._parts.settings.work
         # A function has its arguments; only what verifies its work looks at the issue.
         called = job.call and work.allow_modules and connection.own and not work.verify
         lean = bool(called or job.script)
@@ -366,8 +370,8 @@ class Sender:
                 payload["message"] = dict(job.call.message)
         if job.script is not None:
             payload["script"] = to_payload(job.script)
-        if held.trace_context:
-            payload["trace_context"] = dict(held.trace_context)
+        if in_flight.trace_context:
+            payload["trace_context"] = dict(in_flight.trace_context)
         return Task(
             job.issue_id,
             job.priority,
@@ -375,10 +379,10 @@ class Sender:
             "" if lean else job.description,
             job.issue_type,
             () if lean else job.labels,
-            held.attempt,
+            in_flight.attempt,
             self._timeout(job),
             payload,
-            request_id=held.request_id,
+            request_id=in_flight.request_id,
         )
 
     def _timeout(self, job: Job) -> float | None:
@@ -397,7 +401,7 @@ class Sender:
         seconds = limits.WAIT_SECONDS_IDLE + round(
             more * jitter(f"{connection.conn_id} {self._effects.now}")
         )
-        if self._tasks.held:
+        if self._tasks.in_flight:
             seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
         if (due := self._parts.ledger.next_due()) is not None:
             seconds = min(seconds, math.ceil(due - self._effects.now))
@@ -421,51 +425,51 @@ class AttemptEnds:
 
     def task_ended(self, connection: Connection, message: Done | Failed) -> bool:
         """DONE or FAILED; False where no attempt has ended, because none had begun."""
-        held = self._tasks.held[message.issue_id]
+        in_flight = self._tasks.in_flight[message.issue_id]
         if message.is_stopping:
             self._sender.will_leave(connection)
-        self._sender.ended(connection, held.job.issue_id)
+        self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, Failed) else None
         unbegun = bool(failed and failed.error_detail == NOT_BEGUN and connection.keeps)
-        if failed and unbegun and self._goes_on(held):
-            self._tasks.not_begun(held, failed.error)
+        if failed and unbegun and self._goes_on(in_flight):
+            self._tasks.not_begun(in_flight, failed.error)
             return False
         for warning in message.warnings:
             self._effects.note("warning", f"{connection.worker_id}: {warning}")
         if connection.own and failed and failed.error_detail == CANNOT_START:
             self.command_unusable = failed.error
-        outcome = _outcome(message, bool(held.job.call or self._parts.settings.work.function))
-        asked = unbegun or self._asked_to_end(connection, held)
+        outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
+        asked = unbegun or self._asked_to_end(connection, in_flight)
         if outcome.kind is OutcomeKind.CANCELLED and not asked:
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
-        self._tasks.attempt_ended(held, outcome, message.duration_ms)
+        self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
         if connection.own:
             self._parts.supervisor.worked(connection.pid)
         return True
 
-    def _goes_on(self, held: Held) -> bool:
+    def _goes_on(self, in_flight: InFlight) -> bool:
         """Whether what was not begun is for somebody else, because nobody has taken it away."""
         runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
-        return runs and held.cancelled in ("", RECALLED)
+        return runs and in_flight.cancelled in ("", RECALLED)
 
-    def _asked_to_end(self, connection: Connection, held: Held) -> bool:
+    def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
         told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
-        return bool(told_to_leave or held.cancelled or self.command_unusable)
+        return bool(told_to_leave or in_flight.cancelled or self.command_unusable)
 
-    def end_orphaned(self, held: Held) -> None:
+    def end_orphaned(self, in_flight: InFlight) -> None:
         """A worker's death charges the attempt; one that we asked for does not."""
-        if held.behind and self._goes_on(held):
-            self._tasks.not_begun(held, f"its worker (pid {held.holder_pid}) died before")
+        if in_flight.behind and self._goes_on(in_flight):
+            self._tasks.not_begun(in_flight, f"its worker (pid {in_flight.owner_pid}) died before")
             return
         ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
-        if held.cancelled or held.behind or ends:
-            outcome = Outcome(OutcomeKind.CANCELLED, held.cancelled or "stopped")
+        if in_flight.cancelled or in_flight.behind or ends:
+            outcome = Outcome(OutcomeKind.CANCELLED, in_flight.cancelled or "stopped")
         else:
-            outcome = lost(held.holder_pid)
-        if held.overdue:
+            outcome = lost(in_flight.owner_pid)
+        if in_flight.overdue:
             outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
-        self._tasks.attempt_ended(held, outcome)
+        self._tasks.attempt_ended(in_flight, outcome)
 
 
 def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
@@ -544,7 +548,7 @@ class Connections:
             self._join(connection, message)
         if isinstance(message, Ready):
             connection.opt_in(message)
-            self._vouched(connection)
+            self._reregistered(connection)
         reaction = self._registry.move(connection, self._stimulus(connection, message))
         match reaction:
             case ConnReaction.ATTEMPT_END:
@@ -572,7 +576,7 @@ class Connections:
         return reaction
 
     def disconnected(self, event: Disconnected) -> None:
-        """The connection is over; what it had is loose until its holder is known to be dead."""
+        """The connection is over; what it had is orphaned until its owner process is known to be dead."""
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
@@ -580,24 +584,24 @@ class Connections:
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
-        held = self._sender.held(connection)
-        if held is not None:
-            if held.state is IssueState.HANDING:
-                self._tasks.unreserve(held)
+        in_flight = self._sender.in_flight(connection)
+        if in_flight is not None:
+            if in_flight.state is IssueState.HANDING:
+                self._tasks.unreserve(in_flight)
             else:
-                self._lose(connection, held)
+                self._lose(connection, in_flight)
         for issue_id in connection.ahead:
-            self._lose(connection, self._tasks.held[issue_id])
+            self._lose(connection, self._tasks.in_flight[issue_id])
         if connection.own and not self._registry.is_connected(connection.pid):
             # It ends its task and exits by itself; if it does not, it is stuck.
             grace = self._sender.grace(connection) + limits.LEAVE_MARGIN_SECONDS
             self._timers.set(ExitDue(connection.pid), self._effects.now + grace)
 
-    def holder_dead(self, pid: int) -> None:
-        """The process that had loose jobs is gone: what it did not finish is lost."""
-        for held in self._tasks.loose():
-            if held.holder_pid == pid:
-                self._attempt_ends.end_orphaned(held)
+    def owner_dead(self, pid: int) -> None:
+        """The process that had orphaned jobs is gone: what it did not finish is lost."""
+        for in_flight in self._tasks.orphaned():
+            if in_flight.owner_pid == pid:
+                self._attempt_ends.end_orphaned(in_flight)
 
     # --- what goes out ------------------------------------------------------------------------
 
@@ -608,8 +612,8 @@ class Connections:
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
-        elif state is RunState.RUNNING and (held := self._tasks.most_urgent()):
-            self._sender.deliver(connection, held)
+        elif state is RunState.RUNNING and (in_flight := self._tasks.most_urgent()):
+            self._sender.deliver(connection, in_flight)
         elif self._parts.pushed and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
         elif soon and HoldOver(connection.conn_id) not in self._timers:
@@ -622,24 +626,30 @@ class Connections:
         if connection.retiring or self._parts.state is not RunState.RUNNING:
             return
         for _ in range(tasks):
-            if self._registry.count(ConnState.READY) or not (held := self._tasks.most_urgent()):
+            if self._registry.count(ConnState.READY) or not (
+                in_flight := self._tasks.most_urgent()
+            ):
                 return
-            self._sender.send_behind(connection, held)
+            self._sender.send_behind(connection, in_flight)
 
-    def serve_held(self, *, soon: bool) -> None:
+    def serve_waiting(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
         for connection in self._registry.in_state(ConnState.READY):
             self.serve(connection, soon=soon)
 
-    def handed_over(self, held: Held) -> None:
+    def handed_over(self, in_flight: InFlight) -> None:
         """The tracker knows: now the TASK can go out."""
-        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
+        connection = (
+            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
+        )
         assert connection is not None, "a job stays reserved only while its worker is there"
-        self._sender.start(connection, held)
+        self._sender.start(connection, in_flight)
 
-    def not_handed_over(self, held: Held) -> None:
+    def not_handed_over(self, in_flight: InFlight) -> None:
         """The tracker would not: the worker gets something else."""
-        connection = self._registry.get(held.conn_id) if held.conn_id is not None else None
+        connection = (
+            self._registry.get(in_flight.conn_id) if in_flight.conn_id is not None else None
+        )
         if connection is not None:
             connection.issue_id = None
             self._sender.tell_to_wait(connection, limits.WAIT_SECONDS_RESYNC)
@@ -661,12 +671,12 @@ class Connections:
     def overdue(self, conn_id: ConnId) -> None:
         """A worker did not end its task in time: it is stuck, and ends itself now."""
         connection = self._registry.get(conn_id)
-        held = self._sender.held(connection) if connection else None
-        if connection is None or held is None:
+        in_flight = self._sender.in_flight(connection) if connection else None
+        if connection is None or in_flight is None:
             return
-        held.overdue = not held.cancelled
+        in_flight.overdue = not in_flight.cancelled
         self._effects.note(
-            "error", f"{connection.worker_id} did not end {held.job.issue_id} in time"
+            "error", f"{connection.worker_id} did not end {in_flight.job.issue_id} in time"
         )
         if connection.own:
             self._parts.supervisor.kill(connection.pid)
@@ -695,12 +705,14 @@ class Connections:
         own = member is not None and connection.worker_id == member.worker_id
         self._effects.write(WorkerJoined(*who, own, version[:10], connection.start_time))
 
-    def _vouched(self, connection: Connection) -> None:
+    def _reregistered(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before.
-        for held in self._tasks.loose() if self._tasks.count(IssueState.LOOSE) else ():
-            came_later = held.lost_conn_id is not None and connection.conn_id > held.lost_conn_id
-            if held.holder_pid == connection.pid and came_later:
-                self._attempt_ends.end_orphaned(held)
+        for in_flight in self._tasks.orphaned() if self._tasks.count(IssueState.ORPHANED) else ():
+            came_later = (
+                in_flight.lost_conn_id is not None and connection.conn_id > in_flight.lost_conn_id
+            )
+            if in_flight.owner_pid == connection.pid and came_later:
+                self._attempt_ends.end_orphaned(in_flight)
 
     def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
         if isinstance(message, Ready):
@@ -708,22 +720,22 @@ class Connections:
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
         if not has_task or message.issue_id not in (connection.issue_id, *connection.ahead):
             return ConnStimulus.STRAY
-        held = self._tasks.held[message.issue_id]
-        if isinstance(message, Failed) and message.request_id not in ("", held.request_id):
+        in_flight = self._tasks.in_flight[message.issue_id]
+        if isinstance(message, Failed) and message.request_id not in ("", in_flight.request_id):
             return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
         return ConnStimulus.FINISHED_ONE if connection.ahead else ConnStimulus.FINISHED
 
-    def _lose(self, connection: Connection, held: Held) -> None:
+    def _lose(self, connection: Connection, in_flight: InFlight) -> None:
         if connection.state is ConnState.ENDING:
-            held.cancelled = held.cancelled or "stopped"
-        self._tasks.lose(held, connection.pid)
+            in_flight.cancelled = in_flight.cancelled or "stopped"
+        self._tasks.lose(in_flight, connection.pid)
         if connection.own:
             if connection.pid not in self._parts.supervisor.by_pid:
                 self._attempt_ends.end_orphaned(
-                    held
+                    in_flight
                 )  # It was reaped before its last words were read.
         else:
-            self._effects.ask(WatchHolder(connection.pid))
+            self._effects.ask(WatchOwner(connection.pid))
 
     def _note_stray(self, connection: Connection, message: FromWorker) -> None:
         if isinstance(message, Ready):

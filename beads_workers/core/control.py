@@ -122,7 +122,7 @@ class Control:
     def release(self, event: ReleaseAskedFor) -> None:
         """Take these away from their workers; this run leaves them alone until ``retry``."""
         unknown = [i for i in event.issue_ids if not self._release_one(i)]
-        self._done(event.ticket, event.issue_ids, unknown, "on hold", "not held here")
+        self._done(event.ticket, event.issue_ids, unknown, "on hold", "not in flight here")
 
     def why(self, event: WhyAsked) -> None:
         """What the scheduler knows of these issues, and of itself; changes nothing."""
@@ -139,21 +139,21 @@ class Control:
         self._effects.ask(Answer(event.ticket, found=found))
 
     def _cancel_one(self, issue_id: IssueId) -> None:
-        held = self._parts.tasks.held.get(issue_id)
-        if held is None and self._parts.settings.policy.hand_back:
+        in_flight = self._parts.tasks.in_flight.get(issue_id)
+        if in_flight is None and self._parts.settings.policy.hand_back:
             # It waits for another try with its sender, who forgets it.
             self._parts.ledger.done(issue_id)
             not_ours = Action.RELEASE.value, Result.NOT_OURS.value
             self._effects.write(SettledRecord(issue_id, *not_ours, CANCELLED))
-        elif not self._parts.pushed or held is None:
+        elif not self._parts.pushed or in_flight is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self._release_one(issue_id)
-        elif held.state is IssueState.CLAIMED:
+        elif in_flight.state is IssueState.CLAIMED:
             # Without a word its sender would have it run after all.
-            held.cancelled = CANCELLED
-            self._parts.tasks.drop_claim(held, Outcome(OutcomeKind.CANCELLED, CANCELLED))
-        elif held.state is IssueState.RUNNING:
-            self._sender.end_attempt(held, CANCELLED)
+            in_flight.cancelled = CANCELLED
+            self._parts.tasks.drop_claim(in_flight, Outcome(OutcomeKind.CANCELLED, CANCELLED))
+        elif in_flight.state is IssueState.RUNNING:
+            self._sender.end_attempt(in_flight, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
         stood = self._parts.ledger.retry(issue_id)
@@ -161,24 +161,24 @@ class Control:
             return False
         self._parts.storm.retried(issue_id)
         self._effects.write(RetryAsked(issue_id))
-        if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.held:
+        if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.in_flight:
             self._parts.round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         return True
 
     def _release_one(self, issue_id: IssueId) -> bool:
-        held = self._parts.tasks.held.get(issue_id)
+        in_flight = self._parts.tasks.in_flight.get(issue_id)
         page = self._parts.ledger.pages.get(issue_id)
-        if held is None:
+        if in_flight is None:
             if page is None or page.standing is not Standing.COOLING:
                 return False
             self._put_on_hold(issue_id)
             return True
-        if held.state in (IssueState.CLAIMED, IssueState.RELEASING):
-            if held.state is IssueState.CLAIMED:
-                self._parts.tasks.drop_claim(held)
+        if in_flight.state in (IssueState.CLAIMED, IssueState.RELEASING):
+            if in_flight.state is IssueState.CLAIMED:
+                self._parts.tasks.drop_claim(in_flight)
             self._put_on_hold(issue_id)
             return True
-        return held.state is IssueState.RUNNING and self._sender.cancel(held, RELEASED)
+        return in_flight.state is IssueState.RUNNING and self._sender.cancel(in_flight, RELEASED)
 
     def _put_on_hold(self, issue_id: IssueId) -> None:
         self._effects.write(PutOnHold(issue_id))
@@ -243,8 +243,8 @@ ERROR_CHARS_MAX = 300
 
 
 def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
-    """Facts about these issues, or about all that are held or remembered where none is named."""
-    known = dict.fromkeys(issue_ids) or dict.fromkeys([*parts.tasks.held, *parts.ledger.pages])
+    """Facts about these issues, or about all that are in flight or remembered where none is named."""
+    known = dict.fromkeys(issue_ids) or dict.fromkeys([*parts.tasks.in_flight, *parts.ledger.pages])
     asked = list(known)
     places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
     settings, registry = parts.settings, parts.registry
@@ -275,21 +275,23 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
 
 
 def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
-    held = parts.tasks.held.get(issue_id)
+    in_flight = parts.tasks.in_flight.get(issue_id)
     page = parts.ledger.pages.get(issue_id)
     pending = parts.round_trips.pending.get(issue_id)
     history = parts.ledger.history(issue_id)
     cooling = page is not None and page.standing is Standing.COOLING
-    running = held is not None and held.state in (IssueState.RUNNING, IssueState.LOOSE)
+    running = in_flight is not None and in_flight.state in (IssueState.RUNNING, IssueState.ORPHANED)
     return IssueFacts(
         issue_id=issue_id,
-        held=held.state.name.lower() if held else "",
-        worker_id=held.worker_id if held else "",
-        holder_pid=held.holder_pid if held else 0,
-        running_seconds=round(parts.effects.now - held.started_at, 1) if held and running else None,
+        in_flight=in_flight.state.name.lower() if in_flight else "",
+        worker_id=in_flight.worker_id if in_flight else "",
+        owner_pid=in_flight.owner_pid if in_flight else 0,
+        running_seconds=round(parts.effects.now - in_flight.started_at, 1)
+        if in_flight and running
+        else None,
         position=position,
         standing=page.standing.name.lower() if page else "",
-        attempt=held.attempt if held and running else history.attempt,
+        attempt=in_flight.attempt if in_flight and running else history.attempt,
         charged=history.charged,
         again_seconds=_from(parts, page.not_before) if page and cooling else None,
         error=page.error[:ERROR_CHARS_MAX] if page else "",

@@ -84,7 +84,7 @@ class WorkerReaped:
 
 
 @value
-class HolderGone:
+class OwnerGone:
     """A foreign process that we asked to watch has ended."""
 
     pid: int
@@ -272,7 +272,7 @@ Event = (
     | WorkerSpawned
     | WorkerNotStarted
     | WorkerReaped
-    | HolderGone
+    | OwnerGone
     | RecoveryFailed
     | Unreachable
     | RecoveryEnded

@@ -16,16 +16,16 @@ NO_FLEET = "none"
 class IssueFacts:
     """One issue. Seconds count from the moment of the answer; None where there is no such time.
 
-    ``held``: the name of its ``IssueState`` in lower case, empty where it is not in our hands.
+    ``in_flight``: the name of its ``IssueState`` in lower case, empty where it is not in our hands.
     ``position``: in the queue of what is claimed, 1 is next. ``standing``: the name of its
     ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
     or the next one; ``charged`` have been counted. ``pending``: the ``Action`` that writes are
     pending, refused ``pending_tries`` times so far."""
 
     issue_id: str
-    held: str = ""
+    in_flight: str = ""
     worker_id: str = ""
-    holder_pid: int = 0
+    owner_pid: int = 0
     running_seconds: float | None = None
     position: int = 0
     standing: str = ""

@@ -17,7 +17,7 @@ from beads_workers.core.journal import (
     Claimed,
     Finished,
     HandingOver,
-    HolderLost,
+    OwnerLost,
     PutOnHold,
     Requeued,
     SettledRecord,
@@ -40,16 +40,16 @@ from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, S
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
 from beads_workers.core.traces import Traces
 
-# --- held ----------------------------------------------------------------------------------------
+# --- in flight -----------------------------------------------------------------------------------
 # A job that is in our hands, and all that is known of who has it.
 
 
 @dataclass(slots=True)
-class Held:
+class InFlight:
     """A job that is ours until the tracker knows better.
 
     ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
-    ``holder_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
+    ``owner_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
     why it was taken from its worker, if it was. ``behind``: its worker has another task to
     end before it begins this one. ``overdue``: its time was over long before.
     ``trace_context``: the W3C headers of its attempt.
@@ -64,7 +64,7 @@ class Held:
     request_id: str = ""
     started_at: float = 0.0
     handed_over: bool = False
-    holder_pid: int = 0
+    owner_pid: int = 0
     lost_conn_id: ConnId | None = None
     cancelled: str = ""
     behind: bool = False
@@ -165,7 +165,7 @@ _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
 
 
 class Tasks:
-    """Every held job by issue id, and the backlog of those that are claimed and unsent."""
+    """Every job in flight by issue id, and the backlog of those that are claimed and unsent."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Tasks:
         self._requests = 0
         self._backlog = Backlog()
         self._in_state = dict.fromkeys(IssueState, 0)
-        self.held: dict[IssueId, Held] = {}
+        self.in_flight: dict[IssueId, InFlight] = {}
         self.last_seconds = 0.0
         """How long the attempt took that ended last."""
         self.ended = 0
@@ -203,7 +203,7 @@ class Tasks:
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
         self._ledger.taken(job.issue_id)
-        self.held[job.issue_id] = Held(job, self._effects.now)
+        self.in_flight[job.issue_id] = InFlight(job, self._effects.now)
         self._in_state[IssueState.CLAIMED] += 1
         self._line_up(job)
 
@@ -213,46 +213,54 @@ class Tasks:
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
         self._effects.write(Claimed(job.issue_id, job.title, job.priority, *described))
 
-    def most_urgent(self) -> Held | None:
+    def most_urgent(self) -> InFlight | None:
         """The next one to send, taken off the backlog; priority first, then age of the claim."""
         while (issue_id := self._backlog.next()) is not None:
-            held = self.held.get(issue_id)
-            if held and held.state is IssueState.CLAIMED:
-                return held
+            in_flight = self.in_flight.get(issue_id)
+            if in_flight and in_flight.state is IssueState.CLAIMED:
+                return in_flight
         return None
 
     def waiting(self) -> list[IssueId]:
         """What is claimed and unsent, the next one first."""
         lined_up = self._backlog.in_order()
-        return [i for i in lined_up if i in self.held and self.held[i].state is IssueState.CLAIMED]
+        return [
+            i
+            for i in lined_up
+            if i in self.in_flight and self.in_flight[i].state is IssueState.CLAIMED
+        ]
 
-    def reserve(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
+    def reserve(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """It goes to a worker that claims by itself: let the tracker know first."""
-        self._move(held, IssueStimulus.RESERVED)
-        held.conn_id, held.worker_id, held.handed_over = conn_id, worker_id, True
-        self._effects.write(HandingOver(held.job.issue_id, worker_id))
-        self._round_trips.enqueue(Settlement(Action.HAND_OVER, held.job.issue_id))
+        self._move(in_flight, IssueStimulus.RESERVED)
+        in_flight.conn_id, in_flight.worker_id, in_flight.handed_over = conn_id, worker_id, True
+        self._effects.write(HandingOver(in_flight.job.issue_id, worker_id))
+        self._round_trips.enqueue(Settlement(Action.HAND_OVER, in_flight.job.issue_id))
 
-    def begin(self, held: Held, conn_id: ConnId, worker_id: str) -> None:
+    def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
-        if held.state is IssueState.CLAIMED:
-            self._move(held, IssueStimulus.SENT)
+        if in_flight.state is IssueState.CLAIMED:
+            self._move(in_flight, IssueStimulus.SENT)
         self._requests += 1
-        held.conn_id, held.worker_id = conn_id, worker_id
-        held.attempt = held.job.attempt or self._ledger.history(held.job.issue_id).attempt
-        held.request_id = f"{self._run_id}.{self._requests}"
-        held.started_at = self._effects.now
-        job = held.job
-        traced = self._traces.begin(job, held.request_id)
-        held.trace_context = traced.headers
-        ids = job.issue_id, worker_id, held.attempt, held.request_id
+        in_flight.conn_id, in_flight.worker_id = conn_id, worker_id
+        in_flight.attempt = (
+            in_flight.job.attempt or self._ledger.history(in_flight.job.issue_id).attempt
+        )
+        in_flight.request_id = f"{self._run_id}.{self._requests}"
+        in_flight.started_at = self._effects.now
+        job = in_flight.job
+        traced = self._traces.begin(job, in_flight.request_id)
+        in_flight.trace_context = traced.headers
+        ids = job.issue_id, worker_id, in_flight.attempt, in_flight.request_id
         spans = traced.own, traced.parent, traced.state
         self._effects.write(Started(*ids, job.title, job.priority, *spans))
 
-    def attempt_ended(self, held: Held, outcome: Outcome, duration_ms: int | None = None) -> None:
+    def attempt_ended(
+        self, in_flight: InFlight, outcome: Outcome, duration_ms: int | None = None
+    ) -> None:
         """An attempt ended: the policy decides, the journal knows, is pending."""
-        job = held.job
-        self.last_seconds = self._effects.now - held.started_at
+        job = in_flight.job
+        self.last_seconds = self._effects.now - in_flight.started_at
         history = self._ledger.history(job.issue_id)
         struck = not self._policy.hand_back and self._storm.strikes(
             job.issue_id, outcome, self.last_seconds
@@ -260,81 +268,87 @@ class Tasks:
         verdict = (
             Requeue(0.0, history)
             if struck
-            else judge(self._policy, history, outcome, jitter(held.request_id))
+            else judge(self._policy, history, outcome, jitter(in_flight.request_id))
         )
         match verdict:
             case Finish():
-                self._move(held, IssueStimulus.SUCCEEDED)
-                self._record(held, outcome, duration_ms, "finish")
-                self._enqueue(held, Action.CLOSE, outcome.note, outcome)
+                self._move(in_flight, IssueStimulus.SUCCEEDED)
+                self._record(in_flight, outcome, duration_ms, "finish")
+                self._enqueue(in_flight, Action.CLOSE, outcome.note, outcome)
             case HandBack():
-                self._record(held, outcome, duration_ms, "hand_back")
+                self._record(in_flight, outcome, duration_ms, "hand_back")
                 self._ledger.done(job.issue_id)
-                self._enqueue(held, Action.RELEASE, outcome=outcome)
-                self._move(held, IssueStimulus.REQUEUED)
+                self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
+                self._move(in_flight, IssueStimulus.REQUEUED)
             case Requeue(delay, history):
-                self._record(held, outcome, duration_ms, "requeue", verdict)
+                self._record(in_flight, outcome, duration_ms, "requeue", verdict)
                 until = self._effects.now + delay
                 self._ledger.requeue(job.issue_id, job.title, outcome.error, history, until)
                 page, named = self._ledger.page(job.issue_id), job.call or job.named
                 page.path, page.arguments = named.path if named else "", arguments_of(named)
-                if held.cancelled == RELEASED:
+                if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
                     self._ledger.put_on_hold(job.issue_id)
-                self._requeue(held)
+                self._requeue(in_flight)
             case Quarantine(reason, history):
-                self._record(held, outcome, duration_ms, "quarantined", verdict)
+                self._record(in_flight, outcome, duration_ms, "quarantined", verdict)
                 self._ledger.quarantine(job.issue_id, job.title, reason, history)
-                self._enqueue(held, Action.QUARANTINE, quarantine_note(history.charged, reason))
-                self._move(held, IssueStimulus.SPENT)
+                self._enqueue(
+                    in_flight, Action.QUARANTINE, quarantine_note(history.charged, reason)
+                )
+                self._move(in_flight, IssueStimulus.SPENT)
         if struck:
-            self._storm.forgive(self.held)
+            self._storm.forgive(self.in_flight)
 
     def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""
-        for held in list(self.held.values()):
-            if held.state is IssueState.CLAIMED:
-                self.drop_claim(held)
+        for in_flight in list(self.in_flight.values()):
+            if in_flight.state is IssueState.CLAIMED:
+                self.drop_claim(in_flight)
 
-    def not_begun(self, held: Held, why: str) -> None:
+    def not_begun(self, in_flight: InFlight, why: str) -> None:
         """Its worker had it for later and has not begun it: it is claimed and unsent again."""
-        history = self._ledger.history(held.job.issue_id)
+        history = self._ledger.history(in_flight.job.issue_id)
         outcome = Outcome(OutcomeKind.CANCELLED, why)
-        self._record(held, outcome, 0, "requeue", Requeue(0.0, history))
-        self._move(held, IssueStimulus.RECALLED)
-        held.conn_id = held.lost_conn_id = None
-        held.cancelled, held.behind = "", False
-        self._line_up(held.job)
+        self._record(in_flight, outcome, 0, "requeue", Requeue(0.0, history))
+        self._move(in_flight, IssueStimulus.RECALLED)
+        in_flight.conn_id = in_flight.lost_conn_id = None
+        in_flight.cancelled, in_flight.behind = "", False
+        self._line_up(in_flight.job)
 
-    def drop_claim(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
+    def drop_claim(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
         """It goes back before it was sent; ``outcome``: for a sender that is told one."""
-        self._effects.write(Requeued(held.job.issue_id))
-        self._requeue(held, outcome)
+        self._effects.write(Requeued(in_flight.job.issue_id))
+        self._requeue(in_flight, outcome)
 
-    def unreserve(self, held: Held) -> None:
+    def unreserve(self, in_flight: InFlight) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
-        held.conn_id = None
-        self._effects.write(Requeued(held.job.issue_id))
-        self._move(held, IssueStimulus.REQUEUED)
+        in_flight.conn_id = None
+        self._effects.write(Requeued(in_flight.job.issue_id))
+        self._move(in_flight, IssueStimulus.REQUEUED)
 
-    def lose(self, held: Held, pid: int) -> None:
-        """Its worker's connection is gone; nobody else gets it before the holder is dead."""
-        self._move(held, IssueStimulus.HOLDER_LOST)
-        held.lost_conn_id, held.conn_id, held.holder_pid = held.conn_id, None, pid
-        self._effects.write(HolderLost(held.job.issue_id, held.worker_id, pid))
+    def lose(self, in_flight: InFlight, pid: int) -> None:
+        """Its worker's connection is gone; nobody else gets it before its owner is dead."""
+        self._move(in_flight, IssueStimulus.OWNER_LOST)
+        in_flight.lost_conn_id, in_flight.conn_id, in_flight.owner_pid = (
+            in_flight.conn_id,
+            None,
+            pid,
+        )
+        self._effects.write(OwnerLost(in_flight.job.issue_id, in_flight.worker_id, pid))
 
-    def loose(self) -> list[Held]:
-        """Jobs whose holder is not known to be dead."""
-        return [h for h in self.held.values() if h.state is IssueState.LOOSE]
+    def orphaned(self) -> list[InFlight]:
+        """Jobs whose owner is not known to be dead."""
+        return [h for h in self.in_flight.values() if h.state is IssueState.ORPHANED]
 
     def running(self) -> int:
         """How many are with a worker, or about to be, or with one that is lost."""
-        return self.count(IssueState.RUNNING, IssueState.HANDING, IssueState.LOOSE)
+        return self.count(IssueState.RUNNING, IssueState.HANDING, IssueState.ORPHANED)
 
-    def settled(self, settled: Settled) -> tuple[Held, IssueReaction] | None:
+    def settled(self, settled: Settled) -> tuple[InFlight, IssueReaction] | None:
         """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
         settlement = settled.settlement
-        held = self.held.get(settlement.issue_id)
+        in_flight = self.in_flight.get(settlement.issue_id)
         if settled.result is not Result.FAILED:
             self._effects.write(
                 SettledRecord(
@@ -344,22 +358,22 @@ class Tasks:
                     settled.error,
                 )
             )
-        if held is None or settlement.action is Action.REOPEN:
-            if held is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
+        if in_flight is None or settlement.action is Action.REOPEN:
+            if in_flight is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
                 self._ledger.done(settlement.issue_id)  # Nobody reopens what is over.
             return None
-        left = settlement.action is Action.HAND_OVER and held.state is not IssueState.HANDING
+        left = settlement.action is Action.HAND_OVER and in_flight.state is not IssueState.HANDING
         if left and settled.result in (Result.APPLIED, Result.FAILED):
             # The worker left while it was handed over; now it can go back.
-            self._enqueue(held, Action.RELEASE)
+            self._enqueue(in_flight, Action.RELEASE)
             return None
-        reaction = self._move(held, _STIMULUS[settled.result])
+        reaction = self._move(in_flight, _STIMULUS[settled.result])
         if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
-            self._finished(held, reaction)
-        return held, reaction
+            self._finished(in_flight, reaction)
+        return in_flight, reaction
 
-    def _finished(self, held: Held, reaction: IssueReaction) -> None:
-        issue_id = held.job.issue_id
+    def _finished(self, in_flight: InFlight, reaction: IssueReaction) -> None:
+        issue_id = in_flight.job.issue_id
         match reaction:
             case IssueReaction.COUNT | IssueReaction.LEAVE:
                 self._ledger.done(issue_id)
@@ -370,52 +384,52 @@ class Tasks:
                 if not self._ledger.is_quarantined(issue_id):
                     # A person asked for another try while the mark was being set.
                     self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
-        del self.held[issue_id]
-        self._in_state[held.state] -= 1
+        del self.in_flight[issue_id]
+        self._in_state[in_flight.state] -= 1
 
-    def _move(self, held: Held, stimulus: IssueStimulus) -> IssueReaction:
-        move = step(ISSUE, held.state, stimulus)
-        self._in_state[held.state] -= 1
+    def _move(self, in_flight: InFlight, stimulus: IssueStimulus) -> IssueReaction:
+        move = step(ISSUE, in_flight.state, stimulus)
+        self._in_state[in_flight.state] -= 1
         self._in_state[move.to] += 1
-        held.state = move.to
+        in_flight.state = move.to
         return move.reaction
 
-    def _requeue(self, held: Held, outcome: Outcome = _NO_RESULT) -> None:
-        self._enqueue(held, Action.RELEASE, outcome=outcome)
-        self._move(held, IssueStimulus.REQUEUED)
+    def _requeue(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
+        self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
+        self._move(in_flight, IssueStimulus.REQUEUED)
 
     def _enqueue(
-        self, held: Held, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
+        self, in_flight: InFlight, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
     ) -> None:
         # What a worker did by itself, or what nobody saw the end of, is looked at first.
-        unseen = held.handed_over or held.state is IssueState.LOOSE
+        unseen = in_flight.handed_over or in_flight.state is IssueState.ORPHANED
         self._round_trips.enqueue(
             Settlement(
                 action,
-                held.job.issue_id,
+                in_flight.job.issue_id,
                 note,
                 unseen,
-                held.handed_over,
+                in_flight.handed_over,
                 outcome.result,
                 outcome.result_file,
                 outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
-                held.cancelled == CANCELLED,
+                in_flight.cancelled == CANCELLED,
             )
         )
 
     def _record(
         self,
-        held: Held,
+        in_flight: InFlight,
         outcome: Outcome,
         duration_ms: int | None,
         verdict: str,
         after: Requeue | Quarantine | None = None,
     ) -> None:
         if duration_ms is None:
-            duration_ms = int((self._effects.now - held.started_at) * 1000)
+            duration_ms = int((self._effects.now - in_flight.started_at) * 1000)
         history = after.history if after else History()
         delay = after.delay_seconds if isinstance(after, Requeue) else 0.0
-        ids = held.job.issue_id, held.worker_id, held.attempt, held.request_id
+        ids = in_flight.job.issue_id, in_flight.worker_id, in_flight.attempt, in_flight.request_id
         end = outcome.kind.value, verdict, outcome.error, duration_ms
         came = outcome.note, outcome.result, outcome.result_file
         self._effects.write(
@@ -534,8 +548,8 @@ class Leases:
     def _forget_settled(self) -> None:
         # A job that was handed over is in nobody's name: it has no lease any more.
         for issue_id in list(self._kept):
-            held = self._tasks.held.get(issue_id)
-            if held is None or held.handed_over:
+            in_flight = self._tasks.in_flight.get(issue_id)
+            if in_flight is None or in_flight.handed_over:
                 del self._kept[issue_id]
 
     def _look_by(self, at: float) -> None:

@@ -54,7 +54,7 @@ class Issue:
     ``due``: elapsed seconds of the run at which it may be taken again, while it is ``COOLING``.
     ``pending``: the write that the tracker is to be asked for, or is being asked for.
     ``attempt``: the one under way. ``end``: of the last one, until the tracker
-    has answered. ``holder``: pid and start time of a worker that is not ours and has it.
+    has answered. ``owner``: pid and start time of a worker that is not ours and has it.
     ``handed_over``: it may be in progress in nobody's name. ``told``: the records that still hold,
     oldest first; whoever applies them, and ``page``, knows what is known here.
     """
@@ -70,7 +70,7 @@ class Issue:
     handed_over: bool = False
     page: rec.Carried | None = None
     due: float = 0.0
-    holder: tuple[int, int] | None = None
+    owner: tuple[int, int] | None = None
     told: list[Entry] = field(default_factory=list)
 
     @property
@@ -96,9 +96,9 @@ class Issue:
 
     @property
     def lost_pid(self) -> int:
-        """The process that may live, while the issue is loose; else 0."""
+        """The process that may live, while the issue is orphaned; else 0."""
         told = (entry.record for entry in reversed(self.told))
-        return next((lost.pid for lost in told if isinstance(lost, rec.HolderLost)), 0)
+        return next((lost.pid for lost in told if isinstance(lost, rec.OwnerLost)), 0)
 
     @property
     def is_unbegun(self) -> bool:
@@ -223,14 +223,14 @@ class Issues:
         if issue.pending is Action.HAND_OVER:
             issue.pending = None
         if self._foreign and started.worker_id in self._foreign:
-            issue.holder = self._foreign[started.worker_id]
+            issue.owner = self._foreign[started.worker_id]
         issue.told.append(entry)
         return change
 
-    def _holder_lost(self, lost: rec.HolderLost, entry: Entry) -> Transition:
+    def _owner_lost(self, lost: rec.OwnerLost, entry: Entry) -> Transition:
         issue = self._of(lost.issue_id)
         change = Transition(issue, issue.state, issue.standing)
-        issue.state, issue.worker_id = IssueState.LOOSE, lost.worker_id
+        issue.state, issue.worker_id = IssueState.ORPHANED, lost.worker_id
         issue.told.append(entry)
         return change
 
@@ -254,7 +254,7 @@ class Issues:
         issue.pending = _WRITES[issue.state]
         issue.page = _page_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
-        issue.holder = None
+        issue.owner = None
         issue.told = [entry]
         return change
 
@@ -362,7 +362,7 @@ class Issues:
             change = Transition(issue, issue.state, issue.standing)
         else:
             change = Transition(issue, old.state, old.standing, old.attempt)
-        if page.held_by:
+        if page.claimed_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
         elif page.quarantined:
@@ -379,7 +379,7 @@ class Issues:
         if unsettled.note and issue.state in _NOBODYS:
             issue.state, issue.pending = IssueState.QUARANTINING, Action.QUARANTINE
         if unsettled.pid:
-            issue.holder = (unsettled.pid, unsettled.start_time)
+            issue.owner = (unsettled.pid, unsettled.start_time)
         if unsettled.heard:
             self.heard.add(unsettled.issue_id)
         if unsettled.reopened and issue.state in _NOBODYS:
@@ -416,8 +416,8 @@ class Issues:
         issue.claimed = issue.attempt = issue.end = None
         issue.pending, issue.handed_over = pending, False
         issue.told = [each for each in issue.told if type(each.record) is rec.PutOnHold]
-        if issue.page is not None and issue.page.held_by:
-            issue.page = replace(issue.page, held_by="")
+        if issue.page is not None and issue.page.claimed_by:
+            issue.page = replace(issue.page, claimed_by="")
         self._rest(issue)
 
     def _rest(self, issue: Issue) -> None:
@@ -436,7 +436,7 @@ class Issues:
             and issue.page is None
             and issue.pending is None
             and not issue.handed_over
-            and issue.holder is None
+            and issue.owner is None
         ):
             self.known.pop(issue.issue_id, None)
 
@@ -496,7 +496,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Claimed: Issues._claimed,
     rec.HandingOver: Issues._handing_over,
     rec.Started: Issues._started,
-    rec.HolderLost: Issues._holder_lost,
+    rec.OwnerLost: Issues._owner_lost,
     rec.Requeued: Issues._requeued,
     rec.Finished: Issues._finished,
     rec.SettledRecord: Issues._settled,

@@ -56,8 +56,8 @@ class RunStarted(Record):
 class Carried(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
-    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``held_by``: the actor in whose
-    name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
+    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``claimed_by``: the actor in
+    whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
     ``outcome``: of its last attempt, see ``Finished``; ``traceparent``: of its first one.
     """
 
@@ -68,7 +68,7 @@ class Carried(Record):
     not_before: float = 0.0
     quarantined: bool = False
     error: str = ""
-    held_by: str = ""
+    claimed_by: str = ""
     delay_seconds: float = 0.0
     path: str = ""
     arguments: str = ""
@@ -195,7 +195,7 @@ class Started(Record):
 
 
 @value
-class HolderLost(Record):
+class OwnerLost(Record):
     """The worker of a running attempt is gone from us, and not yet known to be dead."""
 
     issue_id: str
@@ -550,7 +550,7 @@ KINDS: dict[str, type[Record]] = {
     "claimed": Claimed,
     "handing_over": HandingOver,
     "started": Started,
-    "holder_lost": HolderLost,
+    "owner_lost": OwnerLost,
     "finished": Finished,
     "settled": SettledRecord,
     "settlement_failed": SettlementFailed,
@@ -581,11 +581,13 @@ _OLD_KINDS: dict[str, str] = {
     "owing": "unsettled",
     "withheld": "on_hold",
     "turn_began": "round_trip_began",
+    "holder_lost": "owner_lost",
 }
 """Kind of a record then -> now."""
 
 _OLD_FIELDS: dict[str, str] = {
     "set_aside": "quarantined",
+    "held_by": "claimed_by",
 }
 """Name of a field then -> now."""
 

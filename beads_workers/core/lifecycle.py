@@ -110,7 +110,7 @@ class Ending:
             self.move(RunStimulus.ALL_LEFT)
             self._all_left()
         if self._parts.state is RunState.SETTLING:
-            nothing = not self._parts.tasks.held and not self._parts.round_trips.pending
+            nothing = not self._parts.tasks.in_flight and not self._parts.round_trips.pending
             if nothing and not self._parts.round_trips.busy:
                 self.move(RunStimulus.SETTLED)
 
@@ -134,12 +134,12 @@ class Ending:
 
     def idle_out(self) -> None:
         """--idle-timeout has passed without work."""
-        if self._parts.state is RunState.RUNNING and not self._parts.tasks.held:
+        if self._parts.state is RunState.RUNNING and not self._parts.tasks.in_flight:
             self.stop(StopAsked(reason="idle_timeout", why="idle for long enough"))
 
     def run_out(self) -> None:
         """--max-runtime has passed."""
-        code = 124 if self._parts.tasks.held or not self._intake.found_nothing else 0
+        code = 124 if self._parts.tasks.in_flight or not self._intake.found_nothing else 0
         self.stop(StopAsked(exit_code=code, why="the time for this run is over"))
 
     def _react(self, reaction: RunReaction) -> None:
@@ -199,12 +199,12 @@ class Ending:
         return not len(self._parts.registry) and not self._parts.supervisor.alive()
 
     def _all_left(self) -> None:
-        for held in self._parts.tasks.loose():
+        for in_flight in self._parts.tasks.orphaned():
             self._effects.note(
                 "warning",
-                f"{held.job.issue_id} goes back although pid {held.holder_pid} still lives",
+                f"{in_flight.job.issue_id} goes back although pid {in_flight.owner_pid} still lives",
             )
-            self._attempt_ends.end_orphaned(held)
+            self._attempt_ends.end_orphaned(in_flight)
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
         self._effects.timers.set(GIVE_UP, self._effects.now + limits.CLOSE_GIVE_UP_SECONDS)
@@ -225,7 +225,7 @@ class Ending:
             why = "every worker crashed at its start"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
             return
-        if parts.tasks.held and not self._only_failing_closes():
+        if parts.tasks.in_flight and not self._only_failing_closes():
             self._effects.timers.cancel(IDLE_OUT)
             return
         if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
@@ -244,20 +244,20 @@ class Ending:
         quiet = not parts.round_trips.busy and not parts.ledger.any_cooling()
         if parts.round_trips.pending and quiet:
             return self._only_failing_closes()
-        return quiet and not parts.tasks.held and self._intake.found_nothing
+        return quiet and not parts.tasks.in_flight and self._intake.found_nothing
 
     def _only_failing_closes(self) -> bool:
         # A close that fails for a minute is kept for the next start; it must not keep us here.
         seconds = self._parts.round_trips.failing_for()
         if seconds is None or seconds < limits.CLOSE_GIVE_UP_SECONDS:
             return False
-        return self._parts.tasks.held.keys() <= self._parts.round_trips.pending.keys()
+        return self._parts.tasks.in_flight.keys() <= self._parts.round_trips.pending.keys()
 
     def _end(self) -> None:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._effects.write(RunEnded(code, self._why or self._parts.reason))
         round_trips = self._parts.round_trips
-        pending = tuple(dict.fromkeys((*self._parts.tasks.held, *round_trips.pending)))
+        pending = tuple(dict.fromkeys((*self._parts.tasks.in_flight, *round_trips.pending)))
         # A round trip that is under way, or that failed, may hold claims nobody has heard of.
         unknown = round_trips.busy or round_trips.troubled_now or round_trips.claims_unknown
         settled = not pending and not unknown

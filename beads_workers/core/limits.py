@@ -64,7 +64,7 @@ HELLO_SECONDS = 10.0
 """A connection that has said nothing valid by then is no worker."""
 
 HOLD_SECONDS = 3.0
-"""A READY is held this long while the tracker is asked, then answered with WAIT."""
+"""A READY is kept waiting this long while the tracker is asked, then answered with WAIT."""
 
 WAIT_AT_ONCE_SECONDS_MAX = 86_400.0
 """A selector refuses waits of more than 24 days; after a day it may look up for nothing."""

@@ -228,9 +228,9 @@ class Orchestrator:
                 self._parts.supervisor.not_started(worker_id, error)
             case ev.WorkerReaped(worker_id, pid, status):
                 self._parts.supervisor.reaped(worker_id, pid, status)
-                self._connections.holder_dead(pid)
-            case ev.HolderGone(pid):
-                self._connections.holder_dead(pid)
+                self._connections.owner_dead(pid)
+            case ev.OwnerGone(pid):
+                self._connections.owner_dead(pid)
             case ev.RecoveryFailed(error, hint, seconds) | ev.Unreachable(error, hint, seconds):
                 self._parts.round_trips.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
@@ -284,22 +284,22 @@ class Orchestrator:
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.requeue_unsent()
-        self._connections.serve_held(soon=self._coming())
+        self._connections.serve_waiting(soon=self._coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()
 
     def _claim_lost(self, issue_id: IssueId, why: str, level: str = "error") -> None:
         """Nobody of ours works on it any longer: somebody else may have it now, or soon, or nobody
         wants it."""
-        held = self._parts.tasks.held.get(issue_id)
-        if held is None or held.handed_over:
+        in_flight = self._parts.tasks.in_flight.get(issue_id)
+        if in_flight is None or in_flight.handed_over:
             return
-        if held.state is IssueState.CLAIMED:
+        if in_flight.state is IssueState.CLAIMED:
             # The release finds out whose it is now, and leaves it alone.
-            self._parts.tasks.drop_claim(held)
-        elif held.state is IssueState.RUNNING:
+            self._parts.tasks.drop_claim(in_flight)
+        elif in_flight.state is IssueState.RUNNING:
             self._effects.note(level, f"{issue_id}: {why}; its attempt is ended")
-            self._sender.end_attempt(held, why)
+            self._sender.end_attempt(in_flight, why)
 
     def _settled(self, settled: Settled) -> None:
         outcome = self._parts.tasks.settled(settled)
@@ -307,13 +307,13 @@ class Orchestrator:
             self._intake.look_again()
         if outcome is None:
             return
-        held, reaction = outcome
+        in_flight, reaction = outcome
         if reaction is IssueReaction.DELIVER:
-            self._connections.handed_over(held)
+            self._connections.handed_over(in_flight)
         elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.AGAIN:
-            self._connections.not_handed_over(held)
+            self._connections.not_handed_over(in_flight)
         if reaction is IssueReaction.LEAVE:
-            text = f"{held.job.issue_id} is not ours any more and was left alone"
+            text = f"{in_flight.job.issue_id} is not ours any more and was left alone"
             self._effects.note("warning", f"{text}: {settled.error}" if settled.error else text)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
@@ -336,7 +336,7 @@ class Orchestrator:
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
         self._ending.move(RunStimulus.RECOVERED)
-        self._connections.serve_held(soon=True)
+        self._connections.serve_waiting(soon=True)
 
     def _due(self, key: Hashable) -> None:
         match key:

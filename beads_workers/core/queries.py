@@ -71,24 +71,26 @@ MESSAGES = "dispatcherd"
 def find(parts: Parts, wanted: TaskFilter) -> FoundTasks:
     """Everything in our hands, or waiting here for another try, that the filter means."""
     found = (task for task in _all(parts) if wanted.matches(task.message))
-    ending = (held.worker_id for held in parts.tasks.held.values() if held.cancelled)
+    ending = (
+        in_flight.worker_id for in_flight in parts.tasks.in_flight.values() if in_flight.cancelled
+    )
     return FoundTasks(tuple(found), frozenset(ending))
 
 
 def _all(parts: Parts) -> Iterator[FoundTask]:
     source = parts.settings.source
-    held = parts.tasks.held
-    for issue_id, each in held.items():
+    in_flight = parts.tasks.in_flight
+    for issue_id, each in in_flight.items():
         if each.state in _WITH_A_WORKER:
             yield FoundTask(issue_id, "worker", message_of(each.job, source), each.worker_id)
     for issue_id in parts.tasks.waiting():
-        yield FoundTask(issue_id, "queued", message_of(held[issue_id].job, source))
+        yield FoundTask(issue_id, "queued", message_of(in_flight[issue_id].job, source))
     for issue_id, page in parts.ledger.pages.items():
-        if page.standing is Standing.COOLING and issue_id not in held:
+        if page.standing is Standing.COOLING and issue_id not in in_flight:
             yield FoundTask(issue_id, "delayed", _remembered(issue_id, page, source))
 
 
-_WITH_A_WORKER = (IssueState.HANDING, IssueState.RUNNING, IssueState.LOOSE)
+_WITH_A_WORKER = (IssueState.HANDING, IssueState.RUNNING, IssueState.ORPHANED)
 
 
 def message_of(job: Job, source: str) -> dict[str, Any]:

@@ -62,12 +62,12 @@ class Remains:
     @property
     def pages(self) -> dict[str, Carried]:
         """Unfinished issues with a past."""
-        return {i.issue_id: replace(i.page, held_by="") for i in self._all() if i.page}
+        return {i.issue_id: replace(i.page, claimed_by="") for i in self._all() if i.page}
 
     @property
     def unclosed(self) -> dict[str, str]:
         """The actors in whose names they are held."""
-        return {i.issue_id: self._holder(i) for i in self._in(IssueState.CLOSING)}
+        return {i.issue_id: self._owner(i) for i in self._in(IssueState.CLOSING)}
 
     @property
     def quarantined(self) -> dict[str, str]:
@@ -90,9 +90,9 @@ class Remains:
         return [i.issue_id for i in self._all() if i.handed_over]
 
     @property
-    def holders(self) -> dict[str, tuple[int, int]]:
+    def owners(self) -> dict[str, tuple[int, int]]:
         """Pid and start time of the workers that were not ours, and had these to the end."""
-        return {i.issue_id: i.holder for i in self._all() if i.holder}
+        return {i.issue_id: i.owner for i in self._all() if i.owner}
 
     @property
     def begun(self) -> dict[str, Attempt]:
@@ -154,7 +154,7 @@ class Remains:
         for issue in self._all():
             if issue.state is IssueState.CLOSING:
                 page = issue.page or Carried(issue.issue_id)
-                pages.append(replace(page, held_by=self._holder(issue)))
+                pages.append(replace(page, claimed_by=self._owner(issue)))
             elif issue.page:
                 pages.append(issue.page)
         return pages
@@ -165,8 +165,8 @@ class Remains:
     def _in(self, state: IssueState) -> Iterator[Issue]:
         return (issue for issue in self._all() if issue.state is state)
 
-    def _holder(self, done: Issue) -> str:
-        return done.page.held_by if done.page else self.actor
+    def _owner(self, done: Issue) -> str:
+        return done.page.claimed_by if done.page else self.actor
 
 
 def _sorted(issue_ids: Iterable[str]) -> tuple[IssueId, ...]:
@@ -364,7 +364,7 @@ def _tells(issue: Issue, kind: type[rec.Record]) -> bool:
 def _unsettled(issues: Issues) -> Iterator[Unsettled]:
     """What no other record tells."""
     for issue in issues.known.values():
-        pid, start_time = issue.holder or (0, 0)
+        pid, start_time = issue.owner or (0, 0)
         reopened, heard = issue.is_reopened and not issue.told, issue.issue_id in issues.heard
         if pid or reopened or heard:
             yield Unsettled(issue.issue_id, "", pid, start_time, reopened, heard)

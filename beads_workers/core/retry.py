@@ -23,7 +23,7 @@ from beads_workers.core.text import printable
 
 @dataclass(slots=True)
 class Page:
-    """One unfinished issue. ``not_before`` on the monotonic clock; ``held_by`` an actor.
+    """One unfinished issue. ``not_before`` on the monotonic clock; ``claimed_by`` an actor.
 
     ``failed_here``: an attempt in this run ended without success. ``path`` and ``arguments``: of
     the function that it names, as ``kept.arguments_of`` has them.
@@ -34,7 +34,7 @@ class Page:
     not_before: float = 0.0
     title: str = ""
     error: str = ""
-    held_by: str = ""
+    claimed_by: str = ""
     failed_here: bool = False
     path: str = ""
     arguments: str = ""
@@ -60,13 +60,13 @@ class Ledger:
             history=History(carried.charged, carried.free_in_a_row),
             title=carried.title,
             error=carried.error,
-            held_by=carried.held_by,
+            claimed_by=carried.claimed_by,
             path=carried.path,
             arguments=carried.arguments,
         )
         issue_id = IssueId(carried.issue_id)
         self.pages[issue_id] = page
-        if carried.held_by:
+        if carried.claimed_by:
             page.standing = Standing.UNCLOSED
         elif carried.quarantined:
             page.standing = Standing.QUARANTINED
@@ -221,10 +221,10 @@ class Storm:
             self._charged[issue_id] += 1
         return self.raging
 
-    def forgive(self, held: Container[IssueId]) -> None:
+    def forgive(self, in_flight: Container[IssueId]) -> None:
         """Requeue what was charged to the issues that a storm has struck, and say so once.
 
-        ``held``: jobs whose settlement is still under way; theirs follows by itself.
+        ``in_flight``: jobs whose settlement is still under way; theirs follows by itself.
         """
         for issue_id, attempts in self._charged.items():
             forgiven = self._ledger.forgive(issue_id, attempts)
@@ -232,7 +232,7 @@ class Storm:
                 continue
             stood, charged = forgiven
             self._effects.write(Forgiven(issue_id, charged))
-            if stood is Standing.QUARANTINED and issue_id not in held:
+            if stood is Standing.QUARANTINED and issue_id not in in_flight:
                 self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         self._charged.clear()
 

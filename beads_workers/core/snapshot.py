@@ -304,14 +304,14 @@ class Board:
     @property
     def running(self) -> int:
         """How many are with a worker, or with one that is gone from us and may live."""
-        return self.issues.count(IssueState.RUNNING, IssueState.LOOSE)
+        return self.issues.count(IssueState.RUNNING, IssueState.ORPHANED)
 
     @property
-    def loose(self) -> list[Issue]:
+    def orphaned(self) -> list[Issue]:
         """Those of them whose worker is gone from us."""
-        if not self.issues.count(IssueState.LOOSE):
+        if not self.issues.count(IssueState.ORPHANED):
             return []
-        return [i for i in self.issues.known.values() if i.state is IssueState.LOOSE]
+        return [i for i in self.issues.known.values() if i.state is IssueState.ORPHANED]
 
     @property
     def retrying(self) -> dict[str, float]:

@@ -358,7 +358,7 @@ class IssueState(Key):
     CLAIMED = "enqueued: ours in the tracker, not yet sent"
     HANDING = "enqueued: being handed over to a worker that claims by itself"
     RUNNING = "running: a worker has it"
-    LOOSE = "running: its worker is gone from us, but not yet known to be dead"
+    ORPHANED = "running: its worker is gone from us, but not yet known to be dead"
     CLOSING = "done: a close is pending"
     RELEASING = "enqueued: a release is pending"
     QUARANTINING = "error: a quarantine is pending"
@@ -377,7 +377,7 @@ class IssueStimulus(Key):
     SUCCEEDED = "the policy says finish"
     REQUEUED = "the policy, or a stop, says requeue"
     SPENT = "the policy says quarantine"
-    HOLDER_LOST = "its worker's connection is lost"
+    OWNER_LOST = "its worker's connection is lost"
     APPLIED = "the tracker did as asked"
     FOUND_CLOSED = "the tracker says that it is closed already"
     NOT_OURS = "the tracker says that it is somebody else's"
@@ -389,7 +389,7 @@ class IssueReaction(Enum):
 
     NONE = "-"
     SETTLE = "write it to the tracker with the next group"
-    WATCH = "wait until its holder is known to be dead"
+    WATCH = "wait until its owner process is known to be dead"
     DELIVER = "send the TASK"
     RETURN = "count it as requeued; retry when it is due"
     COUNT = "count it as done"
@@ -415,10 +415,10 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.RUNNING, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
         (st.RUNNING, sti.RECALLED): Move(st.CLAIMED, re.NONE),
-        (st.LOOSE, sti.RECALLED): Move(st.CLAIMED, re.NONE),
-        (st.RUNNING, sti.HOLDER_LOST): Move(st.LOOSE, re.WATCH),
-        (st.LOOSE, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
-        (st.LOOSE, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
+        (st.ORPHANED, sti.RECALLED): Move(st.CLAIMED, re.NONE),
+        (st.RUNNING, sti.OWNER_LOST): Move(st.ORPHANED, re.WATCH),
+        (st.ORPHANED, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
+        (st.ORPHANED, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
         (st.CLOSING, sti.APPLIED): Move(st.CLOSED, re.COUNT),
         (st.RELEASING, sti.APPLIED): Move(st.ENQUEUED, re.RETURN),
         (st.QUARANTINING, sti.APPLIED): Move(st.QUARANTINED, re.QUARANTINE),

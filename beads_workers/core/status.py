@@ -243,7 +243,7 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
         yield f"the tracker does not answer: {trouble.error}", trouble.hint or "doctor"
     for worker_id, reason in board.given_up.items():
         yield f"{worker_id} {reason} and is not started again", f"logs {worker_id}"
-    for issue in board.loose:
+    for issue in board.orphaned:
         worker, pid = issue.worker_id, issue.lost_pid
         yield (
             f"{issue.issue_id}: its worker {worker} left, and pid {pid} still lives",

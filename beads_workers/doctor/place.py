@@ -76,7 +76,7 @@ def living(root: Path) -> Check | None:
 def elsewhere(tracker_folder: Path) -> Check | None:
     """An orchestrator with another run directory that works on this tracker; None without one."""
     # It holds the folder open for its lock. Trying the lock could turn away one that just starts.
-    pids = [process.pid for process in sessions.holders(tracker_folder)]
+    pids = [process.pid for process in sessions.owners(tracker_folder)]
     pids = [pid for pid in pids if is_orchestrator(pid)]
     if not pids:
         return None
@@ -161,7 +161,7 @@ def _processes(directory: RunDirectory, run_id: str) -> Check | None:
     pids = set(sessions.token_holders(run_id))
     alive = directory.run(run_id) / "alive"
     if directory.is_alive(run_id):
-        pids |= {process.pid for process in sessions.holders(alive)}
+        pids |= {process.pid for process in sessions.owners(alive)}
     if not pids:
         return None
     named = " ".join(map(str, sorted(pids)))

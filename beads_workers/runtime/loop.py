@@ -23,10 +23,10 @@ from beads_workers.core.commands import (
     RoundTrip,
     Send,
     Spawn,
-    WatchHolder,
+    WatchOwner,
     Write,
 )
-from beads_workers.core.events import Eased, Event, FatalError, Hindered, HolderGone, StopAsked
+from beads_workers.core.events import Eased, Event, FatalError, Hindered, OwnerGone, StopAsked
 from beads_workers.core.model import value
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
@@ -350,8 +350,8 @@ class Loop:
                 self._zygote_client.spawn(worker_id)
             case KillWorker(_, pid):
                 self._zygote_client.kill(pid)
-            case WatchHolder(pid):
-                self._watch_holder(pid)
+            case WatchOwner(pid):
+                self._watch_owner(pid)
             case Answer():
                 self.control.answer(command)
             case End(exit_code, pending, settled):
@@ -389,7 +389,7 @@ class Loop:
             self._look_at_journal()
             unwatched, self._unwatched = self._unwatched, []
             for pid in unwatched:
-                self._watch_holder(pid)
+                self._watch_owner(pid)
 
     # --- odds and ends ------------------------------------------------------------------------
 
@@ -407,9 +407,9 @@ class Loop:
             self.tell(Eased(what))
         self._unsafe = self._journal.unsafe
 
-    def _watch_holder(self, pid: int) -> None:
+    def _watch_owner(self, pid: int) -> None:
         try:
-            watch_exit(self._selector, pid, lambda: self.tell(HolderGone(pid)))
+            watch_exit(self._selector, pid, lambda: self.tell(OwnerGone(pid)))
         except OSError:  # No descriptor left: looked at again together with the conditions.
             self._unwatched.append(pid)
 

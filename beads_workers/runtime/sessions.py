@@ -172,15 +172,15 @@ def sweep(run_id: str, worker_id: str | None) -> int:
     return kill_sessions((), run_id, None if worker_id is None else {worker_id})
 
 
-def kill_holders(file: Path) -> int:
+def kill_owners(file: Path) -> int:
     """KILL every process, but for this one, that holds ``file`` open; returns how many were hit.
 
     For a file that only processes of ours ever open, like a run's ``alive``.
     """
-    return sum(kill(p.pid, p.started, signal.SIGKILL) for p in holders(file))
+    return sum(kill(p.pid, p.started, signal.SIGKILL) for p in owners(file))
 
 
-def holders(file: Path) -> list[Process]:
+def owners(file: Path) -> list[Process]:
     """The processes, but for this one, that hold ``file`` (or a folder) open."""
     wanted = file.stat()
     return [p for p in _processes() if p.pid != os.getpid() and _holds(p.pid, wanted)]

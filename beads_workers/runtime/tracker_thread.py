@@ -309,7 +309,7 @@ class Recovery:
         while self._directory.is_alive(left.run_id) and not self._abandoned.is_set():
             if time.monotonic() > deadline:
                 # Stuck or stopped. Only that run's zygote and workers ever hold this file open.
-                sessions.kill_holders(lock)
+                sessions.kill_owners(lock)
                 deadline = time.monotonic() + GONE_SECONDS
             self._abandoned.wait(LOOK_SECONDS)
         # Where workers were killed with their orchestrator, nobody has ended their tasks.
@@ -319,8 +319,8 @@ class Recovery:
                 clear_dead(Path(left.socket))
             except OSError:
                 pass  # Its pid is somebody else's by now, who listens there.
-        for issue_id, (pid, start_time) in left.holders.items():
-            self._wait_for_holder(issue_id, pid, start_time)
+        for issue_id, (pid, start_time) in left.owners.items():
+            self._wait_for_owner(issue_id, pid, start_time)
         if left.last_call is None:
             return
         pid, start_time = left.last_call
@@ -328,7 +328,7 @@ class Recovery:
         while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
             self._abandoned.wait(LOOK_SECONDS)
 
-    def _wait_for_holder(self, issue_id: str, pid: int, start_time: int) -> None:
+    def _wait_for_owner(self, issue_id: str, pid: int, start_time: int) -> None:
         # It is not ours to kill, and its issue goes to nobody while it may be at work on it.
         told_at = time.monotonic() + limits.TERM_GRACE_SECONDS
         while sessions.start_time(pid) == start_time and not self._abandoned.is_set():

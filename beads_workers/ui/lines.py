@@ -49,7 +49,7 @@ def _text(record: rec.Record) -> str | None:
             return _finished(finished)
         case rec.SettledRecord(issue_id, action, result, error):
             return _settled(issue_id, action, result, error)
-        case rec.HolderLost(issue_id, worker_id, pid):
+        case rec.OwnerLost(issue_id, worker_id, pid):
             return f"{worker_id:>4} lost     {_id(issue_id)}: pid {pid} left its connection"
         case rec.Noted(level, text):
             return f"     {level}: {printable(text)}"

@@ -117,7 +117,7 @@ def epoch(text: str) -> float | None:
 
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """What this run does with it right now, or has done."""
-    if facts.held in ("closing",) or facts.standing == "unclosed":
+    if facts.in_flight in ("closing",) or facts.standing == "unclosed":
         tries = f"; refused {facts.pending_tries} times so far" if facts.pending_tries else ""
         text = f"its work is done, and the close is still pending{tries}"
         change = "nothing to do: it is closed as soon as the tracker takes it, and never run again"
@@ -126,15 +126,15 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
         return [Reason(Cause.UNCLOSED, text, change)]
     most = picture.facts.attempts_max
     attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
-    match facts.held:
+    match facts.in_flight:
         case "running":
             took = span(facts.running_seconds or 0.0)
             text = f"it runs now: {facts.worker_id} has had it for {took}, {attempt}"
             change = f"follow it with 'beads-workers logs {facts.worker_id} -f'"
             return [Reason(Cause.RUNNING, text, change)]
-        case "loose":
-            text = f"its worker {facts.worker_id} is lost, and pid {facts.holder_pid} still lives"
-            change = f"nobody else gets it before pid {facts.holder_pid} has ended"
+        case "orphaned":
+            text = f"its worker {facts.worker_id} is lost, and pid {facts.owner_pid} still lives"
+            change = f"nobody else gets it before pid {facts.owner_pid} has ended"
             return [Reason(Cause.LOST, text, change)]
         case "handing":
             text = f"it is being handed over to {facts.worker_id} in the tracker"
@@ -142,7 +142,7 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
         case "claimed":
             return [_queued(facts, picture)]
         case "releasing" | "quarantining":
-            what = "requeued" if facts.held == "releasing" else "quarantined"
+            what = "requeued" if facts.in_flight == "releasing" else "quarantined"
             tries = f" (refused {facts.pending_tries} times so far)" if facts.pending_tries else ""
             text = f"it is being {what} in the tracker{tries}"
             return [Reason(Cause.SETTLING, text, "nothing to do: it is asked for again")]
@@ -320,7 +320,7 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
     seen = picture.seen[issue_id]
     facts = picture.known.get(issue_id)
     if facts is not None:
-        if facts.held == "running":
+        if facts.in_flight == "running":
             return f"in progress with {facts.worker_id}"
         if facts.standing == "quarantined" and seen.status != "open":
             return f"quarantined after {counted(facts.charged, 'attempt')}"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import model
-from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchHolder, Write
+from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchOwner, Write
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.journal import Carried, Entry, Record
 from beads_workers.core.model import IssueId, Job, OutcomeKind
@@ -290,8 +290,8 @@ class Play:
                         assert self._is_told(settlement), f"not in the journal: {settlement}"
                 case Send(message=Task(issue_id=issue_id)):
                     assert self._last(issue_id, rec.Started), f"{issue_id}: TASK before its record"
-                case WatchHolder(pid):
-                    told = (e.record for e in self.entries if isinstance(e.record, rec.HolderLost))
+                case WatchOwner(pid):
+                    told = (e.record for e in self.entries if isinstance(e.record, rec.OwnerLost))
                     assert pid in {r.pid for r in told}, "watched before its record"
                 case End(exit_code):
                     assert isinstance(self.entries[-1].record, rec.RunEnded)

@@ -44,7 +44,7 @@ def pending(left: Remains) -> tuple[Any, ...]:
         pages,
         unsettled_runs,
         left.heard,
-        left.holders,
+        left.owners,
         left.last_call,
         left.run_id,
         left.actor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
-from beads_workers.core.commands import HangUp, KillWorker, WatchHolder
+from beads_workers.core.commands import HangUp, KillWorker, WatchOwner
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
 from tests.core.playbook import Play, cancelled, done, job, lost, of, ready, records, said, task_of
@@ -22,7 +22,7 @@ def with_a_task_of_our_own() -> Play:
 def test_a_worker_of_ours_is_known_to_be_dead_only_when_it_is_reaped() -> None:
     play = with_a_task_of_our_own()
     gone = play.do(lost(1))
-    assert of(gone, WatchHolder) == [] and records(gone, rec.Finished) == []
+    assert of(gone, WatchOwner) == [] and records(gone, rec.Finished) == []
     play.quiet()
     (finished,) = records(play.reap(1, 137), rec.Finished)
     assert (finished.outcome, finished.charged) == ("lost", 1)
@@ -46,21 +46,21 @@ def test_last_words_that_are_read_after_the_reaping_still_count() -> None:
 def test_the_issue_of_a_foreign_worker_waits_until_its_process_is_gone() -> None:
     play = Play()
     play.working("a")
-    assert of(play.do(lost(1)), WatchHolder) == [WatchHolder(901)]
+    assert of(play.do(lost(1)), WatchOwner) == [WatchOwner(901)]
     assert records(play.wait(3600.0), rec.Finished) == []
-    (finished,) = records(play.do(ev.HolderGone(901)), rec.Finished)
+    (finished,) = records(play.do(ev.OwnerGone(901)), rec.Finished)
     assert (finished.outcome, finished.verdict) == ("lost", "requeue")
 
 
-def test_the_process_of_somebody_else_says_nothing_about_a_holder() -> None:
+def test_the_process_of_somebody_else_says_nothing_about_a_owner() -> None:
     play = Play()
     play.working("a")
     play.do(lost(1))
-    assert records(play.do(ev.HolderGone(555)), rec.Finished) == []
+    assert records(play.do(ev.OwnerGone(555)), rec.Finished) == []
     assert records(play.join(2, pid=902), rec.Finished) == []
 
 
-def test_the_same_process_vouches_with_the_ready_of_a_new_connection() -> None:
+def test_the_same_process_re_registers_with_the_ready_of_a_new_connection() -> None:
     play = Play()
     play.working("a")
     play.do(lost(1))
@@ -68,7 +68,7 @@ def test_the_same_process_vouches_with_the_ready_of_a_new_connection() -> None:
     assert records(play.do(ready(2)), rec.Finished)[0].outcome == "lost"
 
 
-def test_connecting_alone_vouches_for_nothing() -> None:
+def test_connecting_alone_re_registers_nothing() -> None:
     play = Play()
     play.working("a")
     play.do(lost(1))
@@ -106,7 +106,7 @@ def test_what_is_somebody_elses_now_is_left_alone_and_said_so() -> None:
     play.reap(1)
     told = [n.text for n in records(play.answer(results={"a": Result.NOT_OURS}), rec.Noted)]
     assert "a is not ours any more and was left alone: not_ours" in told
-    assert "a" not in play.core._parts.tasks.held
+    assert "a" not in play.core._parts.tasks.in_flight
 
 
 def test_after_shutdown_a_lost_connection_charges_nothing() -> None:

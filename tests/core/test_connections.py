@@ -144,7 +144,7 @@ def test_strays_between_the_wrong_lines_do_not_save_a_flooding_peer() -> None:
 # --- holding and waiting --------------------------------------------------------------------------
 
 
-def test_a_held_ready_is_answered_with_wait_after_three_seconds_and_not_again() -> None:
+def test_a_waiting_ready_is_answered_with_wait_after_three_seconds_and_not_again() -> None:
     play = Play()
     play.join(1)
     assert said(play.wait(2.9)) == []

@@ -160,7 +160,7 @@ def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
 
 
 def test_done_work_that_is_unclosed_is_never_retried() -> None:
-    play = Play(carried=[Carried("a", held_by="actor/run-0")])
+    play = Play(carried=[Carried("a", claimed_by="actor/run-0")])
     assert asked(play, ev.RetryAskedFor(T, (A,))).not_found
     assert play.core._parts.ledger.not_to_take() == {"a"}
 

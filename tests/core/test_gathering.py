@@ -43,7 +43,7 @@ def test_what_runs_is_with_its_worker_since_so_long() -> None:
     play.working("a")
     play.now += 12.0
     found = about(play)
-    assert (found.held, found.worker_id, found.attempt) == ("running", "W1", 1)
+    assert (found.in_flight, found.worker_id, found.attempt) == ("running", "W1", 1)
     assert found.running_seconds == 12.0
 
 
@@ -61,7 +61,7 @@ def test_a_lost_worker_is_named_until_it_is_known_to_be_dead() -> None:
     play.working("a")
     play.do(lost(1))
     found = about(play)
-    assert (found.held, found.worker_id, found.holder_pid) == ("loose", "W1", 901)
+    assert (found.in_flight, found.worker_id, found.owner_pid) == ("orphaned", "W1", 901)
 
 
 def test_a_failed_issue_cools_down_with_its_error_and_next_attempt() -> None:
@@ -70,7 +70,7 @@ def test_a_failed_issue_cools_down_with_its_error_and_next_attempt() -> None:
     play.do(failed(1, "a", "boom"))
     play.answer()
     found = about(play)
-    assert (found.held, found.standing, found.attempt, found.charged) == ("", "cooling", 2, 1)
+    assert (found.in_flight, found.standing, found.attempt, found.charged) == ("", "cooling", 2, 1)
     assert found.error == "boom"
     assert found.again_seconds is not None
     assert 0 < found.again_seconds <= limits.RETRY_DELAY_SECONDS
@@ -80,10 +80,10 @@ def test_a_quarantined_issue_says_after_how_many_attempts() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")
     play.do(failed(1, "a", "boom"))
-    assert (about(play).held, about(play).pending) == ("quarantining", "quarantined")
+    assert (about(play).in_flight, about(play).pending) == ("quarantining", "quarantined")
     play.answer()
     found = about(play)
-    assert (found.held, found.standing, found.charged, found.error) == (
+    assert (found.in_flight, found.standing, found.charged, found.error) == (
         "",
         "quarantined",
         1,
@@ -97,7 +97,7 @@ def test_a_close_that_is_refused_is_counted() -> None:
     play.do(done(1, "a"))
     play.answer(results={"a": Result.FAILED})
     found = about(play)
-    assert (found.held, found.pending, found.pending_tries) == ("closing", "close", 1)
+    assert (found.in_flight, found.pending, found.pending_tries) == ("closing", "close", 1)
 
 
 def test_a_person_s_release_is_remembered() -> None:
@@ -107,8 +107,10 @@ def test_a_person_s_release_is_remembered() -> None:
     assert about(play).standing == "on_hold"
 
 
-def test_without_ids_all_that_is_held_or_remembered_is_told() -> None:
-    play = Play(carried=[Carried("x", charged=3, quarantined=True), Carried("y", held_by="actor")])
+def test_without_ids_all_that_is_in_flight_or_remembered_is_told() -> None:
+    play = Play(
+        carried=[Carried("x", charged=3, quarantined=True), Carried("y", claimed_by="actor")]
+    )
     play.working("a")
     assert {each.issue_id for each in facts(play).issues} == {"a", "x", "y"}
 

@@ -88,7 +88,7 @@ def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_requeu
     assert play.pending() == [(Action.RELEASE, "a")]
     assert play.settlement().handed_over
     play.answer()
-    assert not play.core._parts.tasks.held
+    assert not play.core._parts.tasks.in_flight
     assert not [e for e in play.entries if isinstance(e.record, rec.Started)]
 
 
@@ -104,7 +104,7 @@ def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
     play = handing_over()
     play.do(lost(1))
     play.answer(results={"a": result})
-    assert not play.core._parts.tasks.held and not play.core._parts.round_trips.pending
+    assert not play.core._parts.tasks.in_flight and not play.core._parts.round_trips.pending
     assert play.board.totals["done"] == closed
 
 

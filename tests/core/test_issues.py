@@ -17,7 +17,7 @@ AT = 1_700_000_000.0
 CLAIMED = rec.Claimed("a", "title of a", 1, "m.f", "[[1],{}]", 5.0)
 HANDING = rec.HandingOver("a", "W1")
 STARTED = rec.Started("a", "W1", 1, "r.1", traceparent="00-1-2-01")
-LOST = rec.HolderLost("a", "W1", 7)
+LOST = rec.OwnerLost("a", "W1", 7)
 REQUEUED = rec.Requeued("a")
 DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
 FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
@@ -35,7 +35,7 @@ WAYS: dict[IssueState, tuple[Record, ...]] = {
     IssueState.CLAIMED: (CLAIMED,),
     IssueState.HANDING: (CLAIMED, HANDING),
     IssueState.RUNNING: (CLAIMED, STARTED),
-    IssueState.LOOSE: (CLAIMED, STARTED, LOST),
+    IssueState.ORPHANED: (CLAIMED, STARTED, LOST),
     IssueState.CLOSING: (CLAIMED, STARTED, DONE),
     IssueState.RELEASING: (CLAIMED, REQUEUED),
     IssueState.QUARANTINING: (CLAIMED, STARTED, SPENT),
@@ -66,7 +66,7 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
         IssueStimulus.RECALLED: (UNBEGUN, CLAIMED),
         IssueStimulus.SUCCEEDED: (DONE,),
         IssueStimulus.SPENT: (SPENT,),
-        IssueStimulus.HOLDER_LOST: (LOST,),
+        IssueStimulus.OWNER_LOST: (LOST,),
         IssueStimulus.APPLIED: (settled(write),),
         IssueStimulus.FOUND_CLOSED: (settled(write, "found_closed"),),
         IssueStimulus.NOT_OURS: (settled(write, "not_ours"),),
@@ -147,7 +147,7 @@ def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() 
         IssueState.CLAIMED: None,
         IssueState.HANDING: Action.HAND_OVER,
         IssueState.RUNNING: None,
-        IssueState.LOOSE: None,
+        IssueState.ORPHANED: None,
         IssueState.CLOSING: Action.CLOSE,
         IssueState.RELEASING: Action.RELEASE,
         IssueState.QUARANTINING: Action.QUARANTINE,
@@ -209,7 +209,7 @@ _ANY = st.sampled_from(
         rec.RetryAsked("a"),
         rec.Forgiven("a", 1),
         rec.Carried("a", charged=2, quarantined=True),
-        rec.Carried("a", held_by="x"),
+        rec.Carried("a", claimed_by="x"),
         rec.WorkerJoined("W1", 7, own=False),
         rec.SettlementFailed("a", "close"),
         Unsettled("a", "note", 7, 8, True),

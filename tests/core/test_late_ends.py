@@ -101,7 +101,7 @@ def test_a_failure_and_whatever_is_no_word_is_passed_over() -> None:
 def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.FAILED, "why")
-    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", held_by="actor/run-0"),)))
+    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", claimed_by="actor/run-0"),)))
     assert play.core._parts.ledger.not_to_take() == {"a"}
     assert remains(reread(play.entries)).unclosed == {"a": "actor/run-0"}
     play.do(ev.StopAsked())
@@ -111,13 +111,13 @@ def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> No
 def test_what_waited_for_another_try_is_only_unclosed_once_word_of_its_success_comes() -> None:
     cooling = rec.Carried("a", charged=1, not_before=EPOCH + 60.0, delay_seconds=60.0)
     play = Play(recovering=True, carried=[cooling])
-    play.do(ev.RecoveryEnded((), (rec.Carried("a", held_by="actor/run-0"),)))
+    play.do(ev.RecoveryEnded((), (rec.Carried("a", claimed_by="actor/run-0"),)))
     assert [i.issue_id for i in play.board.unclosed] == ["a"] and play.board.retrying == {}
 
 
 def test_one_that_was_closed_is_forgotten() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.APPLIED)
-    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", held_by="actor/run-0"),)))
+    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", claimed_by="actor/run-0"),)))
     assert not play.core._parts.ledger.pages and not play.board.unclosed
     assert remains(reread(play.entries)).unclosed == {}

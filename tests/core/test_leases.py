@@ -167,7 +167,7 @@ def test_a_refused_renewal_ends_the_attempt_at_once_says_so_and_charges_nothing(
     (finished,) = records(play.do(cancelled(1, "a")), rec.Finished)
     assert (finished.outcome, finished.charged) == ("cancelled", 0)
     play.answer(results={"a": Result.NOT_OURS})
-    assert "a" not in play.core._parts.tasks.held
+    assert "a" not in play.core._parts.tasks.in_flight
 
 
 def test_a_done_that_comes_after_the_loss_needs_a_close_which_the_tracker_refuses() -> None:
@@ -222,7 +222,7 @@ def test_a_worker_that_does_not_understand_cancel_loses_its_connection() -> None
     (hung_up,) = of(play.answer(lost=["a"]), HangUp)
     assert hung_up.conn_id == 1
     play.do(ev.Disconnected(ConnId(1)))
-    (finished,) = records(play.do(ev.HolderGone(901)), rec.Finished)
+    (finished,) = records(play.do(ev.OwnerGone(901)), rec.Finished)
     assert (finished.outcome, finished.charged) == ("cancelled", 0)
 
 

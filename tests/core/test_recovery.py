@@ -82,7 +82,7 @@ def test_done_and_unclosed_is_closed_by_the_next_start_in_the_same_name() -> Non
     play.do(done(1, "a"))
     left = remains(reread(play.entries))
     assert written(left) == [DeadRun("actor/run-1", (A,))]
-    assert left.checkpoint() == [Carried("a", held_by="actor/run-1")]
+    assert left.checkpoint() == [Carried("a", claimed_by="actor/run-1")]
 
 
 def test_what_the_tracker_confirmed_is_pending_no_more() -> None:
@@ -183,7 +183,7 @@ def test_pending_writes_of_several_runs_are_made_in_each_ones_own_name_this_runs
     left = remains(
         entries(
             STARTED,
-            Carried("old", held_by="actor/run-0"),
+            Carried("old", claimed_by="actor/run-0"),
             rec.CheckpointEnded(),
             rec.Finished("new", "W1", 1, "r", "success", "finish"),
         )
@@ -275,13 +275,13 @@ def recovered(action: Action, result: Result, *carried: Carried) -> Play:
 
 
 def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
-    play = recovered(Action.CLOSE, Result.APPLIED, Carried("a", held_by="actor/run-0"))
+    play = recovered(Action.CLOSE, Result.APPLIED, Carried("a", claimed_by="actor/run-0"))
     assert not play.core._parts.ledger.pages
     assert remains(play.entries).unclosed == {} and play.board.unclosed == []
 
 
 def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
-    play = recovered(Action.CLOSE, Result.NOT_OURS, Carried("a", held_by="actor/run-0"))
+    play = recovered(Action.CLOSE, Result.NOT_OURS, Carried("a", claimed_by="actor/run-0"))
     assert not play.core._parts.ledger.pages
 
 
@@ -294,7 +294,7 @@ def test_what_a_later_run_quarantined_stays_known_when_an_earlier_one_no_longer_
 
 
 def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:
-    play = recovered(Action.CLOSE, Result.FAILED, Carried("a", held_by="actor/run-0"))
+    play = recovered(Action.CLOSE, Result.FAILED, Carried("a", claimed_by="actor/run-0"))
     assert play.core._parts.ledger.not_to_take() == {"a"}
     assert remains(play.entries).unclosed == {"a": "actor/run-0"}
     assert [i.issue_id for i in play.board.unclosed] == ["a"]
@@ -338,18 +338,18 @@ def test_who_of_the_workers_that_are_not_ours_had_an_issue_to_the_end_is_remembe
     for number, issue_id in enumerate("ab", 1):
         play.do(ev.Connected(ConnId(number), 900 + number, 77), ready(number))
         play.answer(issue_id)
-    assert remains(reread(play.entries)).holders == {"a": (901, 77), "b": (902, 77)}
+    assert remains(reread(play.entries)).owners == {"a": (901, 77), "b": (902, 77)}
     play.do(done(1, "a"), lost(2))
-    assert remains(reread(play.entries)).holders == {"b": (902, 77)}, "it may still work on it"
-    play.do(ev.HolderGone(902))
-    assert remains(reread(play.entries)).holders == {}
+    assert remains(reread(play.entries)).owners == {"b": (902, 77)}, "it may still work on it"
+    play.do(ev.OwnerGone(902))
+    assert remains(reread(play.entries)).owners == {}
 
 
 def test_our_own_workers_are_not_waited_for_by_pid() -> None:
     play = Play(1)
     play.own(1)
     play.answer("a")
-    assert remains(reread(play.entries)).holders == {}
+    assert remains(reread(play.entries)).owners == {}
 
 
 def test_the_fold_does_not_care_how_often_it_is_made() -> None:

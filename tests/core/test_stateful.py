@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
-from beads_workers.core.commands import Command, HangUp, KillWorker, Send, Spawn, WatchHolder
+from beads_workers.core.commands import Command, HangUp, KillWorker, Send, Spawn, WatchOwner
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Entry, decode, encode
@@ -109,7 +109,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.links)
     @rule(data=st.data())
     def a_worker_says_ready(self, data: st.DataObject) -> None:
-        """Properly, or in the middle of its task; after a new connection it vouches."""
+        """Properly, or in the middle of its task; after a new connection it re-registers."""
         self._ask(data.draw(st.sampled_from(sorted(self.links))))
 
     @precondition(lambda self: any(link.task for link in self.links.values()))
@@ -300,10 +300,10 @@ class World(RuleBasedStateMachine):
                 case KillWorker(_, pid):
                     assert self.processes[pid].worker_id, "only ours are ever killed"
                     self.processes[pid].killed = True
-                case WatchHolder(pid) if pid in self.processes:
+                case WatchOwner(pid) if pid in self.processes:
                     self.processes[pid].watched = True
-                case WatchHolder(pid):
-                    self._tell(ev.HolderGone(pid))
+                case WatchOwner(pid):
+                    self._tell(ev.OwnerGone(pid))
                 case _:
                     pass
         for conn_id in later:
@@ -393,7 +393,7 @@ class World(RuleBasedStateMachine):
         if process.worker_id:
             self._tell(ev.WorkerReaped(process.worker_id, process.pid, 1))
         elif process.watched:
-            self._tell(ev.HolderGone(process.pid))
+            self._tell(ev.OwnerGone(process.pid))
 
 
 TestWorld = World.TestCase

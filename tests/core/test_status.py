@@ -165,7 +165,7 @@ def test_what_earlier_runs_left_is_shown_from_the_start() -> None:
         carried=[
             Carried("a", charged=3, quarantined=True, error="boom"),
             Carried("b", charged=1, not_before=EPOCH + 60.0),
-            Carried("c", held_by="actor/run-0"),
+            Carried("c", claimed_by="actor/run-0"),
         ]
     )
     queue = shown(play)["queue"]

@@ -156,7 +156,7 @@ def test_a_worker_that_dies_is_charged_for_what_it_had_begun_and_for_nothing_els
     play = full()
     play.do(lost(1))
     assert tasks(play.join(2)) == ["f"], "nobody gets what a living process may still have"
-    commands = play.do(ev.HolderGone(901))
+    commands = play.do(ev.OwnerGone(901))
     ended = {r.issue_id: (r.outcome, r.charged) for r in records(commands, rec.Finished)}
     assert ended == {
         "b": ("lost", 1), "c": ("cancelled", 0), "d": ("cancelled", 0), "e": ("cancelled", 0),
@@ -170,7 +170,7 @@ def test_a_worker_that_dies_is_charged_for_what_it_had_begun_and_for_nothing_els
 
 def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_request() -> None:
     play = full()
-    play.do(lost(1), ev.HolderGone(901))
+    play.do(lost(1), ev.OwnerGone(901))
     play.quiet()
     play.connect(2)
     commands = play.do(asks(2))
@@ -226,7 +226,7 @@ def test_what_was_not_begun_costs_nothing_in_a_fleet_that_drains_either(dies: bo
     play = full()
     play.do(ev.StopAsked(drain=True))
     if dies:
-        commands = play.do(lost(1), ev.HolderGone(901))
+        commands = play.do(lost(1), ev.OwnerGone(901))
     else:
         commands = play.do(*(unbegun(1, i) for i in "cde"), done(1, "b", is_stopping=True))
     ended = {i: end for i, end in free(commands).items() if i != "b"}

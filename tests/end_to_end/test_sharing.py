@@ -84,7 +84,7 @@ def test_one_that_was_frozen_past_its_leases_ends_what_another_has_taken_over(
     project_new.let_lapse(hangs, ends_meanwhile)
     second = shared(start, project_new, tmp_path / "two", *options, environment=ran.environment)
     until(lambda: len(ran.begun()) == 4)
-    assert holders(project_new) == {second.run_id}
+    assert owners(project_new) == {second.run_id}
     late.touch()
     until(lambda: ran.ended() == [ends_meanwhile])
     until(lambda: time.monotonic() - frozen_at > LEASE_SECONDS)
@@ -92,7 +92,7 @@ def test_one_that_was_frozen_past_its_leases_ends_what_another_has_taken_over(
 
     assert first.wait(100) == 0, first.said()
     assert first.token_holders() == []
-    assert holders(project_new) == {second.run_id}, "its late close changed something"
+    assert owners(project_new) == {second.run_id}, "its late close changed something"
     said = [r["text"] for r in first.journal("noted")]
     taken = f"it is in_progress, assigned to beads-workers/{os.uname().nodename}/{second.run_id}"
     assert f"{hangs}: the claim was lost: {taken}; its attempt is ended" in said
@@ -117,7 +117,7 @@ def refused_while_it_runs(project: BdProject, state_directory: Path) -> None:
     assert (alone.returncode, "another orchestrator" in alone.stderr) == (5, True)
 
 
-def holders(project: BdProject) -> set[str]:
+def owners(project: BdProject) -> set[str]:
     """The runs that hold what is in progress."""
     issues = project.read_all().values()
     return {by.rpartition("/")[2] for status, by in issues if status == "in_progress"}

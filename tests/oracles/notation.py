@@ -31,6 +31,11 @@ TAGS: dict[str, str] = {
     "AttemptEnds": "Judging",
     "Supervisor": "Crew",
     "ZygoteClient": "Nursery",
+    "OwnerGone": "HolderGone",
+    "WatchOwner": "WatchHolder",
+    "OwnerLost": "HolderLost",
+    "NoOwnerCheck": "NoHolderCheck",
+    "InFlight": "Held",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -43,6 +48,8 @@ WORDS: dict[str, str] = {
     "on_hold": "withheld",
     "requeued": "given_back",
     "round_trip_began": "turn_began",
+    "owner_lost": "holder_lost",
+    "orphaned": "loose",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

@@ -59,7 +59,7 @@ def test_what_a_dead_run_held_is_requeued_and_the_run_is_settled(scene: Scene) -
 
 def test_what_it_had_done_is_closed(scene: Scene) -> None:
     os.close(scene.alive)
-    scene.dead.apply(Entry(Carried("a", held_by="actor/dead"), 5.0, 2.0))
+    scene.dead.apply(Entry(Carried("a", claimed_by="actor/dead"), 5.0, 2.0))
     scene.recovery.run()
     assert scene.source.tracker.issues["a"].status == "closed"
 
@@ -75,7 +75,7 @@ def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene
     (settled,) = ended.settled
     assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
     assert settled.settlement.note == "fine"
-    assert ended.heard == (Carried("a", held_by="actor/dead"),)
+    assert ended.heard == (Carried("a", claimed_by="actor/dead"),)
     assert scene.source.tracker.issues["a"].status == "closed"
     _, added = read_journal(folder / "journal.jsonl")
     assert isinstance(added.record, Finished) and added.record.verdict == "finish"

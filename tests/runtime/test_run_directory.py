@@ -41,7 +41,7 @@ def test_it_is_ours_alone_and_out_of_git(directory: RunDirectory) -> None:
     assert (directory.root / ".gitignore").read_text() == "*\n"
 
 
-def test_the_lock_is_held_as_long_as_its_holder_lives(directory: RunDirectory) -> None:
+def test_the_lock_is_held_as_long_as_its_owner_process_lives(directory: RunDirectory) -> None:
     assert not directory.is_locked()
     fd = directory.lock()
     assert directory.is_locked()

@@ -101,13 +101,13 @@ def test_whoever_holds_a_file_open_is_killed_and_nobody_else(
 ) -> None:
     held = tmp_path / "alive"
     held.touch()
-    holder = family.start(f"exec 9<{held}; echo x > ready; exec sleep 1000")
+    owner = family.start(f"exec 9<{held}; echo x > ready; exec sleep 1000")
     other = family.start("echo x > ready2; exec sleep 1000")
     wait_for(tmp_path / "ready")
     wait_for(tmp_path / "ready2")
     with held.open():  # We hold it, too.
-        assert sessions.kill_holders(held) == 1
-    assert gone(holder) and not gone(other, 0.2)
+        assert sessions.kill_owners(held) == 1
+    assert gone(owner) and not gone(other, 0.2)
 
 
 def test_a_run_lives_in_whoever_holds_its_lock_or_carries_its_token(
@@ -115,14 +115,14 @@ def test_a_run_lives_in_whoever_holds_its_lock_or_carries_its_token(
 ) -> None:
     alive = tmp_path / "alive"
     alive.touch()
-    holder = family.start(f"exec 9<{alive}; echo x > ready; exec sleep 1000")
+    owner = family.start(f"exec 9<{alive}; echo x > ready; exec sleep 1000")
     carrier = family.start("exec sleep 1000", BW_RUN_ID=RUN)
     other = family.start("exec sleep 1000", BW_RUN_ID=RUN + "x")
     wait_for(tmp_path / "ready")
-    assert set(sessions.living(RUN, alive)) == {holder, carrier}
-    assert sessions.holds(holder, alive) and not sessions.holds(other, alive)
-    assert not sessions.holds(holder, tmp_path / "no such file")
-    for pid in (holder, carrier):
+    assert set(sessions.living(RUN, alive)) == {owner, carrier}
+    assert sessions.holds(owner, alive) and not sessions.holds(other, alive)
+    assert not sessions.holds(owner, tmp_path / "no such file")
+    for pid in (owner, carrier):
         os.kill(pid, signal.SIGKILL)
         assert gone(pid)
     assert sessions.living(RUN, alive) == []

@@ -101,7 +101,7 @@ class Accounts:
             case rec.Carried(issue_id=issue_id):
                 carried = self.carried if self._begins else self.issues
                 carried[issue_id] = Account(
-                    record.charged, record.quarantined, bool(record.held_by)
+                    record.charged, record.quarantined, bool(record.claimed_by)
                 )
             case rec.CheckpointEnded():
                 self._begins = False

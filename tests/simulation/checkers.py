@@ -219,7 +219,7 @@ class Checks:
             node.journal.folds.believed(node.core, self._world.agenda.now, whole=True)
         sizes = {
             "registry": (len(parts.registry), node.connections_made_lately()),
-            "held": (len(parts.tasks.held), issues),
+            "in_flight": (len(parts.tasks.in_flight), issues),
             "pending": (len(parts.round_trips.pending), issues),
             "ledger": (len(parts.ledger.pages), issues),
             "timers": (len(parts.effects.timers._heap), 200 + 8 * issues),
@@ -233,10 +233,10 @@ class Checks:
     def all_settled(self) -> None:
         """Every issue is closed, requeued, quarantined or somebody else's; nothing lives."""
         for issue in self._world.tracker.issues.values():
-            held = issue.holding
-            stuck = held == Holding(IN_PROGRESS, "") or held.assignee.startswith(ACTOR)
-            if stuck and held.status != CLOSED and self.of(issue.id).taken:
-                raise Violation(2, f"{issue.id} is left behind: {held}")
+            in_flight = issue.holding
+            stuck = in_flight == Holding(IN_PROGRESS, "") or in_flight.assignee.startswith(ACTOR)
+            if stuck and in_flight.status != CLOSED and self.of(issue.id).taken:
+                raise Violation(2, f"{issue.id} is left behind: {in_flight}")
             if self.of(issue.id).quarantined and not self.accounts.is_quarantined(issue.id):
                 raise Violation(2, f"{issue.id} is blocked, and no journal says why")
         for process in self._world.processes.of("worker", "task"):

@@ -54,7 +54,7 @@ class DoubleRun:
         if whole:
             parts = core._parts
             asked = {
-                *parts.tasks.held,
+                *parts.tasks.in_flight,
                 *parts.ledger.pages,
                 *parts.round_trips.pending,
                 *self.issues.known,
@@ -78,15 +78,15 @@ class DoubleRun:
 
     def _of_core(self, core: Orchestrator, issue_id: IssueId, now: float) -> Facts:
         parts = core._parts
-        held, page = parts.tasks.held.get(issue_id), parts.ledger.pages.get(issue_id)
+        in_flight, page = parts.tasks.in_flight.get(issue_id), parts.ledger.pages.get(issue_id)
         pending = parts.round_trips.pending.get(issue_id)
         standing = page.standing if page else Standing.OPEN
         due = page.not_before if page and standing is Standing.COOLING else 0.0
         cools = due > now + CLOCKS_SECONDS
-        closing = held is not None and held.state is IssueState.CLOSING
+        closing = in_flight is not None and in_flight.state is IssueState.CLOSING
         return {
-            "state": held.state if held else None,
-            "worker": held.worker_id if held and held.state in _WITH_WORKER else "",
+            "state": in_flight.state if in_flight else None,
+            "worker": in_flight.worker_id if in_flight and in_flight.state in _WITH_WORKER else "",
             "pending": pending.settlement.action if pending else None,
             "standing": Standing.OPEN if standing is Standing.COOLING and not cools else standing,
             "due": due - self._began if cools else None,
@@ -96,7 +96,7 @@ class DoubleRun:
         }
 
 
-_WITH_WORKER = (IssueState.RUNNING, IssueState.LOOSE)
+_WITH_WORKER = (IssueState.RUNNING, IssueState.ORPHANED)
 
 
 def _live(issue: Issue, elapsed: float) -> Facts:
@@ -138,7 +138,7 @@ def _told(issue: Issue, now: Entry) -> Facts:
         "attempt": issue.attempt,
         "end": issue.end,
         "page": issue.page,
-        "holder": issue.holder,
+        "holder": issue.owner,
         "handed_over": issue.handed_over,
         "reopened": issue.is_reopened,
         "unbegun": issue.is_unbegun,

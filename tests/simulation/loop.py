@@ -15,10 +15,10 @@ from beads_workers.core.commands import (
     RoundTrip,
     Send,
     Spawn,
-    WatchHolder,
+    WatchOwner,
     Write,
 )
-from beads_workers.core.events import Event, HolderGone
+from beads_workers.core.events import Event, OwnerGone
 from beads_workers.core.journal import Requeued
 from tests.simulation.journal import DISK_RETRY_SECONDS
 
@@ -158,8 +158,8 @@ class Loop:
                 self._node.spawn(worker_id)
             case KillWorker(_, pid):
                 self._node.kill(pid)
-            case WatchHolder(pid):
-                self._watch_holder(pid)
+            case WatchOwner(pid):
+                self._watch_owner(pid)
             case Answer():
                 pass
             case End():
@@ -170,9 +170,9 @@ class Loop:
                 assert_never(command)
         self._world.point("after an action")
 
-    def _watch_holder(self, pid: int) -> None:
+    def _watch_owner(self, pid: int) -> None:
         process = self._world.processes.get(pid)
         if process is None:
-            self.tell(HolderGone(pid))
+            self.tell(OwnerGone(pid))
         else:
-            process.at_death.append(lambda: self.tell(HolderGone(pid)))
+            process.at_death.append(lambda: self.tell(OwnerGone(pid)))

@@ -34,19 +34,19 @@ class Mutant:
     loses_answers: bool = False
     acknowledges_early: bool = False
     forgets_duplicates: bool = False
-    forgets_held: bool = False
+    forgets_in_flight: bool = False
     orchestrator: type[Orchestrator] = Orchestrator
 
 
-class NoHolderCheck(Orchestrator):
+class NoOwnerCheck(Orchestrator):
     """Hands an issue on as soon as its worker's connection is lost."""
 
     def handle(self, event: Event, now: float, *args, **named) -> list:  # type: ignore
-        """As ever, but what is loose is settled at once."""
+        """As ever, but what is orphaned is settled at once."""
         commands = super().handle(event, now, *args, **named)
-        if self._parts.tasks.loose():
-            for held in self._parts.tasks.loose():
-                self._attempt_ends.end_orphaned(held)
+        if self._parts.tasks.orphaned():
+            for in_flight in self._parts.tasks.orphaned():
+                self._attempt_ends.end_orphaned(in_flight)
             commands += self._after_events()
         return commands
 
@@ -70,7 +70,7 @@ class NeverOnTime(Orchestrator):
 
 MUTANTS = {
     "no-compare-and-swap": Mutant((1,), blind_swap=True),
-    "no-holder-check": Mutant((1,), orchestrator=NoHolderCheck),
+    "no-owner-check": Mutant((1,), orchestrator=NoOwnerCheck),
     "no-sync": Mutant((3,), never_syncs=True),
     "old-segments-dropped-early": Mutant((1, 2, 3, 5), drops_early=True),
     "act-before-journal": Mutant((3,), acts_first=True),
@@ -87,6 +87,6 @@ MUTANTS = {
     "answers-twice": Mutant((10,), pushed=True, kind="rrq", answers_twice=True),
     "acknowledges-early": Mutant((11,), pushed=True, kind="spool", acknowledges_early=True),
     "runs-duplicates": Mutant((1, 10), pushed=True, kind="queue", forgets_duplicates=True),
-    "forgets-what-a-dead-run-had": Mutant((11,), pushed=True, kind="spool", forgets_held=True),
+    "forgets-what-a-dead-run-had": Mutant((11,), pushed=True, kind="spool", forgets_in_flight=True),
     "loses-answers": Mutant((11,), pushed=True, kind="rrq", loses_answers=True),
 }

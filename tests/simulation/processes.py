@@ -42,7 +42,7 @@ class Processes:
         """Everything that a run has started and that its end must end: workers and tasks."""
         return [p for p in self._living.values() if p.token == run_id]
 
-    def holders(self, run_id: str) -> list[Process]:
+    def owners(self, run_id: str) -> list[Process]:
         """Who keeps the ``alive`` lock of a run."""
         return [p for p in self._living.values() if p.holds_alive and p.token == run_id]
 

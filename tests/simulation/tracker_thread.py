@@ -138,14 +138,14 @@ class TrackerThread:
     def _wait_until_gone(self, left: Remains) -> Thread:
         processes = self._world.processes
         deadline = self._world.agenda.now + GONE_SECONDS
-        while processes.holders(left.run_id) and not self.abandoned:
+        while processes.owners(left.run_id) and not self.abandoned:
             if self._world.agenda.now > deadline:
-                for process in processes.holders(left.run_id):
+                for process in processes.owners(left.run_id):
                     process.die()
                 deadline = self._world.agenda.now + GONE_SECONDS
             yield LOOK_SECONDS
         processes.sweep(left.run_id)
-        for pid, _ in left.holders.values():
+        for pid, _ in left.owners.values():
             while processes.lives(pid) and not self.abandoned:
                 yield LOOK_SECONDS
         if left.last_call is None:

@@ -127,7 +127,7 @@ class World:
         """Whether the fleet believes that it has this issue."""
         node = self.node
         begun = node is not None and node.process.alive and node.run_id
-        return bool(begun) and node is not None and issue_id in node.core._parts.tasks.held
+        return bool(begun) and node is not None and issue_id in node.core._parts.tasks.in_flight
 
     def log(self, text: str) -> None:
         """A line for whoever reads a failing seed."""

@@ -126,17 +126,25 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
     ("fields", "cause", "words"),
     [
         (
-            {"held": "running", "worker_id": "W3", "running_seconds": 12.0, "attempt": 2},
+            {"in_flight": "running", "worker_id": "W3", "running_seconds": 12.0, "attempt": 2},
             Cause.RUNNING,
             "W3 has had it for 12 s, attempt 2 of 3",
         ),
-        ({"held": "loose", "worker_id": "W3", "holder_pid": 77}, Cause.LOST, "pid 77 still lives"),
-        ({"held": "handing", "worker_id": "W3"}, Cause.HANDING, "handed over to W3"),
-        ({"held": "claimed", "position": 4}, Cause.QUEUED, "number 4 in the queue"),
-        ({"held": "closing"}, Cause.UNCLOSED, "close is still pending"),
+        (
+            {"in_flight": "orphaned", "worker_id": "W3", "owner_pid": 77},
+            Cause.LOST,
+            "pid 77 still lives",
+        ),
+        ({"in_flight": "handing", "worker_id": "W3"}, Cause.HANDING, "handed over to W3"),
+        ({"in_flight": "claimed", "position": 4}, Cause.QUEUED, "number 4 in the queue"),
+        ({"in_flight": "closing"}, Cause.UNCLOSED, "close is still pending"),
         ({"standing": "unclosed", "pending_tries": 2}, Cause.UNCLOSED, "refused 2 times"),
-        ({"held": "releasing"}, Cause.SETTLING, "being requeued"),
-        ({"held": "quarantining", "standing": "quarantined"}, Cause.SETTLING, "being quarantined"),
+        ({"in_flight": "releasing"}, Cause.SETTLING, "being requeued"),
+        (
+            {"in_flight": "quarantining", "standing": "quarantined"},
+            Cause.SETTLING,
+            "being quarantined",
+        ),
         ({"standing": "on_hold"}, Cause.ON_HOLD, "a person put it on hold"),
         (
             {"standing": "quarantined", "charged": 3, "error": "boom"},

@@ -51,13 +51,13 @@ def test_a_paused_fleet_comes_first_and_its_ready_issues_are_ready() -> None:
 
 
 def test_busy_workers_are_the_reason_why_ready_issues_wait() -> None:
-    facts = replace(RUNNING, busy=2, issues=(IssueFacts("b", held="running", worker_id="W1"),))
+    facts = replace(RUNNING, busy=2, issues=(IssueFacts("b", in_flight="running", worker_id="W1"),))
     found = surveyed(issue("a"), issue("b", "in_progress"), facts=facts)
     assert found.headline == "all 2 workers are busy; ready and waiting for one: 1"
 
 
 def test_idle_workers_beside_running_ones_are_counted() -> None:
-    facts = replace(RUNNING, busy=1, issues=(IssueFacts("b", held="running", worker_id="W1"),))
+    facts = replace(RUNNING, busy=1, issues=(IssueFacts("b", in_flight="running", worker_id="W1"),))
     found = surveyed(issue("b", "in_progress"), facts=facts)
     assert found.headline == "at work: 1 under way; workers without work: 1, ready: 0"
 
@@ -89,7 +89,7 @@ def test_where_the_tracker_cannot_be_looked_at_the_fleet_s_memory_is_sorted() ->
     facts = replace(
         RUNNING,
         issues=(
-            IssueFacts("a", held="running", worker_id="W1"),
+            IssueFacts("a", in_flight="running", worker_id="W1"),
             IssueFacts("b", standing="quarantined", charged=3),
         ),
     )

@@ -83,7 +83,7 @@ def test_parents_in_a_circle_do_not_hang_us() -> None:
 
 def test_a_blocker_in_the_fleets_hands_is_said_to_be() -> None:
     for facts, words in (
-        (IssueFacts("b", held="running", worker_id="W3"), "in progress with W3"),
+        (IssueFacts("b", in_flight="running", worker_id="W3"), "in progress with W3"),
         (IssueFacts("b", standing="quarantined", charged=3), "quarantined after 3 attempts"),
         (IssueFacts("b", standing="on_hold"), "on hold: a person released it"),
         (IssueFacts("b", standing="cooling", again_seconds=7.0), "cooling down until T+7, in 7 s"),

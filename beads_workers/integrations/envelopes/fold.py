@@ -138,7 +138,7 @@ class Envelopes:
         return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
 
     def _carried(self, page: rec.Carried, change: Transition, at: int) -> Envelope | None:
-        if page.held_by:
+        if page.claimed_by:
             return None  # The run that did it has told that it is done.
         job = self._described(page, at)
         if page.quarantined:
@@ -171,7 +171,7 @@ class Envelopes:
         return None
 
 
-_AT_WORK = (IssueState.RUNNING, IssueState.LOOSE)
+_AT_WORK = (IssueState.RUNNING, IssueState.ORPHANED)
 _FAILED = (IssueState.QUARANTINING, IssueState.QUARANTINED)
 _REQUEUED = ("release", "applied")
 

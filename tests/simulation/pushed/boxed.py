@@ -63,7 +63,7 @@ class Effects:
     def recover(self, dead: DeadRun) -> list[Settled]:
         """What a dead run had: what its journal calls done is answered, whatever the box says of
         it, and everything else waits again."""
-        if self._node.world.mutant.forgets_held:
+        if self._node.world.mutant.forgets_in_flight:
             return []
         settled = [self._ended(Action.CLOSE, issue_id, dead) for issue_id in dead.unclosed]
         settled += [

@@ -72,7 +72,7 @@ class PushedChecks(Checks):
         if self._turns % 32:
             return
         parts, most = node.core._parts, 3 * len(self._world.senders.jobs) + 20
-        sizes = {"held": len(parts.tasks.held), "pending": len(parts.round_trips.pending)}
+        sizes = {"in_flight": len(parts.tasks.in_flight), "pending": len(parts.round_trips.pending)}
         sizes |= {"ledger": len(parts.ledger.pages), "registry": len(parts.registry) - 40}
         settled = parts.state is not RunState.RECOVERING
         if self._world.kind == "rrq" and settled and parts.ledger.pages:
