@@ -34,11 +34,11 @@ PIPE_SECONDS = 10.0
 """In a pipe, a plain line so often."""
 
 
-def opening(place: Place, seed: int, kills: int, workers: int, *, literal: bool) -> str:
+def opening(place: Place, seed: int, kills: int, workers: int, *, self_claiming: bool) -> str:
     """What is about to happen."""
     return (
         f"chaos: {kills} kills, seed {seed}, {workers} workers on {place.tracker.name}"
-        f"{', each calling it by itself' if literal else ''}, in {place.folder}"
+        f"{', each calling it by itself' if self_claiming else ''}, in {place.folder}"
     )
 
 
@@ -104,7 +104,7 @@ class Story:
     seconds: float
     again: str
     """The command that does the same."""
-    literal: bool = False
+    self_claiming: bool = False
     """Each worker claimed and closed by itself."""
     keep: bool = False
     """The user wants the folder kept."""
@@ -126,7 +126,7 @@ class Story:
             f"{tally.issues} issues, {self.log.attempts} attempts: {counts['closed']} closed,"
             f" {counts['quarantined']} quarantined with their reason;"
             f" {counts['found_closed']} closes were found done"
-            f"{', by workers' if self.literal else ' by a later start'}."
+            f"{', by workers' if self.self_claiming else ' by a later start'}."
         )
         yield from what_was_checked(
             self.promises, "the tracker, the journals of all runs, the tasks' own log and /proc"
@@ -143,7 +143,7 @@ class Story:
             "chaos": {
                 "seed": self.seed,
                 "tracker": self.place.tracker.name,
-                "bd_calls": "worker" if self.literal else "grouped",
+                "bd_calls": "worker" if self.self_claiming else "grouped",
                 "folder": str(self.place.folder),
                 "seconds": round(self.seconds, 1),
                 "kills": self.tally.kills.total(),
@@ -264,7 +264,7 @@ class _Asked:
     kills: int
     source: str
     workers: int
-    literal: bool
+    self_claiming: bool
     """Each worker claims and closes by itself."""
     only: str | None
     keep: bool
@@ -276,7 +276,7 @@ class _Asked:
         argv = ["beads-workers", "chaos", f"--seed {self.seed}", f"--kills {self.kills}"]
         argv += [f"--source {self.source}"] if self.source != "sqlite" else []
         argv += [f"-n {self.workers}"] if self.workers != WORKERS[self.source] else []
-        argv += ["--bd-calls worker"] if self.literal else []
+        argv += ["--bd-calls worker"] if self.self_claiming else []
         argv += [f"--only {self.only}"] if self.only else []
         return " ".join(argv)
 
@@ -292,19 +292,23 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
     pace = plan.pace(asked.source, only, asked.workers)
     progress = Progress(asked.kills, quiet=asked.quiet)
     place.fill()
-    progress.say(opening(place, asked.seed, asked.kills, asked.workers, literal=asked.literal))
+    progress.say(
+        opening(place, asked.seed, asked.kills, asked.workers, self_claiming=asked.self_claiming)
+    )
     os.chdir(place.project)
     havoc = Havoc(
         place,
         hunt,
-        lambda: fleet_settings(place, asked.source, asked.workers, literal=asked.literal),
+        lambda: fleet_settings(
+            place, asked.source, asked.workers, self_claiming=asked.self_claiming
+        ),
         plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
         progress.show,
     )
     tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, pace))
     progress.end()
     log = read_log(place.folder / "tasks.jsonl")
-    promises = prove(place, hunt, tally, havoc.account, log, literal=asked.literal)
+    promises = prove(place, hunt, tally, havoc.account, log, self_claiming=asked.self_claiming)
     seconds = time.monotonic() - began
     story = Story(
         place,
@@ -315,7 +319,7 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
         log,
         seconds,
         asked.again(),
-        literal=asked.literal,
+        self_claiming=asked.self_claiming,
         keep=asked.keep,
     )
     if asked.as_json:

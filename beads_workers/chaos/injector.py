@@ -313,10 +313,12 @@ class Havoc:
         self._thaws.clear()
 
 
-def fleet_settings(place: Place, source: str, workers: int, *, literal: bool) -> FleetSettings:
+def fleet_settings(
+    place: Place, source: str, workers: int, *, self_claiming: bool
+) -> FleetSettings:
     """As ``start --until-empty`` has them there; the environment has no say.
 
-    ``literal``: each worker claims and closes by itself (``--bd-calls worker``).
+    ``self_claiming``: each worker claims and closes by itself (``--bd-calls worker``).
     """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.options import Options
@@ -325,7 +327,7 @@ def fleet_settings(place: Place, source: str, workers: int, *, literal: bool) ->
     said = Options(
         workers=workers,
         source=source,
-        bd_calls="worker" if literal else None,
+        bd_calls="worker" if self_claiming else None,
         until_empty=True,
         max_attempts=MAX_ATTEMPTS,
         retry_delay=RETRY_DELAY_SECONDS,

@@ -18,15 +18,15 @@ LOOK_SECONDS = 0.02
 
 
 def prove(
-    place: Place, hunt: Hunt, tally: Tally, account: Account, log: Log, *, literal: bool
+    place: Place, hunt: Hunt, tally: Tally, account: Account, log: Log, *, self_claiming: bool
 ) -> list[Promise]:
     """Every promise, kept or broken; call it when no orchestrator runs any more.
 
-    ``literal``: workers closed by themselves, so the tracker may have a close that no journal has.
-    """
+    ``self_claiming``: workers closed by themselves, so the tracker may have a close that no journal
+    has."""
     left = _left_over(hunt)
     statuses, closings = place.tracker.statuses(), place.tracker.closings()
-    by_workers = log.done if literal else Counter[str]()
+    by_workers = log.done if self_claiming else Counter[str]()
     return list(_promises(place, tally, account, log, statuses, closings, left, by_workers))
 
 

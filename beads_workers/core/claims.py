@@ -172,7 +172,7 @@ class Intake:
             return 0
         unsent, slots = self._tasks.count(IssueState.CLAIMED), self._slots()
         # An orphaned job keeps no slot: its worker is gone from us, dead or not.
-        busy = self._tasks.count(IssueState.RUNNING, IssueState.HANDING)
+        busy = self._tasks.count(IssueState.RUNNING, IssueState.DELEGATING)
         free = max(0, slots - busy)
         ahead = self._ahead(slots)
         want = free + ahead - unsent

@@ -214,7 +214,7 @@ class Sender:
         """Give it this job: at once, or after the tracker was told that it claims by itself."""
         self._timers.cancel(HoldOver(connection.conn_id))
         connection.issue_id = in_flight.job.issue_id
-        if self._parts.literal and not connection.grouped:
+        if self._parts.self_claiming and not connection.grouped:
             self._registry.move(connection, ConnStimulus.RESERVED)
             self._tasks.reserve(in_flight, connection.conn_id, connection.worker_id)
         else:
@@ -336,7 +336,7 @@ class Sender:
 
     def grace(self, connection: Connection) -> float:
         """How long its task may take to end, in seconds; one that calls the tracker has a close."""
-        calls = 0.0 if connection.grouped else limits.LITERAL_CALL_SECONDS
+        calls = 0.0 if connection.grouped else limits.SELF_CLAIM_CALL_SECONDS
         return self._parts.settings.work.term_grace_seconds + calls
 
     def in_flight(self, connection: Connection) -> InFlight | None:
@@ -586,7 +586,7 @@ class Connections:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
         in_flight = self._sender.in_flight(connection)
         if in_flight is not None:
-            if in_flight.state is IssueState.HANDING:
+            if in_flight.state is IssueState.DELEGATING:
                 self._tasks.unreserve(in_flight)
             else:
                 self._lose(connection, in_flight)

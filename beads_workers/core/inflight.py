@@ -14,9 +14,9 @@ from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.journal import (
+    ClaimDelegated,
     Claimed,
     Finished,
-    HandingOver,
     OwnerLost,
     PutOnHold,
     Requeued,
@@ -234,7 +234,7 @@ class Tasks:
         """It goes to a worker that claims by itself: let the tracker know first."""
         self._move(in_flight, IssueStimulus.RESERVED)
         in_flight.conn_id, in_flight.worker_id, in_flight.handed_over = conn_id, worker_id, True
-        self._effects.write(HandingOver(in_flight.job.issue_id, worker_id))
+        self._effects.write(ClaimDelegated(in_flight.job.issue_id, worker_id))
         self._round_trips.enqueue(Settlement(Action.HAND_OVER, in_flight.job.issue_id))
 
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
@@ -343,7 +343,7 @@ class Tasks:
 
     def running(self) -> int:
         """How many are with a worker, or about to be, or with one that is lost."""
-        return self.count(IssueState.RUNNING, IssueState.HANDING, IssueState.ORPHANED)
+        return self.count(IssueState.RUNNING, IssueState.DELEGATING, IssueState.ORPHANED)
 
     def settled(self, settled: Settled) -> tuple[InFlight, IssueReaction] | None:
         """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
@@ -362,7 +362,9 @@ class Tasks:
             if in_flight is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
                 self._ledger.done(settlement.issue_id)  # Nobody reopens what is over.
             return None
-        left = settlement.action is Action.HAND_OVER and in_flight.state is not IssueState.HANDING
+        left = (
+            settlement.action is Action.HAND_OVER and in_flight.state is not IssueState.DELEGATING
+        )
         if left and settled.result in (Result.APPLIED, Result.FAILED):
             # The worker left while it was handed over; now it can go back.
             self._enqueue(in_flight, Action.RELEASE)

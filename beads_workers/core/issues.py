@@ -205,13 +205,13 @@ class Issues:
         issue.told = [entry]
         return change
 
-    def _handing_over(self, handing: rec.HandingOver, entry: Entry) -> Transition:
-        issue = self._of(handing.issue_id)
+    def _claim_delegated(self, delegated: rec.ClaimDelegated, entry: Entry) -> Transition:
+        issue = self._of(delegated.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.handed_over = True
         if issue.state is IssueState.CLAIMED:
-            issue.state, issue.pending = IssueState.HANDING, Action.HAND_OVER
-            issue.worker_id = handing.worker_id
+            issue.state, issue.pending = IssueState.DELEGATING, Action.HAND_OVER
+            issue.worker_id = delegated.worker_id
             issue.told.append(entry)
         return change
 
@@ -285,10 +285,10 @@ class Issues:
         return change
 
     def _handed_over(self, issue: Issue, settled: rec.SettledRecord, entry: Entry) -> None:
-        handing = issue.state in (IssueState.HANDING, IssueState.RELEASING)
-        if handing and settled.result in _NO_MORE:
+        delegated = issue.state in (IssueState.DELEGATING, IssueState.RELEASING)
+        if delegated and settled.result in _NO_MORE:
             self._over(issue, settled)
-        elif issue.state is IssueState.HANDING:
+        elif issue.state is IssueState.DELEGATING:
             issue.state, issue.pending = IssueState.RUNNING, None
             issue.told.append(entry)
         elif issue.state is IssueState.RELEASING:
@@ -494,7 +494,7 @@ _WRITES = {
 
 _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]] = {
     rec.Claimed: Issues._claimed,
-    rec.HandingOver: Issues._handing_over,
+    rec.ClaimDelegated: Issues._claim_delegated,
     rec.Started: Issues._started,
     rec.OwnerLost: Issues._owner_lost,
     rec.Requeued: Issues._requeued,

@@ -168,7 +168,7 @@ class Claimed(Record):
 
 
 @value
-class HandingOver(Record):
+class ClaimDelegated(Record):
     """From here on an issue may be in progress in nobody's name: its worker claims by itself."""
 
     issue_id: str
@@ -548,7 +548,7 @@ KINDS: dict[str, type[Record]] = {
     "worker_gone": WorkerGone,
     "listed": Listed,
     "claimed": Claimed,
-    "handing_over": HandingOver,
+    "delegating": ClaimDelegated,
     "started": Started,
     "owner_lost": OwnerLost,
     "finished": Finished,
@@ -582,6 +582,7 @@ _OLD_KINDS: dict[str, str] = {
     "withheld": "on_hold",
     "turn_began": "round_trip_began",
     "holder_lost": "owner_lost",
+    "handing_over": "delegating",
 }
 """Kind of a record then -> now."""
 

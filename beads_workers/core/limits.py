@@ -206,7 +206,7 @@ LEAVE_MARGIN_SECONDS = 1.0
 TIMEOUT_MARGIN_SECONDS = 15.0
 """A worker that has not ended an attempt this long after its timeout is itself stuck."""
 
-LITERAL_CALL_SECONDS = 60.0
+SELF_CLAIM_CALL_SECONDS = 60.0
 """A claim, close or release by the worker itself is ended after this: a stuck ``bd`` must not
 hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""
 

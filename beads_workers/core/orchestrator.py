@@ -55,14 +55,14 @@ class Parts:
     """``state``: of the run, changed only in ``endings``; ``state_reason``: why. ``reason``: of the
     coming SHUTDOWN.
 
-    ``literal``: on this source a plain v1 worker claims and closes by itself. ``listed``: what the
-    last listing showed; kept by ``intake``. ``pushed``: work comes to the source by itself, and
-    somebody waits for its answer.
+    ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
+    what the last listing showed; kept by ``intake``. ``pushed``: work comes to the source by
+    itself, and somebody waits for its answer.
     """
 
     settings: FleetSettings
     run_id: str
-    literal: bool
+    self_claiming: bool
     pushed: bool
     effects: Effects
     registry: ConnectionRegistry
@@ -81,7 +81,7 @@ class Parts:
 
 
 def make_parts(
-    settings: FleetSettings, run_id: str, now: float, *, literal: bool, pushed: bool
+    settings: FleetSettings, run_id: str, now: float, *, self_claiming: bool, pushed: bool
 ) -> Parts:
     """Everything new and empty."""
     effects = Effects(now)
@@ -93,7 +93,7 @@ def make_parts(
     return Parts(
         settings,
         run_id,
-        literal,
+        self_claiming,
         pushed,
         effects,
         ConnectionRegistry(),
@@ -133,19 +133,19 @@ class Orchestrator:
         run_id: str,
         now: float,
         *,
-        literal: bool,
+        self_claiming: bool,
         pushed: bool = False,
         carried: Iterable[Carried] = (),
         epoch: float = 0.0,
     ) -> None:
-        """``literal``: a plain v1 worker claims and closes by itself on this source.
+        """``self_claiming``: a plain v1 worker claims and closes by itself on this source.
 
         ``pushed``: work comes to it by itself; ``Arrived`` says when.
 
         ``carried``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
         needed only for their ``not_before``.
         """
-        self._parts = make_parts(settings, run_id, now, literal=literal, pushed=pushed)
+        self._parts = make_parts(settings, run_id, now, self_claiming=self_claiming, pushed=pushed)
         self._effects = self._parts.effects
         self._sender = Sender(self._parts)
         self._attempt_ends = AttemptEnds(self._parts, self._sender)

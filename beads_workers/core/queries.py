@@ -90,7 +90,7 @@ def _all(parts: Parts) -> Iterator[FoundTask]:
             yield FoundTask(issue_id, "delayed", _remembered(issue_id, page, source))
 
 
-_WITH_A_WORKER = (IssueState.HANDING, IssueState.RUNNING, IssueState.ORPHANED)
+_WITH_A_WORKER = (IssueState.DELEGATING, IssueState.RUNNING, IssueState.ORPHANED)
 
 
 def message_of(job: Job, source: str) -> dict[str, Any]:

@@ -324,8 +324,8 @@ class Checkpoint:
         yield from sorted([*holding.values(), *told], key=attrgetter("elapsed"))
         yield from _pages((i for i in known if not i.told), at, elapsed)
         for issue in known:
-            if issue.handed_over and not _tells(issue, rec.HandingOver):
-                yield Entry(rec.HandingOver(issue.issue_id, ""), at, elapsed)
+            if issue.handed_over and not _tells(issue, rec.ClaimDelegated):
+                yield Entry(rec.ClaimDelegated(issue.issue_id, ""), at, elapsed)
         for unsettled in _unsettled(issues):
             yield Entry(unsettled, at, elapsed)
         if call is not None:

@@ -70,7 +70,7 @@ class RoundTrips:
         self._pushed = pushed
         self.pending: dict[IssueId, PendingWrite] = {}
         self.busy = False
-        self._handing: set[IssueId] = set()
+        self._delegating: set[IssueId] = set()
         self._failing = False
         self._trip_ended_at = 0.0
         self.trip_seconds = 0.0
@@ -94,9 +94,9 @@ class RoundTrips:
         """This is to be written; a later one for the same issue takes its place."""
         self.pending[settlement.issue_id] = PendingWrite(settlement, self._effects.now)
         if settlement.action is Action.HAND_OVER:
-            self._handing.add(settlement.issue_id)
+            self._delegating.add(settlement.issue_id)
         else:
-            self._handing.discard(settlement.issue_id)
+            self._delegating.discard(settlement.issue_id)
 
     def may_linger(self) -> bool:
         """Whether pending writes can gather for another moment; if so, a timer ends that.
@@ -112,7 +112,7 @@ class RoundTrips:
             self._trip_ended_at + min(linger, limits.LINGER_SECONDS_MAX),
         )
         if (
-            self._handing
+            self._delegating
             or len(self.pending) >= limits.LINGER_ISSUES_MAX
             or self._effects.now >= due
         ):
@@ -226,7 +226,7 @@ class RoundTrips:
             self._again(pending, settled.error)
         else:
             del self.pending[issue_id]
-            self._handing.discard(issue_id)
+            self._delegating.discard(issue_id)
         return True
 
     def _again(self, pending: PendingWrite, error: str) -> None:

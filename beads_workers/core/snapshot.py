@@ -299,7 +299,7 @@ class Board:
     @property
     def unsent(self) -> int:
         """How many are claimed, and with no worker yet."""
-        return self.issues.count(IssueState.CLAIMED, IssueState.HANDING)
+        return self.issues.count(IssueState.CLAIMED, IssueState.DELEGATING)
 
     @property
     def running(self) -> int:

@@ -248,7 +248,7 @@ class Source(Protocol):
 
     calls: Calls
 
-    literal: bool
+    self_claiming: bool
     """Whether a plain v1 worker claims and closes through the tracker's own command line."""
 
     def describe(self) -> str:

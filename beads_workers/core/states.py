@@ -356,7 +356,7 @@ class IssueState(Key):
 
     ENQUEUED = "enqueued: in the tracker, nobody's"
     CLAIMED = "enqueued: ours in the tracker, not yet sent"
-    HANDING = "enqueued: being handed over to a worker that claims by itself"
+    DELEGATING = "enqueued: being handed over to a worker that claims by itself"
     RUNNING = "running: a worker has it"
     ORPHANED = "running: its worker is gone from us, but not yet known to be dead"
     CLOSING = "done: a close is pending"
@@ -403,14 +403,14 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
     st, sti, re = IssueState, IssueStimulus, IssueReaction
     table: dict[tuple[IssueState, IssueStimulus], Move[IssueState, IssueReaction]] = {
         (st.ENQUEUED, sti.CLAIMED): Move(st.CLAIMED, re.NONE),
-        (st.CLAIMED, sti.RESERVED): Move(st.HANDING, re.SETTLE),
+        (st.CLAIMED, sti.RESERVED): Move(st.DELEGATING, re.SETTLE),
         (st.CLAIMED, sti.SENT): Move(st.RUNNING, re.NONE),
         (st.CLAIMED, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
-        (st.HANDING, sti.APPLIED): Move(st.RUNNING, re.DELIVER),
-        (st.HANDING, sti.FOUND_CLOSED): Move(st.CLOSED, re.COUNT),
-        (st.HANDING, sti.NOT_OURS): Move(st.FOREIGN, re.LEAVE),
-        (st.HANDING, sti.FAILED): Move(st.HANDING, re.AGAIN),
-        (st.HANDING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
+        (st.DELEGATING, sti.APPLIED): Move(st.RUNNING, re.DELIVER),
+        (st.DELEGATING, sti.FOUND_CLOSED): Move(st.CLOSED, re.COUNT),
+        (st.DELEGATING, sti.NOT_OURS): Move(st.FOREIGN, re.LEAVE),
+        (st.DELEGATING, sti.FAILED): Move(st.DELEGATING, re.AGAIN),
+        (st.DELEGATING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.RUNNING, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),

@@ -594,10 +594,10 @@ class WorkerHalf:
     def _run(self, current: Current, step: Step, now: float) -> None:
         current.step = step
         if step.kind is StepKind.CLAIM:
-            limit = now + limits.LITERAL_CALL_SECONDS
+            limit = now + limits.SELF_CLAIM_CALL_SECONDS
             self._deadline = min(limit, current.times_out_at or limit)
         elif step.kind in (StepKind.CLOSE, StepKind.RELEASE):
-            self._deadline = now + limits.LITERAL_CALL_SECONDS
+            self._deadline = now + limits.SELF_CLAIM_CALL_SECONDS
         else:
             self._deadline = current.times_out_at
         self._out.append(ev.RunStep(current.plan, step))

@@ -34,10 +34,10 @@ from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.opening import (
     JournalCalls,
     is_pushed,
-    literal_argv,
     open_front,
     open_source,
     open_tracker_thread,
+    self_claiming_argv,
 )
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
@@ -133,7 +133,7 @@ class Fleet:
             self._settings,
             self._run_id,
             time.monotonic(),
-            literal=self._source.literal,
+            self_claiming=self._source.self_claiming,
             pushed=is_pushed(self._settings),
             carried=last.checkpoint(),
             epoch=time.time(),
@@ -267,7 +267,7 @@ class Fleet:
     def _settings_for(self, worker_id: str) -> WorkerSettings:
         work = self._settings.work
         if self._settings.bd_calls == "worker":
-            work = replace(work, bd_argv=literal_argv(self._source))
+            work = replace(work, bd_argv=self_claiming_argv(self._source))
         return WorkerSettings(
             worker_id=worker_id,
             socket_path=f"/tmp/beads-workers-{os.getpid()}.sock",

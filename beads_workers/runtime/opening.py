@@ -45,9 +45,9 @@ def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = 
     return kind_of(settings.source).open(Opening(settings, actor, host_name(), call_log))
 
 
-def literal_argv(source: Source) -> tuple[str, ...]:
+def self_claiming_argv(source: Source) -> tuple[str, ...]:
     """How a worker that claims and closes by itself calls the tracker."""
-    argv = getattr(source, "literal_argv", None)
+    argv = getattr(source, "self_claiming_argv", None)
     assert argv is not None, "checked by the command line: only bd has such workers"
     return tuple(argv)
 

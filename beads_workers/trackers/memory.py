@@ -126,7 +126,7 @@ class MemorySource:
     """See ``Source``. Give it ``issues``, or a ``tracker`` to share.
 
     ``faults`` may be added to at any time; the first that fits a call is used up by it. Set
-    ``literal`` to play a tracker whose workers claim and close by themselves.
+    ``self_claiming`` to play a tracker whose workers are self-claiming.
     """
 
     name = "memory"
@@ -140,11 +140,11 @@ class MemorySource:
         filters: Filters | None = None,
         listed_max: int = 200,
         faults: Iterable[Fault] = (),
-        literal: bool = False,
+        self_claiming: bool = False,
     ) -> None:
         self.actor = actor
         self.calls = Calls()
-        self.literal = literal
+        self.self_claiming = self_claiming
         self.tracker = MemoryTracker() if tracker is None else tracker
         self.faults = list(faults)
         self._filters = Filters() if filters is None else filters

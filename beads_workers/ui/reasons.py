@@ -30,7 +30,7 @@ class Cause(Enum):
     UNCLOSED = "unclosed"
     RUNNING = "running"
     LOST = "lost"
-    HANDING = "handing_over"
+    DELEGATING = "delegating"
     QUEUED = "queued"
     SETTLING = "settling"
     ON_HOLD = "on_hold"
@@ -136,9 +136,11 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
             text = f"its worker {facts.worker_id} is lost, and pid {facts.owner_pid} still lives"
             change = f"nobody else gets it before pid {facts.owner_pid} has ended"
             return [Reason(Cause.LOST, text, change)]
-        case "handing":
+        case "delegating":
             text = f"it is being handed over to {facts.worker_id} in the tracker"
-            return [Reason(Cause.HANDING, text, "nothing to do: it runs as soon as that is done")]
+            return [
+                Reason(Cause.DELEGATING, text, "nothing to do: it runs as soon as that is done")
+            ]
         case "claimed":
             return [_queued(facts, picture)]
         case "releasing" | "quarantining":

@@ -188,7 +188,7 @@ def _all(ids: list[IssueId]) -> str:
 NAMED_MAX = 5
 """Ids that stand behind a count."""
 
-AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.HANDING, Cause.QUEUED)
+AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.DELEGATING, Cause.QUEUED)
 
 
 @value
@@ -296,7 +296,7 @@ DAY_SECONDS = 86_400
 GROUPS = {
     Cause.RUNNING: "running",
     Cause.LOST: "with a lost worker",
-    Cause.HANDING: "being handed over",
+    Cause.DELEGATING: "being handed over",
     Cause.QUEUED: "claimed, next for a worker",
     Cause.UNCLOSED: "done, unclosed yet",
     Cause.SETTLING: "being requeued",

@@ -53,7 +53,7 @@ class GitHubSource:
     """See ``core.source.Source``."""
 
     name = "github"
-    literal = False
+    self_claiming = False
 
     def __init__(
         self,

@@ -117,7 +117,7 @@ class Play:
         self,
         workers: int = 0,
         *,
-        literal: bool = False,
+        self_claiming: bool = False,
         pushed: bool = False,
         carried: Iterable[Carried] = (),
         recovering: bool = False,
@@ -138,7 +138,7 @@ class Play:
             settings(workers, **others),
             "run-1",
             self.now,
-            literal=literal,
+            self_claiming=self_claiming,
             pushed=pushed,
             carried=carried,
             epoch=EPOCH,
@@ -320,7 +320,7 @@ class Play:
             case Action.RELEASE:
                 return self._last(issue_id, rec.Claimed) is not None
             case Action.HAND_OVER:
-                return self._last(issue_id, rec.HandingOver) is not None
+                return self._last(issue_id, rec.ClaimDelegated) is not None
             case Action.REOPEN:
                 return bool(
                     self._last(issue_id, rec.RetryAsked) or self._last(issue_id, rec.Forgiven)

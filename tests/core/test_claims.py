@@ -294,7 +294,7 @@ def test_an_answer_from_before_a_retry_was_due_is_no_proof_that_nothing_is_left(
 
 
 def test_what_a_round_trip_itself_requeues_is_looked_for_again() -> None:
-    play = Play(until_empty=True, literal=True)
+    play = Play(until_empty=True, self_claiming=True)
     play.join(1, v1=True)
     play.answer(listed=["a"])
     play.answer("a")

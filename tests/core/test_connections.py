@@ -237,7 +237,7 @@ def test_only_a_ready_that_opts_in_is_answered_in_version_1_1() -> None:
 
 
 def test_features_without_the_version_mean_nothing() -> None:
-    play = Play(literal=True)
+    play = Play(self_claiming=True)
     play.connect(1)
     play.do(ev.Received(ConnId(1), Ready("w", "2", frozenset({"grouped"}))))
     play.answer("a")

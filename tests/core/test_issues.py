@@ -15,7 +15,7 @@ from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
 AT = 1_700_000_000.0
 
 CLAIMED = rec.Claimed("a", "title of a", 1, "m.f", "[[1],{}]", 5.0)
-HANDING = rec.HandingOver("a", "W1")
+DELEGATING = rec.ClaimDelegated("a", "W1")
 STARTED = rec.Started("a", "W1", 1, "r.1", traceparent="00-1-2-01")
 LOST = rec.OwnerLost("a", "W1", 7)
 REQUEUED = rec.Requeued("a")
@@ -33,7 +33,7 @@ def settled(action: str, result: str = "applied") -> rec.SettledRecord:
 WAYS: dict[IssueState, tuple[Record, ...]] = {
     IssueState.ENQUEUED: (),
     IssueState.CLAIMED: (CLAIMED,),
-    IssueState.HANDING: (CLAIMED, HANDING),
+    IssueState.DELEGATING: (CLAIMED, DELEGATING),
     IssueState.RUNNING: (CLAIMED, STARTED),
     IssueState.ORPHANED: (CLAIMED, STARTED, LOST),
     IssueState.CLOSING: (CLAIMED, STARTED, DONE),
@@ -44,7 +44,7 @@ WAYS: dict[IssueState, tuple[Record, ...]] = {
 """How an issue comes into each state that is not forgotten at once."""
 
 _WRITE = {
-    IssueState.HANDING: "hand_over",
+    IssueState.DELEGATING: "hand_over",
     IssueState.CLOSING: "close",
     IssueState.RELEASING: "release",
     IssueState.QUARANTINING: "quarantined",
@@ -57,11 +57,11 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
     if state is IssueState.QUARANTINED:
         return (rec.RetryAsked("a"),)
     if stimulus is IssueStimulus.REQUEUED:
-        unsent = state in (IssueState.CLAIMED, IssueState.HANDING)
+        unsent = state in (IssueState.CLAIMED, IssueState.DELEGATING)
         return (REQUEUED,) if unsent else (FAILED,)
     return {
         IssueStimulus.CLAIMED: (CLAIMED,),
-        IssueStimulus.RESERVED: (HANDING,),
+        IssueStimulus.RESERVED: (DELEGATING,),
         IssueStimulus.SENT: (STARTED,),
         IssueStimulus.RECALLED: (UNBEGUN, CLAIMED),
         IssueStimulus.SUCCEEDED: (DONE,),
@@ -145,7 +145,7 @@ def test_a_page_is_what_the_next_run_is_told() -> None:
 def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() -> None:
     assert {s: issue_after(*way).pending for s, way in WAYS.items() if way} == {
         IssueState.CLAIMED: None,
-        IssueState.HANDING: Action.HAND_OVER,
+        IssueState.DELEGATING: Action.HAND_OVER,
         IssueState.RUNNING: None,
         IssueState.ORPHANED: None,
         IssueState.CLOSING: Action.CLOSE,
@@ -156,7 +156,7 @@ def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() 
 
 
 def test_a_hand_over_is_answered_before_its_issue_is_released() -> None:
-    left = (CLAIMED, HANDING, REQUEUED)
+    left = (CLAIMED, DELEGATING, REQUEUED)
     assert issue_after(*left).pending is Action.HAND_OVER
     for answer in (settled("hand_over"), rec.SettlementFailed("a", "hand_over", "no")):
         assert issue_after(*left, answer).pending is Action.RELEASE
@@ -197,7 +197,7 @@ def test_what_is_told_again_makes_the_same_issue() -> None:
 _ANY = st.sampled_from(
     [
         CLAIMED,
-        HANDING,
+        DELEGATING,
         STARTED,
         LOST,
         REQUEUED,

@@ -143,7 +143,7 @@ def test_what_no_longer_is_in_our_hands_is_not_renewed() -> None:
 
 
 def test_what_was_handed_over_to_a_worker_has_no_lease() -> None:
-    play = Play(literal=True)
+    play = Play(self_claiming=True)
     play.join(1, v1=True)
     play.answer("a", lease=LIFE)
     play.answer()

@@ -103,7 +103,7 @@ def test_a_failed_close_is_still_pending() -> None:
 
 
 def test_what_was_handed_over_is_named_until_it_is_settled() -> None:
-    play = Play(literal=True)
+    play = Play(self_claiming=True)
     play.join(1, v1=True)
     play.answer("a")
     play.answer()
@@ -148,7 +148,7 @@ def test_an_attempt_that_was_not_begun_has_no_end_once_its_issue_is_claimed_agai
 
 
 def test_a_hand_over_that_was_refused_leaves_nothing_that_was_not_begun() -> None:
-    told = (STARTED, rec.Claimed("a"), rec.HandingOver("a", "W1"))
+    told = (STARTED, rec.Claimed("a"), rec.ClaimDelegated("a", "W1"))
     refused = rec.SettledRecord("a", "hand_over", "not_ours")
     assert remains(entries(*told)).unsettled_runs()[-1].unbegun == (A,)
     assert remains(entries(*told, refused)).unsettled_runs() == [DeadRun("actor/run-1")]

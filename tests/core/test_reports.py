@@ -43,10 +43,10 @@ def told(commands: list[ev.Command]) -> Any:
     return message.result
 
 
-def reporting(*, literal: bool = False, timeout: float | None = None) -> Playbook:
+def reporting(*, self_claiming: bool = False, timeout: float | None = None) -> Playbook:
     """A worker whose task has succeeded, and whose report runs."""
-    steps = (CLAIM, RUN, REPORT) if literal else (RUN, REPORT)
-    book = busy(*steps, literal=literal, timeout=timeout)
+    steps = (CLAIM, RUN, REPORT) if self_claiming else (RUN, REPORT)
+    book = busy(*steps, self_claiming=self_claiming, timeout=timeout)
     assert book.tell(OK) == book.run(REPORT)
     return book
 
@@ -76,18 +76,18 @@ def test_nor_for_a_timeout() -> None:
 
 
 def test_a_worker_that_holds_its_claim_closes_after_the_report_also_alone() -> None:
-    book = reporting(literal=True)
+    book = reporting(self_claiming=True)
     assert book.tell(SAID) == book.run(CLOSE)
     assert told(book.tell(OK)) == {"note": "2 commits on bw/t-1/1"}
-    alone = reporting(literal=True)
+    alone = reporting(self_claiming=True)
     alone.tell(LOST)
     assert alone.tell(TERMINATED) == alone.run(CLOSE)
 
 
-def test_a_literal_worker_that_times_out_in_its_report_leaves_the_close_to_the_orchestrator() -> (
+def test_a_self_claiming_worker_that_times_out_in_its_report_leaves_the_close_to_the_orchestrator() -> (
     None
 ):
-    book = reporting(literal=True, timeout=5.0)
+    book = reporting(self_claiming=True, timeout=5.0)
     book.tick()
     assert told(book.tell(TERMINATED)) is None
 

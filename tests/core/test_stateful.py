@@ -63,11 +63,11 @@ class Link:
 class World(RuleBasedStateMachine):
     """Everything around one orchestrator."""
 
-    @initialize(literal=st.booleans(), until_empty=st.booleans())
-    def begin(self, literal: bool, until_empty: bool) -> None:
+    @initialize(self_claiming=st.booleans(), until_empty=st.booleans())
+    def begin(self, self_claiming: bool, until_empty: bool) -> None:
         """A run with a few issues, two workers of its own, and a policy that ends soon."""
         issues = [Issue(id=f"i{n}", title=f"issue {n}", priority=n % 5) for n in range(ISSUES)]
-        self.source = MemorySource(issues, actor="actor/run-1", literal=literal)
+        self.source = MemorySource(issues, actor="actor/run-1", self_claiming=self_claiming)
         self.processes: dict[int, Process] = {}
         self.links: dict[ConnId, Link] = {}
         self.to_spawn: list[str] = []
@@ -77,7 +77,7 @@ class World(RuleBasedStateMachine):
         self.board, self.read_back, self.read = Board(), 0, list[Entry]()
         self.play = Play(
             WORKERS,
-            literal=literal,
+            self_claiming=self_claiming,
             until_empty=until_empty,
             policy=Policy(ATTEMPTS_MAX, 10.0),
             recovering=True,
@@ -127,7 +127,7 @@ class World(RuleBasedStateMachine):
         issue_id, link.task = IssueId(link.task), None
         link.process.doing.discard(issue_id)
         if how == "done":
-            if self.source.literal and link.v1 and closes_itself:
+            if self.source.self_claiming and link.v1 and closes_itself:
                 self.source.tracker.put(issue_id, "closed", "")
             self._tell(ev.Received(conn, Done(issue_id, "w")))
         else:

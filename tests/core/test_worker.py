@@ -9,7 +9,7 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
-from beads_workers.core.limits import LITERAL_CALL_SECONDS
+from beads_workers.core.limits import SELF_CLAIM_CALL_SECONDS
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
@@ -42,7 +42,9 @@ def cancel(issue_id: str = "t-1") -> ev.Received:
 class Playbook:
     """Drives one worker half; ``now`` is moved by hand."""
 
-    def __init__(self, *steps: Step, literal: bool = False, timeout: float | None = None) -> None:
+    def __init__(
+        self, *steps: Step, self_claiming: bool = False, timeout: float | None = None
+    ) -> None:
         self.now = 100.0
         self.plan = Plan(
             steps=steps or (RUN,),
@@ -50,13 +52,13 @@ class Playbook:
             issue_text="{}",
             log_file="l",
             output_file="o",
-            close=CLOSE if literal else None,
-            release=RELEASE if literal else None,
+            close=CLOSE if self_claiming else None,
+            release=RELEASE if self_claiming else None,
         )
         work = Work(
             timeout_seconds=timeout,
             term_grace_seconds=GRACE,
-            bd_argv=("bd",) if literal else None,
+            bd_argv=("bd",) if self_claiming else None,
         )
         self.half = WorkerHalf("W1", work, self._plan, (1.0, 2.0, 4.0))
 
@@ -90,9 +92,9 @@ def failed(kind: OutcomeKind, error: str, ms: int = 0, issue_id: str = "t-1") ->
     return ev.Send(Failed(IssueId(issue_id), "W1", error, ms, kind))
 
 
-def busy(*steps: Step, literal: bool = False, timeout: float | None = None) -> Playbook:
+def busy(*steps: Step, self_claiming: bool = False, timeout: float | None = None) -> Playbook:
     """A worker whose task runs (its claim, where there is one, has succeeded)."""
-    book = Playbook(*steps, literal=literal, timeout=timeout)
+    book = Playbook(*steps, self_claiming=self_claiming, timeout=timeout)
     book.tell(CONNECTED, task())
     if steps and steps[0] is CLAIM:
         book.tell(OK)
@@ -125,7 +127,7 @@ def test_shutdown_and_a_lost_connection_are_decided_in_every_state_that_has_one(
 def test_ready_is_said_once_connected_and_names_version_and_features() -> None:
     assert Playbook().half.start() == [ev.Connect()]
     assert Playbook().tell(CONNECTED) == [ready()]
-    assert Playbook(literal=True).tell(CONNECTED) == [ready("cancel")]
+    assert Playbook(self_claiming=True).tell(CONNECTED) == [ready("cancel")]
 
 
 def test_connecting_is_tried_again_after_1_2_and_4_seconds_then_given_up() -> None:
@@ -170,7 +172,7 @@ def test_success_is_done_then_ready_with_the_time_it_took() -> None:
 
 
 def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None:
-    book = Playbook(CLAIM, RUN, VERIFY, literal=True)
+    book = Playbook(CLAIM, RUN, VERIFY, self_claiming=True)
     assert book.tell(CONNECTED, task()) == book.run(CLAIM)
     assert book.tell(OK) == book.run(RUN)
     assert book.tell(OK) == book.run(VERIFY)
@@ -179,20 +181,20 @@ def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None
 
 
 def test_a_failed_step_is_failed_and_nothing_after_it_runs() -> None:
-    book = busy(CLAIM, RUN, VERIFY, literal=True)
+    book = busy(CLAIM, RUN, VERIFY, self_claiming=True)
     assert book.tell(BAD) == [failed(OutcomeKind.ERROR, "oops"), ready("cancel")]
     book = busy(RUN, VERIFY)
     assert book.tell(OK, BAD)[0] == failed(OutcomeKind.ERROR, "verify failed: oops")
 
 
 def test_a_failed_claim_charges_nothing_and_requeues_nothing() -> None:
-    book = Playbook(CLAIM, RUN, literal=True)
+    book = Playbook(CLAIM, RUN, self_claiming=True)
     answer = book.tell(CONNECTED, task(), BAD)
     assert answer == [failed(OutcomeKind.RETRY, "claim failed: oops"), ready("cancel")]
 
 
 def test_a_failed_close_is_still_done_but_logged() -> None:
-    book = busy(CLAIM, RUN, literal=True)
+    book = busy(CLAIM, RUN, self_claiming=True)
     book.tell(OK)
     commands = book.half.handle(BAD, book.now)
     assert ev.Log("close of t-1 failed: oops") in commands
@@ -275,7 +277,7 @@ def test_cancel_ends_the_task_and_the_worker_goes_on() -> None:
     assert book.tell(cancel()) == [TERM]
     assert book.tell(cancel()) == []
     assert book.tell(OK) == [failed(OutcomeKind.CANCELLED, "cancelled"), ready()]
-    book = busy(CLAIM, RUN, literal=True)
+    book = busy(CLAIM, RUN, self_claiming=True)
     assert book.tell(cancel(), TERMINATED) == book.run(RELEASE)
     assert book.tell(OK)[-1] == ready("cancel")
 
@@ -286,7 +288,7 @@ def test_shutdown_ends_the_task_requeues_and_exits_0(event: ev.Event) -> None:
     book = busy()
     assert book.tell(event) == [TERM]
     assert book.tell(TERMINATED) == gone
-    book = busy(CLAIM, RUN, literal=True)
+    book = busy(CLAIM, RUN, self_claiming=True)
     assert book.tell(event, TERMINATED) == book.run(RELEASE)
     assert book.tell(OK) == gone
 
@@ -296,7 +298,7 @@ def test_a_lost_connection_ends_the_task_requeues_and_exits_1() -> None:
     assert book.tell(LOST) == [TERM]
     assert book.tick() == [KILL]
     assert isinstance(book.tell(TERMINATED)[-1], ev.Exit)
-    book = busy(CLAIM, RUN, literal=True)
+    book = busy(CLAIM, RUN, self_claiming=True)
     assert book.tell(LOST, TERMINATED) == book.run(RELEASE)
     assert book.tell(OK)[-1] == ev.Exit(1)
 
@@ -308,20 +310,20 @@ def test_a_close_under_way_is_let_finish_whatever_comes() -> None:
         (LOST, [ev.LeaveWord(Done(IssueId("t-1"), "W1", 0)), ev.Exit(1)]),
     ]
     for event, end in ends:
-        book = busy(CLAIM, RUN, literal=True)
+        book = busy(CLAIM, RUN, self_claiming=True)
         assert book.tell(OK, event) == []
         assert book.tell(OK) == end
 
 
 def test_a_tracker_that_hangs_is_killed_after_its_limit() -> None:
-    book = Playbook(CLAIM, RUN, literal=True)
+    book = Playbook(CLAIM, RUN, self_claiming=True)
     book.tell(CONNECTED, task())
-    assert book.half.deadline() == book.now + LITERAL_CALL_SECONDS
+    assert book.half.deadline() == book.now + SELF_CLAIM_CALL_SECONDS
     assert book.tick() == [TERM]
     assert book.tell(TERMINATED)[0] == failed(
         OutcomeKind.RETRY, "claim failed: the tracker did not answer", 60_000
     )
-    book = busy(CLAIM, RUN, literal=True)
+    book = busy(CLAIM, RUN, self_claiming=True)
     book.tell(OK)
     assert book.tick() == [KILL]
 
@@ -345,15 +347,17 @@ TIMED_OUT = None
         (TIMED_OUT, LOST, ev.Exit(1)),
     ],
 )
-@pytest.mark.parametrize("literal", [False, True])
+@pytest.mark.parametrize("self_claiming", [False, True])
 def test_any_two_reasons_to_end_a_task_end_it_once(
-    first: ev.Event | None, second: ev.Event, last: ev.Command | None, literal: bool
+    first: ev.Event | None, second: ev.Event, last: ev.Command | None, self_claiming: bool
 ) -> None:
-    book = busy(*((CLAIM, RUN) if literal else (RUN,)), literal=literal, timeout=10.0)
+    book = busy(
+        *((CLAIM, RUN) if self_claiming else (RUN,)), self_claiming=self_claiming, timeout=10.0
+    )
     assert (book.tell(first) if first else book.tick()) == [TERM]
     assert book.tell(second) == []
     commands = book.tell(TERMINATED)
-    if literal:
+    if self_claiming:
         assert commands == book.run(RELEASE)
         commands = book.tell(OK)
-    assert commands[-1] == (last or (ready("cancel") if literal else ready()))
+    assert commands[-1] == (last or (ready("cancel") if self_claiming else ready()))

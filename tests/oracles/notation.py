@@ -36,6 +36,7 @@ TAGS: dict[str, str] = {
     "OwnerLost": "HolderLost",
     "NoOwnerCheck": "NoHolderCheck",
     "InFlight": "Held",
+    "ClaimDelegated": "HandingOver",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -50,6 +51,7 @@ WORDS: dict[str, str] = {
     "round_trip_began": "turn_began",
     "owner_lost": "holder_lost",
     "orphaned": "loose",
+    "delegating": "handing",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

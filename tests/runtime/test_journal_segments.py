@@ -118,7 +118,7 @@ def test_old_segments_go_once_the_new_one_is_on_disk_and_their_counts_stay(path:
 def test_a_kill_or_a_power_cut_at_any_byte_of_a_new_segment_loses_nothing(path: Path) -> None:
     run = Run(path)
     run.attempts(30)
-    run.add(rec.HandingOver("i-x", "W1"))
+    run.add(rec.ClaimDelegated("i-x", "W1"))
     first = pending(remains(read_journal(path)))
     run.journal._next_at = 0
     run.add(rec.Noted("info", "the next one"))

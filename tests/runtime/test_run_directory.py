@@ -133,7 +133,7 @@ def test_what_a_later_run_has_settled_counts_although_that_one_is_settled(
 def test_what_a_later_run_has_pending_itself_is_not_pending_by_an_earlier_one(
     directory: RunDirectory,
 ) -> None:
-    run_with(directory, "1", rec.HandingOver("b", "W1"))
+    run_with(directory, "1", rec.ClaimDelegated("b", "W1"))
     run_with(directory, "2", rec.CheckpointEnded(), rec.Claimed("b", "b", 2), QUARANTINED)
     unsettled, _ = directory.left_over()
     assert [(set(left.handed_over), set(left.quarantined)) for left in unsettled] == [

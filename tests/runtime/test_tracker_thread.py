@@ -33,7 +33,7 @@ CLOSE = Settlement(Action.CLOSE, A)
 class Recorder:
     """A source that writes down what it is asked, and fails where it is told to."""
 
-    name, actor, literal = "recorder", "us", False
+    name, actor, self_claiming = "recorder", "us", False
 
     def __init__(self, fails: str = "") -> None:
         self.calls = Calls()

@@ -341,7 +341,7 @@ def test_an_agent_gets_its_prompt_on_stdin_and_exactly_its_arguments(
     assert not bench.file("x").exists()
 
 
-def literal(bench: Bench, script: str = "true", **stub: str) -> None:
+def self_claiming(bench: Bench, script: str = "true", **stub: str) -> None:
     fails = stub.get("fails", "never")
     bench.stub(
         "bd",
@@ -351,8 +351,8 @@ def literal(bench: Bench, script: str = "true", **stub: str) -> None:
     bench.sh(script, bd_argv=("bd", "--no-daemon"))
 
 
-def test_a_literal_worker_claims_and_closes(bench: Bench) -> None:
-    literal(bench)
+def test_a_self_claiming_worker_claims_and_closes(bench: Bench) -> None:
+    self_claiming(bench)
     bench.result("DONE")
     assert bench.file("calls").read_text().splitlines() == [
         "beads-workers/host/run/W1: --no-daemon update t-1 --status=in_progress",
@@ -360,8 +360,8 @@ def test_a_literal_worker_claims_and_closes(bench: Bench) -> None:
     ]
 
 
-def test_a_literal_worker_requeues_on_shutdown(bench: Bench) -> None:
-    literal(bench, "echo $$ > pid; exec sleep 1000")
+def test_a_self_claiming_worker_requeues_on_shutdown(bench: Bench) -> None:
+    self_claiming(bench, "echo $$ > pid; exec sleep 1000")
     bench.peer.task()
     wait_for(bench.file("pid"))
     bench.peer.send("SHUTDOWN", reason="user_requested")
@@ -370,8 +370,8 @@ def test_a_literal_worker_requeues_on_shutdown(bench: Bench) -> None:
     assert bench.file("calls").read_text().endswith("update t-1 --status=open --assignee=\n")
 
 
-def test_a_literal_worker_requeues_when_it_is_alone(bench: Bench) -> None:
-    literal(bench, "echo $$ > pid; exec sleep 1000")
+def test_a_self_claiming_worker_requeues_when_it_is_alone(bench: Bench) -> None:
+    self_claiming(bench, "echo $$ > pid; exec sleep 1000")
     bench.peer.task()
     wait_for(bench.file("pid"))
     bench.peer.hang_up()
@@ -380,18 +380,20 @@ def test_a_literal_worker_requeues_when_it_is_alone(bench: Bench) -> None:
 
 
 def test_a_failed_claim_runs_nothing(bench: Bench) -> None:
-    literal(bench, "touch ran", fails="in_progress")
+    self_claiming(bench, "touch ran", fails="in_progress")
     failed = bench.result("FAILED")
     assert (failed["outcome"], failed["error"]) == ("retry", "claim failed: no luck")
     assert not bench.file("ran").exists()
 
 
 def test_a_failed_close_is_still_done(bench: Bench) -> None:
-    literal(bench, fails="close")
+    self_claiming(bench, fails="close")
     bench.result("DONE")
 
 
-def test_a_failed_literal_task_is_left_for_the_orchestrator_to_requeue(bench: Bench) -> None:
-    literal(bench, "exit 1")
+def test_a_failed_task_of_a_self_claiming_worker_is_left_for_the_orchestrator_to_requeue(
+    bench: Bench,
+) -> None:
+    self_claiming(bench, "exit 1")
     bench.result("FAILED")
     assert len(bench.file("calls").read_text().splitlines()) == 1

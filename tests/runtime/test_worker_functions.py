@@ -161,7 +161,7 @@ def test_what_is_not_there_is_not_found(shop: Bench) -> None:
     )
 
 
-def test_a_literal_worker_claims_and_closes_around_a_call(shop: Bench) -> None:
+def test_a_self_claiming_worker_claims_and_closes_around_a_call(shop: Bench) -> None:
     shop.stub("bd", f'#!/bin/sh\necho "$*" >> {shop.folder}/calls\n')
     shop.start(bd_argv=("bd",), allow_modules=("shop",))
     shop.result("DONE", payload=called("say", "called"))

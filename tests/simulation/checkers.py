@@ -117,8 +117,8 @@ class Checks:
             seen.taken = True
         seen.quarantined = ours and after.status == BLOCKED
         if ours and after.status == CLOSED:
-            # What a literal worker closed and a person opened again looks like a close that is
-            # still pending, for as long as the tracker was not asked about it.
+            # What a self-claiming worker closed and a person opened again looks like a close that
+            # is still pending, for as long as the tracker was not asked about it.
             if not seen.successes and not self.accounts.is_unclosed(issue_id):
                 raise Violation(1, f"{issue_id} is closed by {by} without a success")
             seen.successes = 0
@@ -255,7 +255,7 @@ def _justified(record: rec.Record) -> list[tuple[str, str]]:
             return [("start", issue_id)]
         case rec.Claimed(issue_id=issue_id):
             return [(Action.RELEASE.value, issue_id)]
-        case rec.HandingOver(issue_id=issue_id):
+        case rec.ClaimDelegated(issue_id=issue_id):
             return [(Action.HAND_OVER.value, issue_id)]
         case rec.RetryAsked(issue_id=issue_id) | rec.Forgiven(issue_id=issue_id):
             return [(Action.REOPEN.value, issue_id)]

@@ -59,7 +59,7 @@ class Foreign:
             self._link.say(Ready(f"w{self.process.pid}"))
 
     def _begin(self, issue_id: str) -> Thread:
-        if self._node.literal:
+        if self._node.self_claiming:
             yield 0.05 + self._world.delay()
             self._world.tracker.set_in_progress(issue_id, self._actor)
         if self._work is None and not self._leaving:
@@ -73,7 +73,7 @@ class Foreign:
 
     def _report(self, issue_id: str, status: int) -> Thread:
         tracker = self._world.tracker
-        if self._node.literal:
+        if self._node.self_claiming:
             yield 0.05 + self._world.delay()
             held = tracker.issues[issue_id].holding
             if status == 0 and not self._world.faults.hits("literal: forgets to close", 0.1):

@@ -42,7 +42,7 @@ class Node:
         self.process.crashed = lambda died: world.crashed(self, died)
         self.process.at_death.append(self._died)
         self.settings = settings
-        self.literal = world.literal
+        self.self_claiming = world.self_claiming
         self.links: dict[ConnId, Link] = {}
         self.last_settled = 0.0
         """When the tracker last answered what it was told."""
@@ -70,7 +70,7 @@ class Node:
             self.settings,
             self.run_id,
             world.agenda.now,
-            literal=self.literal,
+            self_claiming=self.self_claiming,
             pushed=self.pushed,
             carried=() if world.mutant.forgets_attempts else checkpoint,
             epoch=world.wall(),

@@ -30,10 +30,10 @@ class Worker:
         self._world = node.world
         self.worker_id = worker_id
         self.process = self._world.processes.start("worker", node.run_id, holds_alive=True)
-        self._literal = node.literal and self._world.own_literal
+        self._self_claiming = node.self_claiming and self._world.own_self_claiming
         work = WorkSettings(
             command=("x",),
-            bd_argv=BD if self._literal else None,
+            bd_argv=BD if self._self_claiming else None,
             timeout_seconds=None,
             allow_modules=("shop",) if self._world.functions else (),
         )
@@ -57,7 +57,7 @@ class Worker:
     def _plan(self, task: Task) -> Plan:
         steps = [Step(StepKind.RUN, ("x",))]
         close = back = None
-        if self._literal:
+        if self._self_claiming:
             steps.insert(0, Step(StepKind.CLAIM, BD))
             close, back = Step(StepKind.CLOSE, BD), Step(StepKind.RELEASE, BD)
         return Plan(tuple(steps), "", str(task.issue_id), "", "", close=close, release=back)

@@ -77,8 +77,8 @@ class World:
         self.check = Checks(self)
         kind = self.random.randrange(4)
         self.atomic = kind == 0
-        self.literal = kind >= 2
-        self.own_literal = kind == 3
+        self.self_claiming = kind >= 2
+        self.own_self_claiming = kind == 3
         self.functions = options.seed % 3 == 1
         """Most tasks take less time than their way to a worker, which keeps some for later."""
         self.attempts_max = self.random.choice((1, 2, 3, 3))

@@ -135,7 +135,7 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
             Cause.LOST,
             "pid 77 still lives",
         ),
-        ({"in_flight": "handing", "worker_id": "W3"}, Cause.HANDING, "handed over to W3"),
+        ({"in_flight": "delegating", "worker_id": "W3"}, Cause.DELEGATING, "handed over to W3"),
         ({"in_flight": "claimed", "position": 4}, Cause.QUEUED, "number 4 in the queue"),
         ({"in_flight": "closing"}, Cause.UNCLOSED, "close is still pending"),
         ({"standing": "unclosed", "pending_tries": 2}, Cause.UNCLOSED, "refused 2 times"),

@@ -157,7 +157,7 @@ class PostgresBroker:
         self._over = False
         self._unsent: deque[Statement] = deque()
         self._asked_at: float | None = None
-        self._handing_over = False
+        self._claim_delegated = False
         self._heard_at = 0.0
         self._failures = 0
         self._notifications = self._losses = self._looks = 0
@@ -323,9 +323,9 @@ class PostgresBroker:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        if self._handing_over:
+        if self._claim_delegated:
             return  # It goes on there, when the answer to one of them is on its way.
-        self._handing_over = True
+        self._claim_delegated = True
         try:
             while not self._paused and self._connection is not None:
                 if (notification := self._connection.pgconn.notifies()) is None:
@@ -334,7 +334,7 @@ class PostgresBroker:
                 channel = notification.relname.decode("utf-8", "replace")
                 self._receiver.receive(notification.extra, channel, self._answer)
         finally:
-            self._handing_over = False
+            self._claim_delegated = False
 
     def _go_on(self) -> None:
         """Answers are taken in, and the next statement is sent; never waiting."""

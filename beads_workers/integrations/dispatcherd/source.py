@@ -83,7 +83,7 @@ class DispatcherdSource:
     """
 
     name = "dispatcherd"
-    literal = False
+    self_claiming = False
 
     def __init__(
         self,

@@ -233,7 +233,7 @@ class HeroSource:
     """
 
     name = "hero"
-    literal = False
+    self_claiming = False
 
     def __init__(
         self,

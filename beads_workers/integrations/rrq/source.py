@@ -142,7 +142,7 @@ class RrqSource:
     """
 
     name = "rrq"
-    literal = False
+    self_claiming = False
 
     def __init__(
         self,

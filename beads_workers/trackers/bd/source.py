@@ -389,7 +389,7 @@ class BdSource:
     """
 
     name = "bd"
-    literal = True
+    self_claiming = True
 
     def __init__(
         self,
@@ -424,9 +424,9 @@ class BdSource:
         return self._tracker.abilities
 
     @property
-    def literal_argv(self) -> tuple[str, ...]:
+    def self_claiming_argv(self) -> tuple[str, ...]:
         """How a worker that claims and closes by itself must call ``bd``: for ``Work.bd_argv``."""
-        return self._tracker.literal_argv()
+        return self._tracker.self_claiming_argv()
 
     def describe(self) -> str:
         """``bd 1.3.0, embedded, /path/.beads (prefix x)``."""

@@ -486,7 +486,7 @@ class Tracker:
         path = Path(str(info.get("database_path") or self.calls.folder / ".beads")).parent
         return plain(f"{mode}, {path}" + (f" (prefix {prefix})" if prefix else ""))
 
-    def literal_argv(self) -> tuple[str, ...]:
+    def self_claiming_argv(self) -> tuple[str, ...]:
         """Program and fixed options for a worker that calls ``bd`` by itself, beside others."""
         environment = self.calls.environment
         path = environment.get("PATH") if environment is not None else None

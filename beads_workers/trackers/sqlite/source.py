@@ -187,7 +187,7 @@ class SqliteSource:
     """
 
     name = "sqlite"
-    literal = False
+    self_claiming = False
 
     def __init__(
         self,

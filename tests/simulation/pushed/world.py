@@ -26,7 +26,7 @@ class PushedWorld(World):
     def __init__(self, options: Options, mutant: Mutant) -> None:
         super().__init__(options, mutant)
         self.kind = mutant.kind or KINDS[options.seed // 2 % len(KINDS)]
-        self.atomic, self.literal, self.own_literal = True, False, False
+        self.atomic, self.self_claiming, self.own_self_claiming = True, False, False
         self.check = PushedChecks(self)
         self.box = Box(self, forgets=self.kind == "spool")
         self.senders = Senders(self)

@@ -74,7 +74,7 @@ def test_open_bd_finds_bd_on_the_path(project: BdProject, monkeypatch: pytest.Mo
         monkeypatch.setenv(name, value)
     source = open_bd(project.folder, actor=US, filters=Filters(), listed_max=10)
     assert source.describe().startswith(f"bd {project.version}")
-    assert source.literal
+    assert source.self_claiming
 
 
 def test_a_group_costs_a_handful_of_calls_however_large_it_is(project: BdProject) -> None:
@@ -281,7 +281,7 @@ def test_the_daemon_of_the_old_bd_is_used_where_it_runs(
     keys = [project_old.create(f"number {number}") for number in range(3)]
     source = project_old.source(US)
     assert "with its daemon" in source.describe()
-    assert source.literal_argv == (str(project_old.directory / "bd"),)
+    assert source.self_claiming_argv == (str(project_old.directory / "bd"),)
     project_old.put(keys[0], "in_progress", "alice")
     jobs = source.take(5, ()).jobs
     assert [job.issue_id for job in jobs] == keys[1:]

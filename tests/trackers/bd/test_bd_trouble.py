@@ -227,7 +227,7 @@ def test_what_the_old_bd_complains_of_is_avoided_from_then_on(
     assert [job.issue_id for job in source.take(2, ()).jobs] == keys
     again = [option] if status else []
     assert log.commands == ["ready", *again, *[option] * 3]
-    assert option in source.literal_argv
+    assert option in source.self_claiming_argv
 
 
 def test_more_output_than_a_pipe_holds_comes_through(project: BdProject) -> None:
@@ -239,4 +239,4 @@ def test_more_output_than_a_pipe_holds_comes_through(project: BdProject) -> None
 def test_a_worker_that_calls_bd_gets_options_that_fit(project: BdProject) -> None:
     program = str(project.directory / "bd")
     extra = () if project.version == NEW else ("--no-daemon", "--allow-stale")
-    assert project.source(US, program="bd").literal_argv == (program, *extra)
+    assert project.source(US, program="bd").self_claiming_argv == (program, *extra)

@@ -13,9 +13,9 @@ from tests.core.playbook import Play, done, failed, job, lost, ready, records, s
 A = job("a").issue_id
 
 
-def handing_over() -> Play:
+def delegating() -> Play:
     """A plain v1 worker waits for issue a, which the tracker is being told of."""
-    play = Play(literal=True)
+    play = Play(self_claiming=True)
     play.join(1, v1=True)
     assert said(play.answer("a")) == []
     assert play.settlement() == Settlement(Action.HAND_OVER, A)
@@ -23,37 +23,37 @@ def handing_over() -> Play:
 
 
 def test_the_task_goes_out_only_after_the_tracker_knows() -> None:
-    assert task_of(handing_over().answer(), 1) == "a"
+    assert task_of(delegating().answer(), 1) == "a"
 
 
-def test_a_grouped_worker_needs_no_handing_over() -> None:
-    play = Play(literal=True)
+def test_a_grouped_worker_needs_no_delegated_claim() -> None:
+    play = Play(self_claiming=True)
     play.join(1)
     assert task_of(play.answer("a"), 1) == "a"
 
 
 def test_on_other_sources_a_plain_worker_gets_its_task_at_once() -> None:
-    play = Play(literal=False)
+    play = Play(self_claiming=False)
     play.join(1, v1=True)
     assert task_of(play.answer("a"), 1) == "a"
 
 
 def test_what_was_handed_over_is_read_before_it_is_closed() -> None:
-    play = handing_over()
+    play = delegating()
     play.answer()
     play.do(done(1, "a"))
     assert play.settlement() == Settlement(Action.CLOSE, A, read_first=True, handed_over=True)
 
 
 def test_what_was_handed_over_is_read_before_it_is_requeued() -> None:
-    play = handing_over()
+    play = delegating()
     play.answer()
     play.do(failed(1, "a"))
     assert play.settlement() == Settlement(Action.RELEASE, A, read_first=True, handed_over=True)
 
 
 def test_a_refused_hand_over_is_answered_with_wait_and_the_issue_left_alone() -> None:
-    play = handing_over()
+    play = delegating()
     refused = play.answer(results={"a": Result.NOT_OURS})
     assert said(refused, 1) == [Wait(1)]
     assert records(refused, rec.Started) == []
@@ -64,13 +64,13 @@ def test_a_refused_hand_over_is_answered_with_wait_and_the_issue_left_alone() ->
 
 
 def test_an_issue_that_is_found_closed_at_its_hand_over_counts_as_done() -> None:
-    play = handing_over()
+    play = delegating()
     assert said(play.answer(results={"a": Result.FOUND_CLOSED}), 1) == [Wait(1)]
     assert play.board.totals["done"] == 1
 
 
 def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once() -> None:
-    play = handing_over()
+    play = delegating()
     refused = play.answer(results={"a": Result.FAILED})
     assert said(refused) == []
     (failure,) = records(refused, rec.SettlementFailed)
@@ -82,7 +82,7 @@ def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once(
 
 
 def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_requeued() -> None:
-    play = handing_over()
+    play = delegating()
     play.do(lost(1))
     play.answer()
     assert play.pending() == [(Action.RELEASE, "a")]
@@ -93,7 +93,7 @@ def test_a_worker_that_leaves_during_its_hand_over_leaves_the_issue_to_be_requeu
 
 
 def test_the_journal_says_that_it_goes_back_before_the_tracker_has_answered() -> None:
-    play = handing_over()
+    play = delegating()
     assert records(play.do(lost(1)), rec.Requeued) == [rec.Requeued(A)]
 
 
@@ -101,7 +101,7 @@ def test_the_journal_says_that_it_goes_back_before_the_tracker_has_answered() ->
 def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
     result: Result, closed: int
 ) -> None:
-    play = handing_over()
+    play = delegating()
     play.do(lost(1))
     play.answer(results={"a": result})
     assert not play.core._parts.tasks.in_flight and not play.core._parts.round_trips.pending
@@ -109,7 +109,7 @@ def test_a_hand_over_that_was_refused_is_over_although_its_worker_has_left(
 
 
 def test_it_is_requeued_even_if_the_hand_over_failed() -> None:
-    play = handing_over()
+    play = delegating()
     play.do(lost(1))
     play.answer(results={"a": Result.FAILED})
     play.wait(2.0)
@@ -117,7 +117,7 @@ def test_it_is_requeued_even_if_the_hand_over_failed() -> None:
 
 
 def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
-    play = handing_over()
+    play = delegating()
     assert said(play.do(ev.StopAsked())) == [Shutdown("user_requested")]
     assert said(play.answer()) == []
     play.do(lost(1))
@@ -127,6 +127,6 @@ def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
 
 
 def test_a_second_ready_during_the_hand_over_brings_nothing() -> None:
-    play = handing_over()
+    play = delegating()
     assert said(play.do(ready(1, v1=True))) == []
     assert task_of(play.answer(), 1) == "a"
