@@ -67,8 +67,8 @@ class Account:
             case rec.RunStarted(socket=socket, control_socket=control):
                 self.run_ids.append(self._run_id)
                 self.sockets += [socket, control]
-            case rec.Carried() as page:
-                self._carried(page)
+            case rec.Carried() as retry_entry:
+                self._carried(retry_entry)
             case rec.WorkerStarted(worker_id, pid):
                 self._pids[worker_id] = pid
             case rec.Started() as began:
@@ -82,11 +82,11 @@ class Account:
             case _:
                 pass
 
-    def _carried(self, page: rec.Carried) -> None:
-        known = self.lives[page.issue_id].charged
-        if page.charged != known and not page.claimed_by:
+    def _carried(self, retry_entry: rec.Carried) -> None:
+        known = self.lives[retry_entry.issue_id].charged
+        if retry_entry.charged != known and not retry_entry.claimed_by:
             self.charges.append(
-                f"{page.issue_id}: {known} charged, and {page.charged} carried over"
+                f"{retry_entry.issue_id}: {known} charged, and {retry_entry.charged} carried over"
             )
 
     def _started(self, began: rec.Started) -> None:

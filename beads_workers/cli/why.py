@@ -88,7 +88,7 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
     for left in unsettled:
         late = hear(left, directory.run(left.run_id))
         last.unclosed.update(dict.fromkeys(late, left.actor))
-    ids = dict.fromkeys([*last.unclosed, *last.pages])
+    ids = dict.fromkeys([*last.unclosed, *last.retry_entries])
     issues = (_issue_facts(each, last, now) for each in ids)
     return Facts(
         state=NO_FLEET,
@@ -103,18 +103,18 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
 
 
 def _issue_facts(issue_id: str, last: Remains, now: float) -> IssueFacts:
-    page = last.pages.get(issue_id, Carried(issue_id))
-    left = min(page.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
+    retry_entry = last.retry_entries.get(issue_id, Carried(issue_id))
+    left = min(retry_entry.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
-    standing = "quarantined" if page.quarantined else standing
+    standing = "quarantined" if retry_entry.quarantined else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,
         standing=standing,
-        attempt=page.charged + 1,
-        charged=page.charged,
+        attempt=retry_entry.charged + 1,
+        charged=retry_entry.charged,
         again_seconds=round(left, 1) if standing == "cooling" else None,
-        error=page.error,
+        error=retry_entry.error,
     )
 
 

@@ -112,7 +112,7 @@ class Intake:
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
             self._peek = False
-            skip = frozenset(self._parts.ledger.not_to_take() | self._tasks.in_flight.keys())
+            skip = frozenset(self._parts.retry_state.not_to_take() | self._tasks.in_flight.keys())
         self._asked_for = take or 0
         self._overtaken = False
         self._parts.leases.asked(renew)
@@ -154,7 +154,7 @@ class Intake:
 
     def _requeued(self, round_trip: RoundTripEnded) -> bool:
         """Whether this very turn released what its take had still to leave out."""
-        off = self._parts.ledger.not_to_take()
+        off = self._parts.retry_state.not_to_take()
         released = (s.settlement for s in round_trip.settled if s.result is Result.APPLIED)
         return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
 

@@ -403,7 +403,7 @@ class Sender:
         )
         if self._tasks.in_flight:
             seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
-        if (due := self._parts.ledger.next_due()) is not None:
+        if (due := self._parts.retry_state.next_due()) is not None:
             seconds = min(seconds, math.ceil(due - self._effects.now))
         return max(seconds, limits.WAIT_SECONDS_MIN)
 

@@ -142,7 +142,7 @@ class Control:
         in_flight = self._parts.tasks.in_flight.get(issue_id)
         if in_flight is None and self._parts.settings.policy.hand_back:
             # It waits for another try with its sender, who forgets it.
-            self._parts.ledger.done(issue_id)
+            self._parts.retry_state.done(issue_id)
             not_ours = Action.RELEASE.value, Result.NOT_OURS.value
             self._effects.write(SettledRecord(issue_id, *not_ours, CANCELLED))
         elif not self._parts.pushed or in_flight is None:
@@ -156,7 +156,7 @@ class Control:
             self._sender.end_attempt(in_flight, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
-        stood = self._parts.ledger.retry(issue_id)
+        stood = self._parts.retry_state.retry(issue_id)
         if stood is None or stood is Standing.UNCLOSED:
             return False
         self._parts.storm.retried(issue_id)
@@ -167,9 +167,9 @@ class Control:
 
     def _release_one(self, issue_id: IssueId) -> bool:
         in_flight = self._parts.tasks.in_flight.get(issue_id)
-        page = self._parts.ledger.pages.get(issue_id)
+        retry_entry = self._parts.retry_state.retry_entries.get(issue_id)
         if in_flight is None:
-            if page is None or page.standing is not Standing.COOLING:
+            if retry_entry is None or retry_entry.standing is not Standing.COOLING:
                 return False
             self._put_on_hold(issue_id)
             return True
@@ -182,7 +182,7 @@ class Control:
 
     def _put_on_hold(self, issue_id: IssueId) -> None:
         self._effects.write(PutOnHold(issue_id))
-        self._parts.ledger.put_on_hold(issue_id)
+        self._parts.retry_state.put_on_hold(issue_id)
 
     def _superfluous(self, count: int) -> list[str]:
         if count <= 0:
@@ -244,7 +244,9 @@ ERROR_CHARS_MAX = 300
 
 def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     """Facts about these issues, or about all that are in flight or remembered where none is named."""
-    known = dict.fromkeys(issue_ids) or dict.fromkeys([*parts.tasks.in_flight, *parts.ledger.pages])
+    known = dict.fromkeys(issue_ids) or dict.fromkeys(
+        [*parts.tasks.in_flight, *parts.retry_state.retry_entries]
+    )
     asked = list(known)
     places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
     settings, registry = parts.settings, parts.registry
@@ -276,10 +278,10 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
 
 def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
     in_flight = parts.tasks.in_flight.get(issue_id)
-    page = parts.ledger.pages.get(issue_id)
+    retry_entry = parts.retry_state.retry_entries.get(issue_id)
     pending = parts.round_trips.pending.get(issue_id)
-    history = parts.ledger.history(issue_id)
-    cooling = page is not None and page.standing is Standing.COOLING
+    history = parts.retry_state.history(issue_id)
+    cooling = retry_entry is not None and retry_entry.standing is Standing.COOLING
     running = in_flight is not None and in_flight.state in (IssueState.RUNNING, IssueState.ORPHANED)
     return IssueFacts(
         issue_id=issue_id,
@@ -290,11 +292,11 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         if in_flight and running
         else None,
         position=position,
-        standing=page.standing.name.lower() if page else "",
+        standing=retry_entry.standing.name.lower() if retry_entry else "",
         attempt=in_flight.attempt if in_flight and running else history.attempt,
         charged=history.charged,
-        again_seconds=_from(parts, page.not_before) if page and cooling else None,
-        error=page.error[:ERROR_CHARS_MAX] if page else "",
+        again_seconds=_from(parts, retry_entry.not_before) if retry_entry and cooling else None,
+        error=retry_entry.error[:ERROR_CHARS_MAX] if retry_entry else "",
         pending=pending.settlement.action.value if pending else "",
         pending_tries=pending.tries if pending else 0,
     )

@@ -112,7 +112,7 @@ class Unreachable:
 class RecoveryEnded:
     """Earlier runs are settled: what was closed late, requeued, and what could not be.
 
-    ``heard``: pages that their journals lacked, of what their workers had done at the end.
+    ``heard``: entries that their journals lacked, of what their workers had done at the end.
     """
 
     settled: tuple[Settled, ...] = ()

@@ -34,7 +34,7 @@ from beads_workers.core.policy import (
     judge,
     quarantine_note,
 )
-from beads_workers.core.retry import Ledger, Storm
+from beads_workers.core.retry import RetryState, Storm
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
@@ -171,7 +171,7 @@ class Tasks:
         self,
         effects: Effects,
         round_trips: RoundTrips,
-        ledger: Ledger,
+        retry_state: RetryState,
         storm: Storm,
         policy: Policy,
         run_id: str,
@@ -179,7 +179,7 @@ class Tasks:
     ) -> None:
         self._effects = effects
         self._round_trips = round_trips
-        self._ledger = ledger
+        self._retry_state = retry_state
         self._storm = storm
         self._policy = policy
         self._run_id = run_id
@@ -202,7 +202,7 @@ class Tasks:
 
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
-        self._ledger.taken(job.issue_id)
+        self._retry_state.taken(job.issue_id)
         self.in_flight[job.issue_id] = InFlight(job, self._effects.now)
         self._in_state[IssueState.CLAIMED] += 1
         self._line_up(job)
@@ -244,7 +244,7 @@ class Tasks:
         self._requests += 1
         in_flight.conn_id, in_flight.worker_id = conn_id, worker_id
         in_flight.attempt = (
-            in_flight.job.attempt or self._ledger.history(in_flight.job.issue_id).attempt
+            in_flight.job.attempt or self._retry_state.history(in_flight.job.issue_id).attempt
         )
         in_flight.request_id = f"{self._run_id}.{self._requests}"
         in_flight.started_at = self._effects.now
@@ -261,7 +261,7 @@ class Tasks:
         """An attempt ended: the policy decides, the journal knows, is pending."""
         job = in_flight.job
         self.last_seconds = self._effects.now - in_flight.started_at
-        history = self._ledger.history(job.issue_id)
+        history = self._retry_state.history(job.issue_id)
         struck = not self._policy.hand_back and self._storm.strikes(
             job.issue_id, outcome, self.last_seconds
         )
@@ -277,22 +277,28 @@ class Tasks:
                 self._enqueue(in_flight, Action.CLOSE, outcome.note, outcome)
             case HandBack():
                 self._record(in_flight, outcome, duration_ms, "hand_back")
-                self._ledger.done(job.issue_id)
+                self._retry_state.done(job.issue_id)
                 self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
                 self._move(in_flight, IssueStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(in_flight, outcome, duration_ms, "requeue", verdict)
                 until = self._effects.now + delay
-                self._ledger.requeue(job.issue_id, job.title, outcome.error, history, until)
-                page, named = self._ledger.page(job.issue_id), job.call or job.named
-                page.path, page.arguments = named.path if named else "", arguments_of(named)
+                self._retry_state.requeue(job.issue_id, job.title, outcome.error, history, until)
+                retry_entry, named = (
+                    self._retry_state.retry_entry(job.issue_id),
+                    job.call or job.named,
+                )
+                retry_entry.path, retry_entry.arguments = (
+                    named.path if named else "",
+                    arguments_of(named),
+                )
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
-                    self._ledger.put_on_hold(job.issue_id)
+                    self._retry_state.put_on_hold(job.issue_id)
                 self._requeue(in_flight)
             case Quarantine(reason, history):
                 self._record(in_flight, outcome, duration_ms, "quarantined", verdict)
-                self._ledger.quarantine(job.issue_id, job.title, reason, history)
+                self._retry_state.quarantine(job.issue_id, job.title, reason, history)
                 self._enqueue(
                     in_flight, Action.QUARANTINE, quarantine_note(history.charged, reason)
                 )
@@ -308,7 +314,7 @@ class Tasks:
 
     def not_begun(self, in_flight: InFlight, why: str) -> None:
         """Its worker had it for later and has not begun it: it is claimed and unsent again."""
-        history = self._ledger.history(in_flight.job.issue_id)
+        history = self._retry_state.history(in_flight.job.issue_id)
         outcome = Outcome(OutcomeKind.CANCELLED, why)
         self._record(in_flight, outcome, 0, "requeue", Requeue(0.0, history))
         self._move(in_flight, IssueStimulus.RECALLED)
@@ -360,7 +366,7 @@ class Tasks:
             )
         if in_flight is None or settlement.action is Action.REOPEN:
             if in_flight is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
-                self._ledger.done(settlement.issue_id)  # Nobody reopens what is over.
+                self._retry_state.done(settlement.issue_id)  # Nobody reopens what is over.
             return None
         left = (
             settlement.action is Action.HAND_OVER and in_flight.state is not IssueState.DELEGATING
@@ -378,12 +384,12 @@ class Tasks:
         issue_id = in_flight.job.issue_id
         match reaction:
             case IssueReaction.COUNT | IssueReaction.LEAVE:
-                self._ledger.done(issue_id)
+                self._retry_state.done(issue_id)
                 self._traces.forget(issue_id)
                 self.ended += 1
             case IssueReaction.QUARANTINE:
                 self.ended += 1
-                if not self._ledger.is_quarantined(issue_id):
+                if not self._retry_state.is_quarantined(issue_id):
                     # A person asked for another try while the mark was being set.
                     self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.in_flight[issue_id]

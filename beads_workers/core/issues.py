@@ -50,13 +50,13 @@ class Attempt:
 class Issue:
     """One issue that is in our hands, or has a past.
 
-    ``page``: its past, as the next run would be told of it; None where there is nothing to tell.
-    ``due``: elapsed seconds of the run at which it may be taken again, while it is ``COOLING``.
-    ``pending``: the write that the tracker is to be asked for, or is being asked for.
+    ``retry_entry``: its past, as the next run would be told of it; None where there is nothing to
+    tell. ``due``: elapsed seconds of the run at which it may be taken again, while it is
+    ``COOLING``. ``pending``: the write that the tracker is to be asked for, or is being asked for.
     ``attempt``: the one under way. ``end``: of the last one, until the tracker
     has answered. ``owner``: pid and start time of a worker that is not ours and has it.
     ``handed_over``: it may be in progress in nobody's name. ``told``: the records that still hold,
-    oldest first; whoever applies them, and ``page``, knows what is known here.
+    oldest first; whoever applies them, and ``retry_entry``, knows what is known here.
     """
 
     issue_id: str
@@ -68,7 +68,7 @@ class Issue:
     end: rec.Finished | None = None
     pending: Action | None = None
     handed_over: bool = False
-    page: rec.Carried | None = None
+    retry_entry: rec.Carried | None = None
     due: float = 0.0
     owner: tuple[int, int] | None = None
     told: list[Entry] = field(default_factory=list)
@@ -76,23 +76,23 @@ class Issue:
     @property
     def title(self) -> str:
         """As the tracker had it at the claim."""
-        described = self.claimed or self.page
+        described = self.claimed or self.retry_entry
         return described.title if described else ""
 
     @property
     def charged(self) -> int:
         """Attempts that count."""
-        return self.page.charged if self.page else 0
+        return self.retry_entry.charged if self.retry_entry else 0
 
     @property
     def free_in_a_row(self) -> int:
         """Attempts since the last one that counted, or since the first."""
-        return self.page.free_in_a_row if self.page else 0
+        return self.retry_entry.free_in_a_row if self.retry_entry else 0
 
     @property
     def error(self) -> str:
         """What the last attempt failed with."""
-        return self.page.error if self.page else ""
+        return self.retry_entry.error if self.retry_entry else ""
 
     @property
     def lost_pid(self) -> int:
@@ -195,9 +195,11 @@ class Issues:
             issue = self.known[claimed.issue_id] = Issue(claimed.issue_id)
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         self._has_taken = True
-        if (page := issue.page) is not None:
+        if (retry_entry := issue.retry_entry) is not None:
             # One that was quarantined was opened by a person, who thereby gave it new attempts.
-            issue.page = None if page.quarantined else replace(page, not_before=0.0)
+            issue.retry_entry = (
+                None if retry_entry.quarantined else replace(retry_entry, not_before=0.0)
+            )
         if issue.pending is Action.RELEASE:
             issue.pending = None  # Its worker had not begun it: it never went back.
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
@@ -252,7 +254,7 @@ class Issues:
                 issue.standing = Standing.OPEN
             issue.due = entry.elapsed + finished.delay_seconds
         issue.pending = _WRITES[issue.state]
-        issue.page = _page_after(issue, finished, entry.at)
+        issue.retry_entry = _entry_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
         issue.owner = None
         issue.told = [entry]
@@ -297,14 +299,19 @@ class Issues:
 
     def _over(self, issue: Issue, settled: rec.SettledRecord) -> None:
         """It is closed, or not ours."""
-        page, not_ours = issue.page, settled.result == _NOT_OURS
-        if not_ours and settled.action == _RELEASE and page is not None and page.quarantined:
+        retry_entry, not_ours = issue.retry_entry, settled.result == _NOT_OURS
+        if (
+            not_ours
+            and settled.action == _RELEASE
+            and retry_entry is not None
+            and retry_entry.quarantined
+        ):
             # What an earlier run was to requeue was quarantined by a later one: that stays known.
             self._returned(issue)
             return
         issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
         issue.standing, issue.pending, issue.handed_over = Standing.OPEN, None, False
-        issue.page = issue.attempt = issue.end = None
+        issue.retry_entry = issue.attempt = issue.end = None
         issue.told = []
         self.known.pop(issue.issue_id, None)
 
@@ -334,11 +341,11 @@ class Issues:
     def _pardoned(self, issue_id: str, entry: Entry, charged: int) -> Transition:
         issue = self.known.get(issue_id) or Issue(issue_id)
         change = Transition(issue, issue.state, issue.standing)
-        page, asked = issue.page, type(entry.record) is rec.RetryAsked
-        if page is not None:
-            remembered = not asked and (charged or page.free_in_a_row)
-            issue.page = (
-                replace(page, charged=charged, quarantined=False, not_before=0.0)
+        retry_entry, asked = issue.retry_entry, type(entry.record) is rec.RetryAsked
+        if retry_entry is not None:
+            remembered = not asked and (charged or retry_entry.free_in_a_row)
+            issue.retry_entry = (
+                replace(retry_entry, charged=charged, quarantined=False, not_before=0.0)
                 if remembered
                 else None
             )
@@ -355,21 +362,23 @@ class Issues:
             issue.told.append(entry)
         return change
 
-    def _carried(self, page: rec.Carried, entry: Entry) -> Transition:
-        old = self.known.get(page.issue_id)
-        issue = self.known[page.issue_id] = Issue(page.issue_id, page=page)
+    def _carried(self, retry_entry: rec.Carried, entry: Entry) -> Transition:
+        old = self.known.get(retry_entry.issue_id)
+        issue = self.known[retry_entry.issue_id] = Issue(
+            retry_entry.issue_id, retry_entry=retry_entry
+        )
         if old is None:
             change = Transition(issue, issue.state, issue.standing)
         else:
             change = Transition(issue, old.state, old.standing, old.attempt)
-        if page.claimed_by:
+        if retry_entry.claimed_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
-        elif page.quarantined:
+        elif retry_entry.quarantined:
             issue.state, issue.standing = IssueState.QUARANTINED, Standing.QUARANTINED
-        elif (left := page.not_before - entry.at) > 0:
+        elif (left := retry_entry.not_before - entry.at) > 0:
             # A clock that was set back makes no wait longer than it was.
-            most = page.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
+            most = retry_entry.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
             issue.standing, issue.due = Standing.COOLING, entry.elapsed + min(left, most)
         return change
 
@@ -416,14 +425,14 @@ class Issues:
         issue.claimed = issue.attempt = issue.end = None
         issue.pending, issue.handed_over = pending, False
         issue.told = [each for each in issue.told if type(each.record) is rec.PutOnHold]
-        if issue.page is not None and issue.page.claimed_by:
-            issue.page = replace(issue.page, claimed_by="")
+        if issue.retry_entry is not None and issue.retry_entry.claimed_by:
+            issue.retry_entry = replace(issue.retry_entry, claimed_by="")
         self._rest(issue)
 
     def _rest(self, issue: Issue) -> None:
         """It is nobody's; forgotten, where it has no past."""
         issue.worker_id = ""
-        quarantined = issue.page is not None and issue.page.quarantined
+        quarantined = issue.retry_entry is not None and issue.retry_entry.quarantined
         issue.state = IssueState.QUARANTINED if quarantined else IssueState.ENQUEUED
         if issue.standing is Standing.UNCLOSED:
             issue.standing = Standing.OPEN
@@ -433,7 +442,7 @@ class Issues:
         if (
             issue.state is IssueState.ENQUEUED
             and issue.standing is Standing.OPEN
-            and issue.page is None
+            and issue.retry_entry is None
             and issue.pending is None
             and not issue.handed_over
             and issue.owner is None
@@ -441,15 +450,15 @@ class Issues:
             self.known.pop(issue.issue_id, None)
 
 
-def _page_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried | None:
+def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried | None:
     """What is to be remembered after an attempt."""
     if finished.verdict == _FINISH:
         return None
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
     if not (quarantined or finished.charged or finished.free_in_a_row or delay):
         return None  # Requeued without fault.
-    described = issue.claimed or issue.page
-    trace = issue.page.traceparent if issue.page else ""
+    described = issue.claimed or issue.retry_entry
+    trace = issue.retry_entry.traceparent if issue.retry_entry else ""
     started = issue.attempt.started if issue.attempt else None
     if started is not None and started.traceparent and not started.trace_parent:
         trace = started.traceparent

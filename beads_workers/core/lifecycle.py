@@ -241,7 +241,7 @@ class Ending:
 
     def _is_empty(self) -> bool:
         parts = self._parts
-        quiet = not parts.round_trips.busy and not parts.ledger.any_cooling()
+        quiet = not parts.round_trips.busy and not parts.retry_state.any_cooling()
         if parts.round_trips.pending and quiet:
             return self._only_failing_closes()
         return quiet and not parts.tasks.in_flight and self._intake.found_nothing
@@ -266,8 +266,9 @@ class Ending:
     def _something_failed(self) -> bool:
         # What earlier runs failed at and this one did not touch is not its failure.
         unfinished = any(
-            page.standing is Standing.UNCLOSED or (page.failed_here and page.history.charged)
-            for page in self._parts.ledger.pages.values()
+            retry_entry.standing is Standing.UNCLOSED
+            or (retry_entry.failed_here and retry_entry.history.charged)
+            for retry_entry in self._parts.retry_state.retry_entries.values()
         )
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.storm.raging
 

@@ -32,7 +32,7 @@ from beads_workers.core.lifecycle import (
     Supervisor,
 )
 from beads_workers.core.model import IssueId
-from beads_workers.core.retry import DueAgain, Ledger, Storm
+from beads_workers.core.retry import DueAgain, RetryState, Storm
 from beads_workers.core.round_trips import LINGER, TAKE_AGAIN, RoundTrips, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
@@ -68,7 +68,7 @@ class Parts:
     registry: ConnectionRegistry
     supervisor: Supervisor
     round_trips: RoundTrips
-    ledger: Ledger
+    retry_state: RetryState
     storm: Storm
     tasks: Tasks
     traces: Traces
@@ -86,10 +86,10 @@ def make_parts(
     """Everything new and empty."""
     effects = Effects(now)
     round_trips = RoundTrips(effects, pushed=pushed)
-    ledger = Ledger(effects.timers)
-    storm = Storm(effects, round_trips, ledger)
+    retry_state = RetryState(effects.timers)
+    storm = Storm(effects, round_trips, retry_state)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    tasks = Tasks(effects, round_trips, ledger, storm, settings.policy, run_id, traces)
+    tasks = Tasks(effects, round_trips, retry_state, storm, settings.policy, run_id, traces)
     return Parts(
         settings,
         run_id,
@@ -99,7 +99,7 @@ def make_parts(
         ConnectionRegistry(),
         Supervisor(effects),
         round_trips,
-        ledger,
+        retry_state,
         storm,
         tasks,
         traces,
@@ -119,7 +119,7 @@ def make_parts(
 #
 # It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
 # processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``Intake`` and ``Leases`` (the source),
-# ``Ledger`` (what is
+# ``RetryState`` (what is
 # remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
 # module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 
@@ -153,9 +153,9 @@ class Orchestrator:
         self._intake = Intake(self._parts)
         self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._intake)
         self._control = Control(self._parts, self._sender, self._intake, self._ending)
-        for page in carried:
-            self._parts.ledger.carry_over(page, now, epoch)
-            self._parts.traces.keep(page.issue_id, page.traceparent)
+        for retry_entry in carried:
+            self._parts.retry_state.carry_over(retry_entry, now, epoch)
+            self._parts.traces.keep(retry_entry.issue_id, retry_entry.traceparent)
 
     @property
     def state(self) -> RunState:
@@ -318,7 +318,7 @@ class Orchestrator:
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for done in event.heard:
-            self._parts.ledger.carry_over(done, self._effects.now, 0.0)
+            self._parts.retry_state.carry_over(done, self._effects.now, 0.0)
             self._effects.write(done)
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action
@@ -326,12 +326,12 @@ class Orchestrator:
                 text = f"{issue_id}: {action.value} failed, kept for the next start"
                 self._effects.note("warning", f"{text}: {settled.error}")
                 continue
-            page = self._parts.ledger.pages.get(issue_id)
-            quarantined = page is not None and page.standing is Standing.QUARANTINED
+            retry_entry = self._parts.retry_state.retry_entries.get(issue_id)
+            quarantined = retry_entry is not None and retry_entry.standing is Standing.QUARANTINED
             # What an earlier run was to requeue was quarantined by a later one: that stays known.
             kept = quarantined and action is Action.RELEASE and settled.result is Result.NOT_OURS
             if not kept and (action is Action.CLOSE or settled.result is not Result.APPLIED):
-                self._parts.ledger.done(issue_id)
+                self._parts.retry_state.done(issue_id)
             self._effects.write(
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
@@ -353,7 +353,7 @@ class Orchestrator:
             case StartAgain(worker_id):
                 self._parts.supervisor.start_again(worker_id)
             case DueAgain(issue_id):
-                self._parts.ledger.cooled_down(issue_id)
+                self._parts.retry_state.cooled_down(issue_id)
                 self._intake.look_again()
             case WriteRetryDue():
                 pass  # ``consider`` finds it due now.

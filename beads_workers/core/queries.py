@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.core.inflight import ISSUE_PATH, arguments
 from beads_workers.core.issues import Standing
 from beads_workers.core.model import Call, Job, value
-from beads_workers.core.retry import Page
+from beads_workers.core.retry import RetryEntry
 from beads_workers.core.states import IssueState
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ def _all(parts: Parts) -> Iterator[FoundTask]:
             yield FoundTask(issue_id, "worker", message_of(each.job, source), each.worker_id)
     for issue_id in parts.tasks.waiting():
         yield FoundTask(issue_id, "queued", message_of(in_flight[issue_id].job, source))
-    for issue_id, page in parts.ledger.pages.items():
-        if page.standing is Standing.COOLING and issue_id not in in_flight:
-            yield FoundTask(issue_id, "delayed", _remembered(issue_id, page, source))
+    for issue_id, retry_entry in parts.retry_state.retry_entries.items():
+        if retry_entry.standing is Standing.COOLING and issue_id not in in_flight:
+            yield FoundTask(issue_id, "delayed", _remembered(issue_id, retry_entry, source))
 
 
 _WITH_A_WORKER = (IssueState.DELEGATING, IssueState.RUNNING, IssueState.ORPHANED)
@@ -106,12 +106,12 @@ def message_of(job: Job, source: str) -> dict[str, Any]:
     return message
 
 
-def _remembered(issue_id: str, page: Page, source: str) -> dict[str, Any]:
+def _remembered(issue_id: str, retry_entry: RetryEntry, source: str) -> dict[str, Any]:
     call = None
-    if page.path:
-        args, kwargs, _ = arguments(page.arguments)
-        call = Call(page.path, tuple(args or ()), kwargs or {})
-    return _message(issue_id, page.title, call, source)
+    if retry_entry.path:
+        args, kwargs, _ = arguments(retry_entry.arguments)
+        call = Call(retry_entry.path, tuple(args or ()), kwargs or {})
+    return _message(issue_id, retry_entry.title, call, source)
 
 
 def _message(uuid: str, title: str, call: Call | None, source: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from beads_workers.core.wire import NOT_BEGUN, Done, Failed, parse
 @dataclass(slots=True)
 class Remains:
     """``last_call``: pid and start time of a tracker process whose end was not recorded.
-    ``whole``: the checkpoint was complete, so that older runs add nothing to ``pages``.
+    ``whole``: the checkpoint was complete, so that older runs add nothing to ``retry_entries``.
     """
 
     run_id: str = ""
@@ -60,9 +60,11 @@ class Remains:
         return self.issues.heard
 
     @property
-    def pages(self) -> dict[str, Carried]:
+    def retry_entries(self) -> dict[str, Carried]:
         """Unfinished issues with a past."""
-        return {i.issue_id: replace(i.page, claimed_by="") for i in self._all() if i.page}
+        return {
+            i.issue_id: replace(i.retry_entry, claimed_by="") for i in self._all() if i.retry_entry
+        }
 
     @property
     def unclosed(self) -> dict[str, str]:
@@ -144,20 +146,20 @@ class Remains:
         A run that died while it wrote its checkpoint must not lose what it was carrying over.
         """
         if not self.whole:
-            for page in before.checkpoint():
-                if page.issue_id not in self.issues.known:
-                    self.issues.apply(Entry(page, 0.0, 0.0))
+            for retry_entry in before.checkpoint():
+                if retry_entry.issue_id not in self.issues.known:
+                    self.issues.apply(Entry(retry_entry, 0.0, 0.0))
 
     def checkpoint(self) -> list[Carried]:
         """What the next run carries over."""
-        pages = []
+        retry_entries = []
         for issue in self._all():
             if issue.state is IssueState.CLOSING:
-                page = issue.page or Carried(issue.issue_id)
-                pages.append(replace(page, claimed_by=self._owner(issue)))
-            elif issue.page:
-                pages.append(issue.page)
-        return pages
+                retry_entry = issue.retry_entry or Carried(issue.issue_id)
+                retry_entries.append(replace(retry_entry, claimed_by=self._owner(issue)))
+            elif issue.retry_entry:
+                retry_entries.append(issue.retry_entry)
+        return retry_entries
 
     def _all(self) -> Iterable[Issue]:
         return self.issues.known.values()
@@ -166,7 +168,7 @@ class Remains:
         return (issue for issue in self._all() if issue.state is state)
 
     def _owner(self, done: Issue) -> str:
-        return done.page.claimed_by if done.page else self.actor
+        return done.retry_entry.claimed_by if done.retry_entry else self.actor
 
 
 def _sorted(issue_ids: Iterable[str]) -> tuple[IssueId, ...]:
@@ -319,10 +321,10 @@ class Checkpoint:
         if run is not None:
             yield run
             # What they are busy with now comes after what was known of them before.
-            yield from _pages((i for i in known if i.told), run.at, run.elapsed)
+            yield from _retry_entries((i for i in known if i.told), run.at, run.elapsed)
         told = [entry for issue in known for entry in issue.told]
         yield from sorted([*holding.values(), *told], key=attrgetter("elapsed"))
-        yield from _pages((i for i in known if not i.told), at, elapsed)
+        yield from _retry_entries((i for i in known if not i.told), at, elapsed)
         for issue in known:
             if issue.handed_over and not _tells(issue, rec.ClaimDelegated):
                 yield Entry(rec.ClaimDelegated(issue.issue_id, ""), at, elapsed)
@@ -353,8 +355,8 @@ _KEPT = frozenset(
 )
 
 
-def _pages(issues: Iterable[Issue], at: float, elapsed: float) -> Iterator[Entry]:
-    return (Entry(issue.page, at, elapsed) for issue in issues if issue.page)
+def _retry_entries(issues: Iterable[Issue], at: float, elapsed: float) -> Iterator[Entry]:
+    return (Entry(issue.retry_entry, at, elapsed) for issue in issues if issue.retry_entry)
 
 
 def _tells(issue: Issue, kind: type[rec.Record]) -> bool:

@@ -15,14 +15,14 @@ from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
 
-# --- ledger --------------------------------------------------------------------------------------
+# --- retry state ---------------------------------------------------------------------------------
 # What is remembered of issues that are not done: attempts, cooling down, quarantined, on hold.
 #
 # It outlives the run: the checkpoint at the start of each journal carries it over.
 
 
 @dataclass(slots=True)
-class Page:
+class RetryEntry:
     """One unfinished issue. ``not_before`` on the monotonic clock; ``claimed_by`` an actor.
 
     ``failed_here``: an attempt in this run ended without success. ``path`` and ``arguments``: of
@@ -47,16 +47,16 @@ class DueAgain:
     issue_id: IssueId
 
 
-class Ledger:
-    """A page for each unfinished issue that has a past; a fresh issue needs none."""
+class RetryState:
+    """An entry for each unfinished issue that has a past; a fresh issue needs none."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self.pages: dict[IssueId, Page] = {}
+        self.retry_entries: dict[IssueId, RetryEntry] = {}
 
     def carry_over(self, carried: Carried, now: float, epoch: float) -> None:
-        """Take a page over from an earlier run. ``epoch``: the wall clock at ``now``."""
-        page = Page(
+        """Take an entry over from an earlier run. ``epoch``: the wall clock at ``now``."""
+        retry_entry = RetryEntry(
             history=History(carried.charged, carried.free_in_a_row),
             title=carried.title,
             error=carried.error,
@@ -65,24 +65,24 @@ class Ledger:
             arguments=carried.arguments,
         )
         issue_id = IssueId(carried.issue_id)
-        self.pages[issue_id] = page
+        self.retry_entries[issue_id] = retry_entry
         if carried.claimed_by:
-            page.standing = Standing.UNCLOSED
+            retry_entry.standing = Standing.UNCLOSED
         elif carried.quarantined:
-            page.standing = Standing.QUARANTINED
+            retry_entry.standing = Standing.QUARANTINED
         elif (left := carried.not_before - epoch) > 0:
             # A wall clock that was set back must not park an issue: no wait is longer than it was.
             most = carried.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
-            self._cool(issue_id, page, now + min(left, most))
+            self._cool(issue_id, retry_entry, now + min(left, most))
 
-    def page(self, issue_id: IssueId) -> Page:
-        """The page of an issue, made when it is missing."""
-        return self.pages.setdefault(issue_id, Page())
+    def retry_entry(self, issue_id: IssueId) -> RetryEntry:
+        """The entry of an issue, made when it is missing."""
+        return self.retry_entries.setdefault(issue_id, RetryEntry())
 
     def history(self, issue_id: IssueId) -> History:
-        """Attempts so far; none for an issue without a page."""
-        page = self.pages.get(issue_id)
-        return page.history if page else History()
+        """Attempts so far; none for an issue without an entry."""
+        retry_entry = self.retry_entries.get(issue_id)
+        return retry_entry.history if retry_entry else History()
 
     def taken(self, issue_id: IssueId) -> None:
         """The tracker lets us have it: whatever stood in the way is over.
@@ -90,53 +90,53 @@ class Ledger:
         An issue that was quarantined and is ready again was reopened by a person, who thereby
         gave it new attempts.
         """
-        page = self.pages.get(issue_id)
-        if page is None:
+        retry_entry = self.retry_entries.get(issue_id)
+        if retry_entry is None:
             return
         self._timers.cancel(DueAgain(issue_id))
-        if page.standing is Standing.QUARANTINED:
-            page.history = History()
-        page.standing = Standing.OPEN
+        if retry_entry.standing is Standing.QUARANTINED:
+            retry_entry.history = History()
+        retry_entry.standing = Standing.OPEN
 
     def done(self, issue_id: IssueId) -> None:
         """Closed: there is nothing left to remember."""
         self._timers.cancel(DueAgain(issue_id))
-        self.pages.pop(issue_id, None)
+        self.retry_entries.pop(issue_id, None)
 
     def requeue(
         self, issue_id: IssueId, title: str, error: str, history: History, until: float
     ) -> None:
         """Try again, no sooner than ``until``."""
-        page = self.page(issue_id)
-        page.title, page.error, page.history = title, error, history
-        page.failed_here = True
-        self._cool(issue_id, page, until)
+        retry_entry = self.retry_entry(issue_id)
+        retry_entry.title, retry_entry.error, retry_entry.history = title, error, history
+        retry_entry.failed_here = True
+        self._cool(issue_id, retry_entry, until)
 
     def quarantine(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
         """No more attempts until a person says so."""
-        page = self.page(issue_id)
-        page.title, page.error, page.history = title, error, history
-        page.failed_here = True
-        page.standing = Standing.QUARANTINED
+        retry_entry = self.retry_entry(issue_id)
+        retry_entry.title, retry_entry.error, retry_entry.history = title, error, history
+        retry_entry.failed_here = True
+        retry_entry.standing = Standing.QUARANTINED
 
     def is_quarantined(self, issue_id: IssueId) -> bool:
         """Whether it still stands so; a person may have asked for another try since."""
-        page = self.pages.get(issue_id)
-        return page is not None and page.standing is Standing.QUARANTINED
+        retry_entry = self.retry_entries.get(issue_id)
+        return retry_entry is not None and retry_entry.standing is Standing.QUARANTINED
 
     def put_on_hold(self, issue_id: IssueId) -> None:
         """A person put it on hold."""
         self._timers.cancel(DueAgain(issue_id))
-        self.page(issue_id).standing = Standing.ON_HOLD
+        self.retry_entry(issue_id).standing = Standing.ON_HOLD
 
     def retry(self, issue_id: IssueId) -> Standing | None:
-        """A person wants it tried again now; returns how it stood, None if there is no page."""
-        page = self.pages.get(issue_id)
-        if page is None or page.standing is Standing.UNCLOSED:
-            return page.standing if page else None
-        stood = page.standing
+        """A person wants it tried again now; returns how it stood, None if there is no entry."""
+        retry_entry = self.retry_entries.get(issue_id)
+        if retry_entry is None or retry_entry.standing is Standing.UNCLOSED:
+            return retry_entry.standing if retry_entry else None
+        stood = retry_entry.standing
         self._timers.cancel(DueAgain(issue_id))
-        page.standing, page.history = Standing.OPEN, History()
+        retry_entry.standing, retry_entry.history = Standing.OPEN, History()
         return stood
 
     def forgive(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:
@@ -144,38 +144,40 @@ class Ledger:
 
         Returns how it stood and what is still charged; None where nothing is remembered of it.
         """
-        page = self.pages.get(issue_id)
-        if page is None:
+        retry_entry = self.retry_entries.get(issue_id)
+        if retry_entry is None:
             return None
-        stood, charged = page.standing, max(0, page.history.charged - attempts)
-        page.history = replace(page.history, charged=charged)
+        stood, charged = retry_entry.standing, max(0, retry_entry.history.charged - attempts)
+        retry_entry.history = replace(retry_entry.history, charged=charged)
         if stood in (Standing.COOLING, Standing.QUARANTINED):
             self._timers.cancel(DueAgain(issue_id))
-            page.standing = Standing.OPEN
+            retry_entry.standing = Standing.OPEN
         return stood, charged
 
     def cooled_down(self, issue_id: IssueId) -> None:
         """Its time has come."""
-        page = self.pages.get(issue_id)
-        if page and page.standing is Standing.COOLING:
-            page.standing = Standing.OPEN
+        retry_entry = self.retry_entries.get(issue_id)
+        if retry_entry and retry_entry.standing is Standing.COOLING:
+            retry_entry.standing = Standing.OPEN
 
     def not_to_take(self) -> set[IssueId]:
         """What a take must leave out. Quarantined ones are out of the backlog by themselves."""
         off = (Standing.COOLING, Standing.ON_HOLD, Standing.UNCLOSED)
-        return {i for i, page in self.pages.items() if page.standing in off}
+        return {i for i, retry_entry in self.retry_entries.items() if retry_entry.standing in off}
 
     def next_due(self) -> float | None:
         """When the first retry is due (monotonic); None when nothing cools down."""
-        cooling = (p.not_before for p in self.pages.values() if p.standing is Standing.COOLING)
+        cooling = (
+            p.not_before for p in self.retry_entries.values() if p.standing is Standing.COOLING
+        )
         return min(cooling, default=None)
 
     def any_cooling(self) -> bool:
         """Whether a retry is due at some time."""
         return self.next_due() is not None
 
-    def _cool(self, issue_id: IssueId, page: Page, until: float) -> None:
-        page.standing, page.not_before = Standing.COOLING, until
+    def _cool(self, issue_id: IssueId, retry_entry: RetryEntry, until: float) -> None:
+        retry_entry.standing, retry_entry.not_before = Standing.COOLING, until
         self._timers.set(DueAgain(issue_id), until)
 
 
@@ -194,10 +196,10 @@ and a cancellation are no failures."""
 class Storm:
     """Sees every attempt end. ``raging``: until ``calm``, failures at the start are not charged."""
 
-    def __init__(self, effects: Effects, round_trips: RoundTrips, ledger: Ledger) -> None:
+    def __init__(self, effects: Effects, round_trips: RoundTrips, retry_state: RetryState) -> None:
         self._effects = effects
         self._round_trips = round_trips
-        self._ledger = ledger
+        self._retry_state = retry_state
         self._charged: dict[IssueId, int] = {}
         self._refuted = False
         self._error = ""
@@ -227,7 +229,7 @@ class Storm:
         ``in_flight``: jobs whose settlement is still under way; theirs follows by itself.
         """
         for issue_id, attempts in self._charged.items():
-            forgiven = self._ledger.forgive(issue_id, attempts)
+            forgiven = self._retry_state.forgive(issue_id, attempts)
             if forgiven is None:
                 continue
             stood, charged = forgiven

@@ -145,7 +145,7 @@ def forget(directory: RunDirectory, issue_ids: Iterable[IssueId]) -> None:
     if lock is None:
         return
     try:
-        remembered = directory.left_over()[1].pages.keys()
+        remembered = directory.left_over()[1].retry_entries.keys()
         asked = [issue_id for issue_id in issue_ids if issue_id in remembered]
         # Every run that still tells of it: which one the next start reads depends on what is whole.
         for run_id in directory.run_ids() if asked else ():

@@ -263,7 +263,9 @@ class Recovery:
         for left in self._unsettled:
             self._wait_until_gone(left)
             ends = self._hear(left)
-            heard += [page for page in left.checkpoint() if page.issue_id in ends]
+            heard += [
+                retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends
+            ]
             settled += self._settle(left, list(ends.values()))
         # Only now: until it was settled, a run's journal was all that knew of its pending writes.
         rotate(self._directory, self._keep)

@@ -35,13 +35,13 @@ def after(entries: Iterable[Entry], call: Entry | None = None) -> list[Entry]:
 
 def pending(left: Remains) -> tuple[Any, ...]:
     """All that the next start goes by."""
-    pages = sorted(left.checkpoint(), key=lambda page: page.issue_id)
+    retry_entries = sorted(left.checkpoint(), key=lambda retry_entry: retry_entry.issue_id)
     unsettled_runs = [
         (d.actor, sorted(d.unclosed), d.handed_over, sorted(d.quarantined), d.reopened)
         for d in left.unsettled_runs()
     ]
     return (
-        pages,
+        retry_entries,
         unsettled_runs,
         left.heard,
         left.owners,

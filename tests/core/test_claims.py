@@ -159,11 +159,11 @@ def test_a_failed_issue_is_left_out_until_its_back_off_is_over(nth: int, delay: 
     play.do(failed(1, "a"))
     play.answer()
     play.quiet()
-    assert "a" in play.core._parts.ledger.not_to_take()
+    assert "a" in play.core._parts.retry_state.not_to_take()
     play.wait(delay * 0.79)
-    assert "a" in play.core._parts.ledger.not_to_take()
+    assert "a" in play.core._parts.retry_state.not_to_take()
     play.wait(delay * 0.22)
-    assert "a" not in play.core._parts.ledger.not_to_take()
+    assert "a" not in play.core._parts.retry_state.not_to_take()
     play.quiet()
     play.wait(limits.POLL_SECONDS)
     assert play.round_trip is not None and "a" not in play.round_trip.skip
@@ -321,7 +321,7 @@ def test_what_cools_down_in_the_round_trip_that_closes_the_last_one_is_looked_fo
     play.answer("a", "b", "c")
     play.do(failed(1, "a"))
     play.answer()
-    due = play.core._parts.ledger.next_due()
+    due = play.core._parts.retry_state.next_due()
     assert due is not None
     play.wait(due - play.now - 0.1)
     play.quiet()

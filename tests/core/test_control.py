@@ -115,7 +115,7 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
     play.quiet()
     assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, "put back: a")
     assert (Action.REOPEN, "a") in play.pending()
-    assert play.core._parts.ledger.history(A).charged == 0
+    assert play.core._parts.retry_state.history(A).charged == 0
 
 
 def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
@@ -162,7 +162,7 @@ def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
 def test_done_work_that_is_unclosed_is_never_retried() -> None:
     play = Play(carried=[Carried("a", claimed_by="actor/run-0")])
     assert asked(play, ev.RetryAskedFor(T, (A,))).not_found
-    assert play.core._parts.ledger.not_to_take() == {"a"}
+    assert play.core._parts.retry_state.not_to_take() == {"a"}
 
 
 # --- release --------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() ->
     play.wait(1.0)
     assert play.pending() == [(Action.REOPEN, "a")]
     play.answer(results={"a": Result.FOUND_CLOSED})
-    assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
+    assert play.core._parts.retry_state.retry_entries == {} and play.board.issues.known == {}
 
 
 def test_releasing_what_is_claimed_and_unsent_requeues_it() -> None:
@@ -234,7 +234,7 @@ def test_what_was_released_and_is_closed_by_somebody_is_forgotten() -> None:
     play.answer("a")
     play.do(ev.ReleaseAskedFor(T, (A,)))
     play.answer(results={"a": Result.FOUND_CLOSED})
-    assert play.core._parts.ledger.pages == {} and play.board.issues.known == {}
+    assert play.core._parts.retry_state.retry_entries == {} and play.board.issues.known == {}
 
 
 def test_releasing_what_cools_down_or_is_just_requeued_works_too() -> None:
@@ -246,7 +246,7 @@ def test_releasing_what_cools_down_or_is_just_requeued_works_too() -> None:
             play.answer()
         assert asked(play, ev.ReleaseAskedFor(T, (A,))).text == "on hold: a"
         assert play.wait(60.0) is not None
-        assert "a" in play.core._parts.ledger.not_to_take()
+        assert "a" in play.core._parts.retry_state.not_to_take()
 
 
 def test_retry_takes_a_release_back() -> None:
@@ -255,7 +255,7 @@ def test_retry_takes_a_release_back() -> None:
     play.do(failed(1, "a"))
     play.answer()
     play.do(ev.ReleaseAskedFor(T, (A,)), ev.RetryAskedFor(T, (A,)))
-    assert play.core._parts.ledger.not_to_take() == set()
+    assert play.core._parts.retry_state.not_to_take() == set()
 
 
 def test_releasing_what_is_not_here_is_not_found() -> None:

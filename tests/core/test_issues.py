@@ -125,8 +125,8 @@ def test_what_is_open_again_is_remembered_only_with_a_past() -> None:
 
 
 def test_a_page_is_what_the_next_run_is_told() -> None:
-    page = issue_after(CLAIMED, STARTED, FAILED).page
-    assert page == rec.Carried(
+    retry_entry = issue_after(CLAIMED, STARTED, FAILED).retry_entry
+    assert retry_entry == rec.Carried(
         "a",
         "title of a",
         charged=1,
@@ -139,7 +139,7 @@ def test_a_page_is_what_the_next_run_is_told() -> None:
         outcome="error",
         traceparent="00-1-2-01",
     )
-    assert issue_after(page).charged == 1
+    assert issue_after(retry_entry).charged == 1
 
 
 def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() -> None:
@@ -185,8 +185,8 @@ def test_what_is_told_again_makes_the_same_issue() -> None:
                 continue
             issue = issue_after(*way, *more)
             again = Issues()
-            if issue.page is not None:
-                again.apply(Entry(issue.page, AT, 0.0))
+            if issue.retry_entry is not None:
+                again.apply(Entry(issue.retry_entry, AT, 0.0))
             for entry in issue.told:
                 again.apply(entry)
             told = again.known["a"]

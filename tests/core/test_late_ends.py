@@ -102,7 +102,7 @@ def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> No
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.FAILED, "why")
     play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", claimed_by="actor/run-0"),)))
-    assert play.core._parts.ledger.not_to_take() == {"a"}
+    assert play.core._parts.retry_state.not_to_take() == {"a"}
     assert remains(reread(play.entries)).unclosed == {"a": "actor/run-0"}
     play.do(ev.StopAsked())
     assert play.ended == 7
@@ -119,5 +119,5 @@ def test_one_that_was_closed_is_forgotten() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.APPLIED)
     play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", claimed_by="actor/run-0"),)))
-    assert not play.core._parts.ledger.pages and not play.board.unclosed
+    assert not play.core._parts.retry_state.retry_entries and not play.board.unclosed
     assert remains(reread(play.entries)).unclosed == {}

@@ -46,9 +46,14 @@ def test_a_failed_attempt_is_remembered_with_its_time_and_its_error() -> None:
     play = Play()
     play.working("a")
     play.do(failed(1, "a", "boom"))
-    (page,) = remains(reread(play.entries)).checkpoint()
-    assert (page.issue_id, page.charged, page.error, page.quarantined) == ("a", 1, "boom", False)
-    assert EPOCH + 8.0 <= page.not_before <= EPOCH + 10.0
+    (retry_entry,) = remains(reread(play.entries)).checkpoint()
+    assert (
+        retry_entry.issue_id,
+        retry_entry.charged,
+        retry_entry.error,
+        retry_entry.quarantined,
+    ) == ("a", 1, "boom", False)
+    assert EPOCH + 8.0 <= retry_entry.not_before <= EPOCH + 10.0
 
 
 def test_what_an_issue_calls_is_remembered_with_it_from_run_to_run() -> None:
@@ -57,8 +62,14 @@ def test_what_an_issue_calls_is_remembered_with_it_from_run_to_run() -> None:
     play.answer(job("a", call=Call("m.f", (1,)), enqueued_at=EPOCH - 5.5))
     play.do(failed(1, "a"))
     first = remains(reread(play.entries)).checkpoint()
-    (page,) = remains(reread(Play(carried=first).entries)).checkpoint()
-    described = (page.title, page.path, page.arguments, page.enqueued_at, page.outcome)
+    (retry_entry,) = remains(reread(Play(carried=first).entries)).checkpoint()
+    described = (
+        retry_entry.title,
+        retry_entry.path,
+        retry_entry.arguments,
+        retry_entry.enqueued_at,
+        retry_entry.outcome,
+    )
     assert described == ("title of a", "m.f", "[[1],{}]", EPOCH - 5.5, "error")
 
 
@@ -69,7 +80,7 @@ def test_the_next_run_goes_on_counting_where_this_one_stopped() -> None:
     second = Play(
         policy=Policy(attempts_max=2), carried=remains(reread(first.entries)).checkpoint()
     )
-    assert second.core._parts.ledger.not_to_take() == {"a"}
+    assert second.core._parts.retry_state.not_to_take() == {"a"}
     second.wait(11.0)
     second.working("a")
     second.do(failed(1, "a"))
@@ -118,9 +129,9 @@ def test_what_was_quarantined_stays_so_until_a_person_asks() -> None:
     play.working("a")
     play.do(failed(1, "a", "boom"))
     play.answer()
-    assert remains(reread(play.entries)).pages["a"].quarantined
+    assert remains(reread(play.entries)).retry_entries["a"].quarantined
     play.do(ev.RetryAskedFor(ev.Ticket(1), (A,)))
-    assert remains(reread(play.entries)).pages == {}
+    assert remains(reread(play.entries)).retry_entries == {}
 
 
 def test_what_was_taken_back_has_a_reopening_pending_until_the_tracker_has_heard_of_it() -> None:
@@ -230,7 +241,7 @@ def test_a_torn_last_line_is_passed_over_and_the_rest_counts() -> None:
     lines = [encode(entry) for entry in play.entries]
     for cut in range(1, len(lines[-1])):
         assert decode(lines[-1][:cut].rstrip(b"}\n")) is None
-    assert remains(e for e in map(decode, lines) if e is not None).pages["a"].charged == 1
+    assert remains(e for e in map(decode, lines) if e is not None).retry_entries["a"].charged == 1
 
 
 BEFORE = remains(
@@ -247,14 +258,14 @@ BEFORE = remains(
 def test_a_crash_in_the_middle_of_a_checkpoint_loses_nothing_of_the_run_before() -> None:
     torn = remains(entries(STARTED, Carried("a", charged=2)))
     torn.take_over(BEFORE)
-    known = {each: page for each, page in torn.pages.items() if each != "c"}
-    assert known == BEFORE.pages and torn.unclosed == BEFORE.unclosed
+    known = {each: retry_entry for each, retry_entry in torn.retry_entries.items() if each != "c"}
+    assert known == BEFORE.retry_entries and torn.unclosed == BEFORE.unclosed
 
 
 def test_after_a_whole_checkpoint_the_run_before_adds_nothing() -> None:
     whole = remains(entries(STARTED, Carried("a", charged=2), rec.CheckpointEnded()))
     whole.take_over(BEFORE)
-    assert set(whole.pages) == {"a"} and whole.unclosed == {}
+    assert set(whole.retry_entries) == {"a"} and whole.unclosed == {}
 
 
 def test_a_call_of_the_tracker_whose_end_is_not_recorded_is_to_be_waited_for() -> None:
@@ -276,26 +287,26 @@ def recovered(action: Action, result: Result, *carried: Carried) -> Play:
 
 def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
     play = recovered(Action.CLOSE, Result.APPLIED, Carried("a", claimed_by="actor/run-0"))
-    assert not play.core._parts.ledger.pages
+    assert not play.core._parts.retry_state.retry_entries
     assert remains(play.entries).unclosed == {} and play.board.unclosed == []
 
 
 def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
     play = recovered(Action.CLOSE, Result.NOT_OURS, Carried("a", claimed_by="actor/run-0"))
-    assert not play.core._parts.ledger.pages
+    assert not play.core._parts.retry_state.retry_entries
 
 
 def test_what_a_later_run_quarantined_stays_known_when_an_earlier_one_no_longer_holds_it() -> None:
     quarantined = Carried("a", charged=3, quarantined=True)
     play = recovered(Action.RELEASE, Result.NOT_OURS, quarantined)
-    assert play.core._parts.ledger.pages[A].standing is Standing.QUARANTINED
-    assert remains(play.entries).pages == {"a": quarantined}
+    assert play.core._parts.retry_state.retry_entries[A].standing is Standing.QUARANTINED
+    assert remains(play.entries).retry_entries == {"a": quarantined}
     assert play.board.quarantined == {"a": (3, "")}
 
 
 def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -> None:
     play = recovered(Action.CLOSE, Result.FAILED, Carried("a", claimed_by="actor/run-0"))
-    assert play.core._parts.ledger.not_to_take() == {"a"}
+    assert play.core._parts.retry_state.not_to_take() == {"a"}
     assert remains(play.entries).unclosed == {"a": "actor/run-0"}
     assert [i.issue_id for i in play.board.unclosed] == ["a"]
     play.do(ev.StopAsked())
@@ -304,33 +315,33 @@ def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -
 
 def test_what_the_recovery_requeued_keeps_its_count() -> None:
     play = recovered(Action.RELEASE, Result.APPLIED, Carried("a", charged=1))
-    assert play.core._parts.ledger.history(A).charged == 1
-    assert remains(play.entries).pages["a"].charged == 1
+    assert play.core._parts.retry_state.history(A).charged == 1
+    assert remains(play.entries).retry_entries["a"].charged == 1
 
 
 def test_a_clock_that_was_set_back_parks_no_issue_for_ever() -> None:
     play = Play(carried=[Carried("a", charged=1, not_before=EPOCH + 1e9)])
     play.wait(86_400.0)
-    assert play.core._parts.ledger.not_to_take() == set()
+    assert play.core._parts.retry_state.not_to_take() == set()
 
 
 def test_a_clock_that_was_set_back_by_a_day_makes_no_back_off_longer_than_it_was() -> None:
     first = Play()
     first.working("a")
     first.do(failed(1, "a"))
-    (page,) = remains(reread(first.entries)).checkpoint()
-    second = Play(carried=[replace(page, not_before=page.not_before + 86_400.0)])
-    assert second.core._parts.ledger.not_to_take() == {"a"}
+    (retry_entry,) = remains(reread(first.entries)).checkpoint()
+    second = Play(carried=[replace(retry_entry, not_before=retry_entry.not_before + 86_400.0)])
+    assert second.core._parts.retry_state.not_to_take() == {"a"}
     second.wait(10.0)
-    assert second.core._parts.ledger.not_to_take() == set()
+    assert second.core._parts.retry_state.not_to_take() == set()
 
 
 def test_what_did_not_have_to_wait_need_not_wait_after_the_clock_was_set_back() -> None:
     play = Play(carried=[Carried("a", charged=1)])
     play.working("a")
     play.do(ev.StopAsked(), cancelled(1, "a"))
-    (page,) = remains(reread(play.entries)).checkpoint()
-    assert (page.charged, page.not_before, page.delay_seconds) == (1, 0.0, 0.0)
+    (retry_entry,) = remains(reread(play.entries)).checkpoint()
+    assert (retry_entry.charged, retry_entry.not_before, retry_entry.delay_seconds) == (1, 0.0, 0.0)
 
 
 def test_who_of_the_workers_that_are_not_ours_had_an_issue_to_the_end_is_remembered() -> None:
@@ -360,15 +371,15 @@ def test_the_fold_does_not_care_how_often_it_is_made() -> None:
     again = remains(reread(reread(play.entries)))
     assert replace(once, issues=Issues()) == replace(again, issues=Issues())
     assert once.unsettled_runs() == again.unsettled_runs() and once.begun == again.begun
-    assert once.pages.keys() == again.pages.keys() == {"b"}
-    assert job("b").issue_id in once.pages
+    assert once.retry_entries.keys() == again.retry_entries.keys() == {"b"}
+    assert job("b").issue_id in once.retry_entries
 
 
 def test_what_is_shown_of_a_carried_retry_does_not_grow_with_a_clock_that_was_set_back() -> None:
     day = 86_400.0
     board = Board()
-    page = rec.Carried("bw-1", not_before=2 * day, delay_seconds=10.0)
-    board.apply(Entry(page, at=day, elapsed=1.0))
+    retry_entry = rec.Carried("bw-1", not_before=2 * day, delay_seconds=10.0)
+    board.apply(Entry(retry_entry, at=day, elapsed=1.0))
     assert board.retrying == {"bw-1": 11.0}
 
 

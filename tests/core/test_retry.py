@@ -111,7 +111,7 @@ def test_four_issues_are_no_storm_however_often_they_fail() -> None:
     for number, issue_id in enumerate(FIVE[:4], 1):
         hand(play, number, issue_id)
         play.do(failed(number, issue_id))
-    assert {page.history.charged for page in _pages(play)} == {2}
+    assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {2}
     assert play.core.state is RunState.RUNNING
 
 
@@ -120,13 +120,13 @@ def test_after_one_success_failures_are_the_issues_own() -> None:
     play.do(done(6, "f"))
     storm(play)
     assert play.core.state is RunState.RUNNING
-    assert {page.history.charged for page in _pages(play)} == {1}
+    assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {1}
 
 
-def test_nothing_is_charged_to_any_of_them_in_the_ledger_or_in_the_journal() -> None:
+def test_nothing_is_charged_to_any_of_them_in_the_retry_state_or_in_the_journal() -> None:
     play = fleet()
     assert len(records(storm(play), rec.Forgiven)) == 5
-    assert {page.history.charged for page in _pages(play)} == {0}
+    assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {0}
     assert remains(play.entries).checkpoint() == []
 
 
@@ -134,7 +134,7 @@ def test_what_was_charged_before_in_an_earlier_run_stays_charged() -> None:
     play = fleet(carried=[rec.Carried("a", charged=1)])
     storm(play)
     assert [p.charged for p in remains(play.entries).checkpoint()] == [1]
-    assert play.core._parts.ledger.history(IssueId("a")).charged == 1
+    assert play.core._parts.retry_state.history(IssueId("a")).charged == 1
 
 
 def test_those_that_were_still_running_when_it_broke_out_are_not_charged_either() -> None:
@@ -234,7 +234,7 @@ def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
     play.do(ev.RetryAskedFor(T, (IssueId("a"),)))
     while play.round_trip is not None:
         play.answer()
-    assert play.core._parts.ledger.history(IssueId("a")).charged == 0
+    assert play.core._parts.retry_state.history(IssueId("a")).charged == 0
 
 
 def test_an_error_that_would_move_the_cursor_is_shown_and_not_obeyed() -> None:
@@ -247,5 +247,5 @@ def _reopened(record: rec.Record) -> bool:
     return isinstance(record, rec.SettledRecord) and record.action == Action.REOPEN.value
 
 
-def _pages(play: Play) -> list[object]:
-    return [p for i, p in play.core._parts.ledger.pages.items() if i in FIVE]
+def _retry_entries(play: Play) -> list[object]:
+    return [p for i, p in play.core._parts.retry_state.retry_entries.items() if i in FIVE]

@@ -226,7 +226,7 @@ class World(RuleBasedStateMachine):
         left = remains(self.play.entries)
         told = {
             i: (p.charged, p.free_in_a_row, p.quarantined)
-            for i, p in left.pages.items()
+            for i, p in left.retry_entries.items()
             if p.charged or p.free_in_a_row or p.quarantined
         }
         parts = self.play.core._parts
@@ -236,7 +236,7 @@ class World(RuleBasedStateMachine):
                 p.history.free_in_a_row,
                 p.standing is Standing.QUARANTINED,
             )
-            for i, p in parts.ledger.pages.items()
+            for i, p in parts.retry_state.retry_entries.items()
             if i not in left.unclosed
             and (p.history.charged or p.history.free_in_a_row or p.standing is Standing.QUARANTINED)
         }

@@ -62,8 +62,8 @@ def _only_documented(said: Any, real: Any, place: str = "") -> list[str]:
 
 
 def test_the_document_shows_no_key_that_there_is_not() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text()
-    example = page.partition("## `status --json`")[2].split("```")[1]
+    retry_entry = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text()
+    example = retry_entry.partition("## `status --json`")[2].split("```")[1]
     play = Play(policy=Policy(attempts_max=1))
     play.working("a", "b")
     play.do(failed(2, "b"))

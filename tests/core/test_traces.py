@@ -180,8 +180,8 @@ def test_a_retry_is_in_the_same_trace_also_in_the_next_run() -> None:
 
 def rec_left(play: Play) -> rec.Carried:
     """What the journal would have the next run carry over."""
-    (page,) = remains(play.entries).checkpoint()
-    return page
+    (retry_entry,) = remains(play.entries).checkpoint()
+    return retry_entry
 
 
 def test_what_is_done_leaves_no_trace_behind() -> None:
@@ -190,4 +190,4 @@ def test_what_is_done_leaves_no_trace_behind() -> None:
     play.answer("a")
     play.do(done(1, "a"))
     play.quiet()
-    assert all(not page.traceparent for page in remains(play.entries).checkpoint())
+    assert all(not retry_entry.traceparent for retry_entry in remains(play.entries).checkpoint())

@@ -127,9 +127,9 @@ def folds_hold(read: Any, data: bytes) -> None:
             again = from_fields(json.loads(json.dumps(to_fields(job), allow_nan=False)))
             require(again == job, f"{again} is not {job}")
     left = remains(entries)
-    for page in left.checkpoint():
-        well_typed(page)
-        require(page.issue_id == page.issue_id, "no page")
+    for retry_entry in left.checkpoint():
+        well_typed(retry_entry)
+        require(retry_entry.issue_id == retry_entry.issue_id, "no page")
     left.unsettled_runs()
     for alive in (False, True):
         told = fold(entries, alive=alive, now=1700000100.0)

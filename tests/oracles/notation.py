@@ -37,6 +37,8 @@ TAGS: dict[str, str] = {
     "NoOwnerCheck": "NoHolderCheck",
     "InFlight": "Held",
     "ClaimDelegated": "HandingOver",
+    "RetryState": "Ledger",
+    "RetryEntry": "Page",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 def test_what_a_person_wants_tried_again_does_not_cool_down(directory: RunDirectory) -> None:
     forget(directory, [IssueId("a"), IssueId("never seen")])
-    assert list(directory.left_over()[1].pages) == ["b"]
+    assert list(directory.left_over()[1].retry_entries) == ["b"]
 
 
 def test_a_torn_last_line_does_not_swallow_the_wish(directory: RunDirectory) -> None:
@@ -43,7 +43,7 @@ def test_a_torn_last_line_does_not_swallow_the_wish(directory: RunDirectory) -> 
     with path.open("ab") as file:
         file.write(b'{"v":1,"e":"fini')
     forget(directory, [IssueId("a")])
-    assert list(directory.left_over()[1].pages) == ["b"]
+    assert list(directory.left_over()[1].retry_entries) == ["b"]
 
 
 def test_the_run_did_not_take_longer_for_it(directory: RunDirectory) -> None:

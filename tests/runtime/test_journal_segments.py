@@ -220,6 +220,6 @@ def test_a_retry_without_a_fleet_is_told_to_the_last_segment(
     run.add(rec.Claimed("a"), rec.Finished("a", "W1", 3, "r", "error", "quarantined", "no", 1, 3))
     run.attempts(40, first=1)
     assert len(segments(run.journal.path)) > 1
-    assert "a" in directory.left_over()[1].pages
+    assert "a" in directory.left_over()[1].retry_entries
     forget(directory, [IssueId("a")])
-    assert "a" not in directory.left_over()[1].pages
+    assert "a" not in directory.left_over()[1].retry_entries

@@ -91,7 +91,7 @@ def test_the_run_that_remembers_stays_until_another_does(directory: RunDirectory
     run(directory, "1", FAILURE)
     run(directory, "2", whole=False)
     assert names(disposable(directory, Keep(1, 0))) == ["0"]
-    assert directory.left_over()[1].pages["b"].charged == 1
+    assert directory.left_over()[1].retry_entries["b"].charged == 1
     run(directory, "3", rec.Carried("b", charged=1))
     assert names(disposable(directory, Keep(1, 0))) == ["0", "1", "2"]
 
@@ -111,7 +111,7 @@ def test_an_unsettled_run_of_another_machine_is_named_and_left_alone(
     run(directory, "0", FAILURE, settled=False, host="elsewhere")
     run(directory, "1", settled=False)
     unsettled, last = directory.left_over()
-    assert [left.run_id for left in unsettled] == ["1"] and last.pages == {}
+    assert [left.run_id for left in unsettled] == ["1"] and last.retry_entries == {}
     assert directory.foreign() == [("0", "elsewhere")]
     monkeypatch.setenv("BEADS_WORKERS_HOST", "elsewhere")
     assert [left.run_id for left in directory.left_over()[0]] == ["0"]

@@ -104,7 +104,7 @@ def test_two_runs_that_died_have_their_own_writes_pending_and_the_last_knows_all
     run_with(directory, "2", rec.Carried("b", charged=1))  # Died in its checkpoint.
     unsettled, last = directory.left_over()
     assert [left.run_id for left in unsettled] == ["1", "2"]
-    assert last.pages["b"].charged == 1
+    assert last.retry_entries["b"].charged == 1
     assert last.unclosed == {"a": "actor/1"}
 
 
@@ -146,7 +146,7 @@ def test_a_settled_run_has_nothing_pending_but_its_memory_goes_on(directory: Run
     run_with(directory, "1", FAILURE)
     directory.mark_settled("1")
     unsettled, last = directory.left_over()
-    assert unsettled == [] and last.pages["b"].charged == 1
+    assert unsettled == [] and last.retry_entries["b"].charged == 1
 
 
 def test_a_run_that_wrote_nothing_hides_none_before_it(directory: RunDirectory) -> None:
@@ -154,7 +154,7 @@ def test_a_run_that_wrote_nothing_hides_none_before_it(directory: RunDirectory) 
     directory.run("2").mkdir()
     (directory.run("2") / "journal.jsonl").write_bytes(b'{"v":1,"e":"run_sta')
     _, last = directory.left_over()
-    assert last.run_id == "1" and "b" in last.pages
+    assert last.run_id == "1" and "b" in last.retry_entries
 
 
 def test_runs_are_in_the_order_of_their_making_whatever_the_clock_says(

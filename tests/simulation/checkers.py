@@ -55,7 +55,7 @@ class Checks:
         self._turns = 0
 
     def of(self, issue_id: str) -> Seen:
-        """The page of an issue."""
+        """The entry of an issue."""
         return self._seen.setdefault(issue_id, Seen())
 
     # --- 1: one at a time, closed at most once per success ------------------------------------
@@ -183,7 +183,7 @@ class Checks:
         began = node.source.listing_began
         if began is None or began < node.last_settled:
             raise Violation(4, "it ended as empty without an answer that says so")
-        off = node.core._parts.ledger.not_to_take()
+        off = node.core._parts.retry_state.not_to_take()
         for issue in self._world.tracker.ready(node.actor):
             if issue.since < began and issue.id not in off:
                 raise Violation(4, f"it ended as empty although {issue.id} was ready")
@@ -221,7 +221,7 @@ class Checks:
             "registry": (len(parts.registry), node.connections_made_lately()),
             "in_flight": (len(parts.tasks.in_flight), issues),
             "pending": (len(parts.round_trips.pending), issues),
-            "ledger": (len(parts.ledger.pages), issues),
+            "retry_state": (len(parts.retry_state.retry_entries), issues),
             "timers": (len(parts.effects.timers._heap), 200 + 8 * issues),
         }
         for name, (size, limit) in sizes.items():

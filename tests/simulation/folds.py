@@ -55,7 +55,7 @@ class DoubleRun:
             parts = core._parts
             asked = {
                 *parts.tasks.in_flight,
-                *parts.ledger.pages,
+                *parts.retry_state.retry_entries,
                 *parts.round_trips.pending,
                 *self.issues.known,
             }
@@ -78,10 +78,13 @@ class DoubleRun:
 
     def _of_core(self, core: Orchestrator, issue_id: IssueId, now: float) -> Facts:
         parts = core._parts
-        in_flight, page = parts.tasks.in_flight.get(issue_id), parts.ledger.pages.get(issue_id)
+        in_flight, retry_entry = (
+            parts.tasks.in_flight.get(issue_id),
+            parts.retry_state.retry_entries.get(issue_id),
+        )
         pending = parts.round_trips.pending.get(issue_id)
-        standing = page.standing if page else Standing.OPEN
-        due = page.not_before if page and standing is Standing.COOLING else 0.0
+        standing = retry_entry.standing if retry_entry else Standing.OPEN
+        due = retry_entry.not_before if retry_entry and standing is Standing.COOLING else 0.0
         cools = due > now + CLOCKS_SECONDS
         closing = in_flight is not None and in_flight.state is IssueState.CLOSING
         return {
@@ -91,8 +94,8 @@ class DoubleRun:
             "standing": Standing.OPEN if standing is Standing.COOLING and not cools else standing,
             "due": due - self._began if cools else None,
             # What is done has no attempts any more, though its page is there until it is closed.
-            "charged": page.history.charged if page and not closing else 0,
-            "free": page.history.free_in_a_row if page and not closing else 0,
+            "charged": retry_entry.history.charged if retry_entry and not closing else 0,
+            "free": retry_entry.history.free_in_a_row if retry_entry and not closing else 0,
         }
 
 
@@ -125,7 +128,7 @@ def _waits(issue: Issue, elapsed: float) -> Facts:
 def _told(issue: Issue, now: Entry) -> Facts:
     """All that a checkpoint must say of it."""
     waits = _waits(issue, now.elapsed)
-    if not issue.told and issue.page and issue.page.not_before:
+    if not issue.told and issue.retry_entry and issue.retry_entry.not_before:
         # The clock may have been set since: the page says by the clock when it may be taken.
         waits = {"standing": None, "due": None}
     # What was claimed is open, whatever the tracker says to a reopening that had failed.
@@ -137,7 +140,7 @@ def _told(issue: Issue, now: Entry) -> Facts:
         "pending": None if reopens else issue.pending,
         "attempt": issue.attempt,
         "end": issue.end,
-        "page": issue.page,
+        "page": issue.retry_entry,
         "holder": issue.owner,
         "handed_over": issue.handed_over,
         "reopened": issue.is_reopened,

@@ -108,7 +108,7 @@ class TrackerThread:
         wanted = {begun.started.request_id for begun in left.begun.values()}
         ends = take_in(left, self._world.disk.words_of(left.run_id, wanted))
         self._world.heard_late += len(ends)
-        return [page for page in left.checkpoint() if page.issue_id in ends]
+        return [retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends]
 
     def _settle_run(self, left: Remains) -> Thread:
         failures = 0

@@ -88,8 +88,8 @@ class Envelopes:
                 return _finished(self._known(finished.issue_id, at), finished, entry.at)
             case rec.SettledRecord() as settled:
                 return self._settled(settled, change, at)
-            case rec.Carried() as page:
-                return self._carried(page, change, at)
+            case rec.Carried() as retry_entry:
+                return self._carried(retry_entry, change, at)
             case _:
                 return self._asked(entry.record, change, at)
 
@@ -137,18 +137,18 @@ class Envelopes:
             return job
         return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
 
-    def _carried(self, page: rec.Carried, change: Transition, at: int) -> Envelope | None:
-        if page.claimed_by:
+    def _carried(self, retry_entry: rec.Carried, change: Transition, at: int) -> Envelope | None:
+        if retry_entry.claimed_by:
             return None  # The run that did it has told that it is done.
-        job = self._described(page, at)
-        if page.quarantined:
-            if change.before in _FAILED and page.issue_id in self.jobs:
+        job = self._described(retry_entry, at)
+        if retry_entry.quarantined:
+            if change.before in _FAILED and retry_entry.issue_id in self.jobs:
                 return None
-            reason, attempt = _REASONS.get(page.outcome), _attempt(page.charged)
-            said = {"error": page.error or "failed", "reason": reason}
+            reason, attempt = _REASONS.get(retry_entry.outcome), _attempt(retry_entry.charged)
+            said = {"error": retry_entry.error or "failed", "reason": reason}
             return _moved(job, State.ERROR, attempt, **said)
-        retry_at = _seconds(page.not_before) if page.not_before > at else None
-        return _moved(job, State.ENQUEUED, _next(page.charged), next_retry_at=retry_at)
+        retry_at = _seconds(retry_entry.not_before) if retry_entry.not_before > at else None
+        return _moved(job, State.ENQUEUED, _next(retry_entry.charged), next_retry_at=retry_at)
 
     def _settled(self, settled: rec.SettledRecord, change: Transition, at: int) -> Envelope | None:
         job, state = self.jobs.get(settled.issue_id), change.issue.state

@@ -39,11 +39,11 @@ def test_the_schema_names_every_key_that_means_something() -> None:
 
 
 def test_the_page_shows_the_four_examples_and_names_every_key() -> None:
-    page = (DOCS / "ENVELOPE.md").read_text()
-    fences = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    retry_entry = (DOCS / "ENVELOPE.md").read_text()
+    fences = re.findall(r"^```json\n(.*?)^```$", retry_entry, re.MULTILINE | re.DOTALL)
     shown = [json.dumps(json.loads(fence)) for fence in fences]
     assert shown == [json.dumps(each) for each in EXAMPLES]
-    assert {key for key in KNOWN if f"| `{key}` |" in page} == KNOWN
+    assert {key for key in KNOWN if f"| `{key}` |" in retry_entry} == KNOWN
 
 
 @pytest.mark.parametrize("fields", EXAMPLES)

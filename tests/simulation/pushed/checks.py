@@ -73,10 +73,15 @@ class PushedChecks(Checks):
             return
         parts, most = node.core._parts, 3 * len(self._world.senders.jobs) + 20
         sizes = {"in_flight": len(parts.tasks.in_flight), "pending": len(parts.round_trips.pending)}
-        sizes |= {"ledger": len(parts.ledger.pages), "registry": len(parts.registry) - 40}
+        sizes |= {
+            "retry_state": len(parts.retry_state.retry_entries),
+            "registry": len(parts.registry) - 40,
+        }
         settled = parts.state is not RunState.RECOVERING
-        if self._world.kind == "rrq" and settled and parts.ledger.pages:
-            raise Violation(8, f"of requests in memory it remembers {list(parts.ledger.pages)}")
+        if self._world.kind == "rrq" and settled and parts.retry_state.retry_entries:
+            raise Violation(
+                8, f"of requests in memory it remembers {list(parts.retry_state.retry_entries)}"
+            )
         for name, size in sizes.items():
             if size > most:
                 raise Violation(8, f"{name} grew to {size}, more than {most}")
