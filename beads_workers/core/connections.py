@@ -396,8 +396,8 @@ class Sender:
         # Who is still starting counts: the first are told before the others are here.
         waiting = self._registry.count(ConnState.IDLE, ConnState.READY)
         waiting = max(waiting, self._parts.supervisor.wanted())
-        calm = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
-        more = 1.2 * calm - limits.WAIT_SECONDS_IDLE
+        reset = min(max(limits.WAIT_SECONDS_IDLE, waiting), limits.WAIT_SECONDS_IDLE_MAX)
+        more = 1.2 * reset - limits.WAIT_SECONDS_IDLE
         seconds = limits.WAIT_SECONDS_IDLE + round(
             more * jitter(f"{connection.conn_id} {self._effects.now}")
         )

@@ -86,7 +86,7 @@ class Control:
         """Go on; workers ask within the time that they were told to wait."""
         self._move(event.ticket, RunStimulus.RESUME, "running")
         if self._parts.state is RunState.RUNNING:
-            self._parts.storm.calm()
+            self._parts.breaker.reset()
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""
@@ -159,7 +159,7 @@ class Control:
         stood = self._parts.retry_state.retry(issue_id)
         if stood is None or stood is Standing.UNCLOSED:
             return False
-        self._parts.storm.retried(issue_id)
+        self._parts.breaker.retried(issue_id)
         self._effects.write(RetryAsked(issue_id))
         if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.in_flight:
             self._parts.round_trips.enqueue(Settlement(Action.REOPEN, issue_id))

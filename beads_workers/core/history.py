@@ -342,7 +342,7 @@ class _Account:
                 self.issues[issue_id] = issue = _Issue(
                     record.title, charged=record.charged, error=record.error
                 )
-            case rec.Forgiven():
+            case rec.Refunded():
                 issue.charged = record.charged
             case _:
                 pass

@@ -34,7 +34,7 @@ from beads_workers.core.policy import (
     judge,
     quarantine_note,
 )
-from beads_workers.core.retry import RetryState, Storm
+from beads_workers.core.retry import CircuitBreaker, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
 from beads_workers.core.states import ISSUE, IssueReaction, IssueState, IssueStimulus, step
@@ -172,7 +172,7 @@ class Tasks:
         effects: Effects,
         round_trips: RoundTrips,
         retry_state: RetryState,
-        storm: Storm,
+        breaker: CircuitBreaker,
         policy: Policy,
         run_id: str,
         traces: Traces,
@@ -180,7 +180,7 @@ class Tasks:
         self._effects = effects
         self._round_trips = round_trips
         self._retry_state = retry_state
-        self._storm = storm
+        self._breaker = breaker
         self._policy = policy
         self._run_id = run_id
         self._traces = traces
@@ -262,7 +262,7 @@ class Tasks:
         job = in_flight.job
         self.last_seconds = self._effects.now - in_flight.started_at
         history = self._retry_state.history(job.issue_id)
-        struck = not self._policy.hand_back and self._storm.strikes(
+        struck = not self._policy.hand_back and self._breaker.trips(
             job.issue_id, outcome, self.last_seconds
         )
         verdict = (
@@ -304,7 +304,7 @@ class Tasks:
                 )
                 self._move(in_flight, IssueStimulus.SPENT)
         if struck:
-            self._storm.forgive(self.in_flight)
+            self._breaker.refund(self.in_flight)
 
     def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""

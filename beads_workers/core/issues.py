@@ -335,8 +335,8 @@ class Issues:
     def _retry_asked(self, asked: rec.RetryAsked, entry: Entry) -> Transition:
         return self._pardoned(asked.issue_id, entry, 0)
 
-    def _forgiven(self, forgiven: rec.Forgiven, entry: Entry) -> Transition:
-        return self._pardoned(forgiven.issue_id, entry, forgiven.charged)
+    def _refunded(self, refunded: rec.Refunded, entry: Entry) -> Transition:
+        return self._pardoned(refunded.issue_id, entry, refunded.charged)
 
     def _pardoned(self, issue_id: str, entry: Entry, charged: int) -> Transition:
         issue = self.known.get(issue_id) or Issue(issue_id)
@@ -512,7 +512,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.SettlementFailed: Issues._failed,
     rec.PutOnHold: Issues._put_on_hold,
     rec.RetryAsked: Issues._retry_asked,
-    rec.Forgiven: Issues._forgiven,
+    rec.Refunded: Issues._refunded,
     rec.Carried: Issues._carried,
     Unsettled: Issues._unsettled,
     rec.WorkerJoined: Issues._joined,

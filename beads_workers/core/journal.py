@@ -264,7 +264,7 @@ class RetryAsked(Record):
 
 
 @value
-class Forgiven(Record):
+class Refunded(Record):
     """It failed in a spawn storm, and is open for a next try. ``charged``: what still counts."""
 
     issue_id: str
@@ -557,7 +557,7 @@ KINDS: dict[str, type[Record]] = {
     "requeued": Requeued,
     "on_hold": PutOnHold,
     "retry_asked": RetryAsked,
-    "forgiven": Forgiven,
+    "refunded": Refunded,
     "source_trouble": SourceTrouble,
     "source_recovered": SourceRecovered,
     "hindrance": Hindrance,
@@ -583,6 +583,7 @@ _OLD_KINDS: dict[str, str] = {
     "turn_began": "round_trip_began",
     "holder_lost": "owner_lost",
     "handing_over": "delegating",
+    "forgiven": "refunded",
 }
 """Kind of a record then -> now."""
 

@@ -46,8 +46,9 @@ IDLE_OUT = "idle out"
 RUN_OUT = "run out"
 """Timer key: --max-runtime."""
 
-STORM_HINT = "put that right, then 'beads-workers resume'"
-"""How to go on after a spawn storm; the end of the reason for such a pause."""
+BREAKER_HINT = "put that right, then 'beads-workers resume'"
+"""How to go on after a spawn storm has opened the circuit breaker; the end of the reason for such a
+pause."""
 
 
 class Ending:
@@ -98,9 +99,9 @@ class Ending:
         if self._attempt_ends.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
             why = f"the command cannot be run: {self._attempt_ends.command_unusable}"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
-        elif self._parts.storm.raging and state in (RunState.RUNNING, RunState.PAUSED):
-            self._brave_storm()
-        elif state is RunState.PAUSED and self._parts.state_reason.endswith(STORM_HINT):
+        elif self._parts.breaker.is_open and state in (RunState.RUNNING, RunState.PAUSED):
+            self._defy_breaker()
+        elif state is RunState.PAUSED and self._parts.state_reason.endswith(BREAKER_HINT):
             self.move(RunStimulus.RESUME, "an attempt has succeeded after all")
         elif state is RunState.RUNNING:
             self._consider_empty()
@@ -114,15 +115,15 @@ class Ending:
             if nothing and not self._parts.round_trips.busy:
                 self.move(RunStimulus.SETTLED)
 
-    def _brave_storm(self) -> None:
+    def _defy_breaker(self) -> None:
         """Everything fails at its start: nothing new; what runs may finish, and show otherwise."""
-        text = self._parts.storm.text()
+        text = self._parts.breaker.text()
         if self._parts.settings.until_empty:
             # Nobody may be there to say 'resume'.
             why = f"{text}; put that right, then start again"
             self.stop(StopAsked(reason="error", exit_code=7, why=why, drain=True))
         else:
-            self.move(RunStimulus.PAUSE, f"{text}; {STORM_HINT}")
+            self.move(RunStimulus.PAUSE, f"{text}; {BREAKER_HINT}")
 
     def give_up(self) -> None:
         """The tracker had its time; the journal remembers what it is pending."""
@@ -270,7 +271,7 @@ class Ending:
             or (retry_entry.failed_here and retry_entry.history.charged)
             for retry_entry in self._parts.retry_state.retry_entries.values()
         )
-        return unfinished or bool(self._parts.round_trips.pending) or self._parts.storm.raging
+        return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open
 
 
 # --- supervisor ----------------------------------------------------------------------------------

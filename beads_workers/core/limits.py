@@ -183,8 +183,8 @@ FREE_RETRIES_MAX = 19
 ERROR_CHARS_MAX = 2000
 """How much of an error text is kept in journal, note and status."""
 
-STORM_ISSUES = 5
-STORM_SECONDS = 2.0
+BREAKER_ISSUES = 5
+BREAKER_SECONDS = 2.0
 """So many different issues that fail so soon after their start, before the first success of a run:
 that is a missing login or the wrong folder, and not the issues' fault."""
 

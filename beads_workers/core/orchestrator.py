@@ -32,7 +32,7 @@ from beads_workers.core.lifecycle import (
     Supervisor,
 )
 from beads_workers.core.model import IssueId
-from beads_workers.core.retry import DueAgain, RetryState, Storm
+from beads_workers.core.retry import CircuitBreaker, DueAgain, RetryState
 from beads_workers.core.round_trips import LINGER, TAKE_AGAIN, RoundTrips, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
@@ -69,7 +69,7 @@ class Parts:
     supervisor: Supervisor
     round_trips: RoundTrips
     retry_state: RetryState
-    storm: Storm
+    breaker: CircuitBreaker
     tasks: Tasks
     traces: Traces
     hindrances: Hindrances
@@ -87,9 +87,9 @@ def make_parts(
     effects = Effects(now)
     round_trips = RoundTrips(effects, pushed=pushed)
     retry_state = RetryState(effects.timers)
-    storm = Storm(effects, round_trips, retry_state)
+    breaker = CircuitBreaker(effects, round_trips, retry_state)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    tasks = Tasks(effects, round_trips, retry_state, storm, settings.policy, run_id, traces)
+    tasks = Tasks(effects, round_trips, retry_state, breaker, settings.policy, run_id, traces)
     return Parts(
         settings,
         run_id,
@@ -100,7 +100,7 @@ def make_parts(
         Supervisor(effects),
         round_trips,
         retry_state,
-        storm,
+        breaker,
         tasks,
         traces,
         Hindrances(effects),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from beads_workers.core import limits
 from beads_workers.core.effects import Effects, Timers
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Carried, Forgiven
+from beads_workers.core.journal import Carried, Refunded
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
 from beads_workers.core.policy import History
 from beads_workers.core.round_trips import RoundTrips
@@ -139,7 +139,7 @@ class RetryState:
         retry_entry.standing, retry_entry.history = Standing.OPEN, History()
         return stood
 
-    def forgive(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:
+    def refund(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:
         """So many charged attempts were not the issue's fault: it may be taken again at once.
 
         Returns how it stood and what is still charged; None where nothing is remembered of it.
@@ -181,7 +181,7 @@ class RetryState:
         self._timers.set(DueAgain(issue_id), until)
 
 
-# --- storm ---------------------------------------------------------------------------------------
+# --- circuit breaker -----------------------------------------------------------------------------
 # Spawn storms: everything fails at its start, so the fault is not with the issues.
 #
 # Nobody is logged in, or it is the wrong folder: without a brake a fleet would burn through every
@@ -193,8 +193,8 @@ FAILURES = (OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.NOT_FOUND)
 and a cancellation are no failures."""
 
 
-class Storm:
-    """Sees every attempt end. ``raging``: until ``calm``, failures at the start are not charged."""
+class CircuitBreaker:
+    """Sees every attempt end. ``is_open``: until ``reset``, failures at the start are not charged."""
 
     def __init__(self, effects: Effects, round_trips: RoundTrips, retry_state: RetryState) -> None:
         self._effects = effects
@@ -203,37 +203,37 @@ class Storm:
         self._charged: dict[IssueId, int] = {}
         self._refuted = False
         self._error = ""
-        self.raging = False
+        self.is_open = False
 
-    def strikes(self, issue_id: IssueId, outcome: Outcome, seconds: float) -> bool:
+    def trips(self, issue_id: IssueId, outcome: Outcome, seconds: float) -> bool:
         """An attempt that took so long has ended; True: a storm ended it, it is not to be charged.
 
-        Then say ``forgive`` when it has been requeued.
+        Then say ``refund`` when it has been requeued.
         """
         if outcome.kind is OutcomeKind.SUCCESS:
             # Whatever fails from now on: the command can be run here, and does its work.
-            self._refuted, self.raging = True, False
+            self._refuted, self.is_open = True, False
             self._charged.clear()
-        if self._refuted or outcome.kind not in FAILURES or seconds >= limits.STORM_SECONDS:
+        if self._refuted or outcome.kind not in FAILURES or seconds >= limits.BREAKER_SECONDS:
             return False
         self._charged.setdefault(issue_id, 0)
         self._error = outcome.error
-        self.raging = self.raging or len(self._charged) >= limits.STORM_ISSUES
-        if not self.raging:
+        self.is_open = self.is_open or len(self._charged) >= limits.BREAKER_ISSUES
+        if not self.is_open:
             self._charged[issue_id] += 1
-        return self.raging
+        return self.is_open
 
-    def forgive(self, in_flight: Container[IssueId]) -> None:
+    def refund(self, in_flight: Container[IssueId]) -> None:
         """Requeue what was charged to the issues that a storm has struck, and say so once.
 
         ``in_flight``: jobs whose settlement is still under way; theirs follows by itself.
         """
         for issue_id, attempts in self._charged.items():
-            forgiven = self._retry_state.forgive(issue_id, attempts)
-            if forgiven is None:
+            refunded = self._retry_state.refund(issue_id, attempts)
+            if refunded is None:
                 continue
-            stood, charged = forgiven
-            self._effects.write(Forgiven(issue_id, charged))
+            stood, charged = refunded
+            self._effects.write(Refunded(issue_id, charged))
             if stood is Standing.QUARANTINED and issue_id not in in_flight:
                 self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         self._charged.clear()
@@ -243,16 +243,16 @@ class Storm:
         if issue_id in self._charged:
             self._charged[issue_id] = 0
 
-    def calm(self) -> None:
+    def reset(self) -> None:
         """A person says that it is over: one more chance, and the count begins anew."""
-        self.raging = False
+        self.is_open = False
         self._charged.clear()
 
     def text(self) -> str:
         """What happened, for people: one sentence, fit for any terminal."""
         return (
-            f"not logged in, or the wrong folder? {limits.STORM_ISSUES} different issues failed"
-            f" within {limits.STORM_SECONDS:.0f} s of their start and none has succeeded. Nothing"
+            f"not logged in, or the wrong folder? {limits.BREAKER_ISSUES} different issues failed"
+            f" within {limits.BREAKER_SECONDS:.0f} s of their start and none has succeeded. Nothing"
             f" was charged to them; the last error: {printable(self._error, ERROR_WIDTH) or 'none'}"
         )
 

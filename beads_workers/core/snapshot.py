@@ -374,7 +374,7 @@ class Board:
                 self.requeued.pop(issue_id, None)
             case rec.SettledRecord() as settled:
                 self._settled(settled, change)
-            case rec.Forgiven() if change.stood is Standing.QUARANTINED:
+            case rec.Refunded() if change.stood is Standing.QUARANTINED:
                 self.totals["quarantined"] -= 1
             case _:
                 pass

@@ -323,7 +323,7 @@ class Play:
                 return self._last(issue_id, rec.ClaimDelegated) is not None
             case Action.REOPEN:
                 return bool(
-                    self._last(issue_id, rec.RetryAsked) or self._last(issue_id, rec.Forgiven)
+                    self._last(issue_id, rec.RetryAsked) or self._last(issue_id, rec.Refunded)
                 )
 
     def _last(self, issue_id: str, kind: type[T]) -> T | None:

@@ -207,7 +207,7 @@ _ANY = st.sampled_from(
         UNBEGUN,
         rec.PutOnHold("a"),
         rec.RetryAsked("a"),
-        rec.Forgiven("a", 1),
+        rec.Refunded("a", 1),
         rec.Carried("a", charged=2, quarantined=True),
         rec.Carried("a", claimed_by="x"),
         rec.WorkerJoined("W1", 7, own=False),

@@ -98,14 +98,14 @@ def test_a_worker_that_dies_requeues_what_it_had() -> None:
 
 def test_many_failures_at_the_start_are_no_storm() -> None:
     play = pushed()
-    for number in range(limits.STORM_ISSUES + 2):
+    for number in range(limits.BREAKER_ISSUES + 2):
         play.do(ev.Arrived())
         assert task_of(play.answer(f"a{number}"), 1) == f"a{number}"
         play.quiet()
         play.do(failed(1, f"a{number}"), ready(1))
         play.quiet()
     assert play.board.state == "running"
-    assert play.board.totals["failed"] == limits.STORM_ISSUES + 2
+    assert play.board.totals["failed"] == limits.BREAKER_ISSUES + 2
 
 
 def test_what_is_withdrawn_before_it_was_sent_is_settled_without_an_outcome() -> None:

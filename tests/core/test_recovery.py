@@ -138,7 +138,7 @@ def test_what_was_taken_back_has_a_reopening_pending_until_the_tracker_has_heard
     quarantined = rec.Finished("a", "W1", 1, "r", "error", "quarantined", charged=1)
     blocked = rec.SettledRecord("a", "quarantined", "applied", "")
     reopened = rec.SettledRecord("a", "reopen", "applied", "")
-    for taken_back in (rec.Forgiven("a", 0), rec.RetryAsked("a")):
+    for taken_back in (rec.Refunded("a", 0), rec.RetryAsked("a")):
         told = (STARTED, quarantined, blocked, taken_back)
         assert written(remains(entries(*told))) == [DeadRun("actor/run-1", reopened=(A,))]
         for later in (reopened, rec.Claimed("a", "a", 2)):

@@ -27,7 +27,7 @@ def fleet(size: int = 5, **others: object) -> Play:
     return play
 
 
-def storm(play: Play, *issue_ids: str, **how: object) -> list[Command]:
+def breaker(play: Play, *issue_ids: str, **how: object) -> list[Command]:
     """They fail one after the other, as they were handed out."""
     commands: list[Command] = []
     for number, issue_id in enumerate(issue_ids or FIVE, 1):
@@ -57,7 +57,7 @@ def one_by_one(play: Play, *issue_ids: str) -> None:
 
 def test_five_issues_that_fail_at_their_start_pause_the_fleet_with_one_message() -> None:
     play = fleet()
-    (changed,) = records(storm(play, error="Not logged in"), rec.RunChanged)
+    (changed,) = records(breaker(play, error="Not logged in"), rec.RunChanged)
     assert changed.state == "paused"
     for words in ("not logged in, or the wrong folder", "Not logged in", "'beads-workers resume'"):
         assert words in changed.reason
@@ -65,7 +65,7 @@ def test_five_issues_that_fail_at_their_start_pause_the_fleet_with_one_message()
 
 def test_the_message_stands_in_status_in_needs_and_in_why() -> None:
     play = fleet()
-    storm(play)
+    breaker(play)
     shown = status(play.board, 1.0)
     assert "'beads-workers resume'" in shown["state_reason"]
     assert [n["todo"] for n in shown["needs"] if "wrong folder" in n["text"]] == ["resume"]
@@ -77,8 +77,8 @@ def test_the_message_stands_in_status_in_needs_and_in_why() -> None:
     ("outcome", "seconds", "pauses"),
     [
         (OutcomeKind.ERROR, 0.0, True),
-        (OutcomeKind.ERROR, limits.STORM_SECONDS - 0.01, True),
-        (OutcomeKind.ERROR, limits.STORM_SECONDS, False),
+        (OutcomeKind.ERROR, limits.BREAKER_SECONDS - 0.01, True),
+        (OutcomeKind.ERROR, limits.BREAKER_SECONDS, False),
         (OutcomeKind.TIMEOUT, 1.0, True),
         (OutcomeKind.NOT_FOUND, 0.0, True),
         (OutcomeKind.RETRY, 0.0, False),
@@ -90,7 +90,7 @@ def test_what_counts_is_a_failure_within_two_seconds(
 ) -> None:
     play = fleet()
     play.now += seconds
-    storm(play, outcome=outcome)
+    breaker(play, outcome=outcome)
     assert (play.core.state is RunState.PAUSED) is pauses
 
 
@@ -107,7 +107,7 @@ def test_workers_that_die_are_no_storm() -> None:
 
 def test_four_issues_are_no_storm_however_often_they_fail() -> None:
     play = fleet(4, policy=Policy(attempts_max=9, retry_delay_seconds=0.1))
-    storm(play, *FIVE[:4])
+    breaker(play, *FIVE[:4])
     for number, issue_id in enumerate(FIVE[:4], 1):
         hand(play, number, issue_id)
         play.do(failed(number, issue_id))
@@ -118,28 +118,28 @@ def test_four_issues_are_no_storm_however_often_they_fail() -> None:
 def test_after_one_success_failures_are_the_issues_own() -> None:
     play = fleet(6)
     play.do(done(6, "f"))
-    storm(play)
+    breaker(play)
     assert play.core.state is RunState.RUNNING
     assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {1}
 
 
 def test_nothing_is_charged_to_any_of_them_in_the_retry_state_or_in_the_journal() -> None:
     play = fleet()
-    assert len(records(storm(play), rec.Forgiven)) == 5
+    assert len(records(breaker(play), rec.Refunded)) == 5
     assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {0}
     assert remains(play.entries).checkpoint() == []
 
 
 def test_what_was_charged_before_in_an_earlier_run_stays_charged() -> None:
     play = fleet(carried=[rec.Carried("a", charged=1)])
-    storm(play)
+    breaker(play)
     assert [p.charged for p in remains(play.entries).checkpoint()] == [1]
     assert play.core._parts.retry_state.history(IssueId("a")).charged == 1
 
 
 def test_those_that_were_still_running_when_it_broke_out_are_not_charged_either() -> None:
     play = fleet(8)
-    storm(play, *FIVE, "f", "g", "h")
+    breaker(play, *FIVE, "f", "g", "h")
     assert remains(play.entries).checkpoint() == []
 
 
@@ -161,7 +161,7 @@ def test_what_was_quarantined_at_once_goes_back_to_the_tracker() -> None:
 
 def test_a_quarantine_that_is_just_being_written_is_undone_after_it() -> None:
     play = fleet(policy=Policy(attempts_max=1))
-    storm(play)
+    breaker(play)
     assert {action for action, _ in play.pending()} == {Action.QUARANTINE}
     play.answer()
     while play.round_trip is not None:
@@ -172,7 +172,7 @@ def test_a_quarantine_that_is_just_being_written_is_undone_after_it() -> None:
 
 def test_resume_gives_one_more_chance_and_then_it_pauses_again() -> None:
     play = fleet()
-    storm(play)
+    breaker(play)
     while play.round_trip is not None:
         play.answer()
     play.do(ev.ResumeAsked(T))
@@ -186,7 +186,7 @@ def test_resume_gives_one_more_chance_and_then_it_pauses_again() -> None:
 
 def test_a_success_of_what_still_ran_shows_that_it_was_no_storm_and_goes_on() -> None:
     play = fleet(6)
-    storm(play)
+    breaker(play)
     play.wait(60.0)
     (changed,) = records(play.do(done(6, "f")), rec.RunChanged)
     assert changed == rec.RunChanged("running", "an attempt has succeeded after all")
@@ -194,7 +194,7 @@ def test_a_success_of_what_still_ran_shows_that_it_was_no_storm_and_goes_on() ->
 
 def test_a_person_who_pauses_as_well_is_obeyed_also_after_a_success() -> None:
     play = fleet(6)
-    storm(play)
+    breaker(play)
     play.do(ev.PauseAsked(T), done(6, "f"))
     assert play.core.state is RunState.PAUSED
 
@@ -205,7 +205,7 @@ def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> No
         play.join(number)
     play.answer(listed=("a",))
     play.answer(*FIVE, "f")
-    commands = storm(play)
+    commands = breaker(play)
     (message,) = notes(commands, "error")
     assert "wrong folder" in message and "start again" in message
     assert play.core.state is RunState.DRAINING
@@ -221,7 +221,7 @@ def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> No
 
 def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:
     play = fleet()
-    storm(play)
+    breaker(play)
     play.do(ev.StopAsked(), *(ev.Disconnected(ev.ConnId(n), "") for n in range(1, 6)))
     while play.round_trip is not None:
         play.answer()
@@ -239,7 +239,7 @@ def test_a_retry_by_hand_in_between_leaves_nothing_to_requeue() -> None:
 
 def test_an_error_that_would_move_the_cursor_is_shown_and_not_obeyed() -> None:
     play = fleet()
-    (changed,) = records(storm(play, error="\x1b[2Jgone"), rec.RunChanged)
+    (changed,) = records(breaker(play, error="\x1b[2Jgone"), rec.RunChanged)
     assert "\x1b" not in changed.reason
 
 

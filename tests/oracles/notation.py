@@ -39,6 +39,8 @@ TAGS: dict[str, str] = {
     "ClaimDelegated": "HandingOver",
     "RetryState": "Ledger",
     "RetryEntry": "Page",
+    "Refunded": "Forgiven",
+    "CircuitBreaker": "Storm",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -54,6 +56,7 @@ WORDS: dict[str, str] = {
     "owner_lost": "holder_lost",
     "orphaned": "loose",
     "delegating": "handing",
+    "refunded": "forgiven",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

@@ -112,7 +112,7 @@ class Accounts:
                 self.issues[issue_id] = Account(done=self._of(issue_id).done)
             case rec.Finished():
                 self._finished(record, check=check)
-            case rec.Forgiven(issue_id=issue_id, charged=charged):
+            case rec.Refunded(issue_id=issue_id, charged=charged):
                 self.issues[issue_id] = Account(charged)
             case rec.SettledRecord(issue_id=issue_id, action=action, result=result):
                 # What an earlier run was to requeue may have been quarantined by a later one.

@@ -257,7 +257,7 @@ def _justified(record: rec.Record) -> list[tuple[str, str]]:
             return [(Action.RELEASE.value, issue_id)]
         case rec.ClaimDelegated(issue_id=issue_id):
             return [(Action.HAND_OVER.value, issue_id)]
-        case rec.RetryAsked(issue_id=issue_id) | rec.Forgiven(issue_id=issue_id):
+        case rec.RetryAsked(issue_id=issue_id) | rec.Refunded(issue_id=issue_id):
             return [(Action.REOPEN.value, issue_id)]
         case rec.CallStarted(pid=pid):
             return [("call", str(pid))]

@@ -102,7 +102,7 @@ class Envelopes:
                 return _failed(job, RELEASED, "cancelled", at)
             case rec.RetryAsked() if job is not None and waits:
                 return _moved(job, State.ENQUEUED, None)
-            case rec.Forgiven() if job is not None and waits:
+            case rec.Refunded() if job is not None and waits:
                 return _moved(job, State.ENQUEUED, _next(record.charged))
             case _:
                 return None
