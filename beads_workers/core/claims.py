@@ -168,7 +168,7 @@ class Intake:
     def _want(self) -> int:
         if self._parts.state is not RunState.RUNNING or self._exhausted:
             return 0
-        if self._parts.hindrances.stop:
+        if self._parts.degraded.stop:
             return 0
         unsent, slots = self._tasks.count(IssueState.CLAIMED), self._slots()
         # An orphaned job keeps no slot: its worker is gone from us, dead or not.
@@ -218,7 +218,7 @@ class Intake:
 
     def _listing_due(self) -> bool:
         # With no slot at all, --until-empty still has to see that nothing is left.
-        idle = not self._tasks.in_flight and not self._looked and not self._parts.hindrances.stop
+        idle = not self._tasks.in_flight and not self._looked and not self._parts.degraded.stop
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
 
     def _note_listing(self, taken: Taken) -> None:

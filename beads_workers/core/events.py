@@ -239,8 +239,9 @@ class Warned:
 
 
 @value
-class Hindered:
-    """A condition of the machine stands in the way until ``Eased`` says that it does not.
+class Degraded:
+    """A condition of the machine stands in the way until ``ConditionRecovered`` says that it does
+    not.
 
     ``what`` names it, ``text`` is for people, ``todo`` is what they can type. ``stops``: nothing
     new is taken meanwhile, and no worker is started; what runs goes on.
@@ -253,7 +254,7 @@ class Hindered:
 
 
 @value
-class Eased:
+class ConditionRecovered:
     """That condition is over."""
 
     what: str
@@ -282,7 +283,7 @@ Event = (
     | StopAsked
     | FatalError
     | Warned
-    | Hindered
-    | Eased
+    | Degraded
+    | ConditionRecovered
     | Asked
 )

@@ -328,10 +328,10 @@ class SourceRecovered(Record):
 
 
 @value
-class Hindrance(Record):
+class DegradedBegan(Record):
     """The machine stands in the way: no room, no descriptors, the project's folder gone.
 
-    ``what`` names it until ``HindranceOver``; ``stops``: nothing new is taken meanwhile.
+    ``what`` names it until ``DegradedEnded``; ``stops``: nothing new is taken meanwhile.
     """
 
     what: str
@@ -341,7 +341,7 @@ class Hindrance(Record):
 
 
 @value
-class HindranceOver(Record):
+class DegradedEnded(Record):
     """It does not any more."""
 
     what: str
@@ -560,8 +560,8 @@ KINDS: dict[str, type[Record]] = {
     "refunded": Refunded,
     "source_trouble": SourceTrouble,
     "source_recovered": SourceRecovered,
-    "hindrance": Hindrance,
-    "hindrance_over": HindranceOver,
+    "degraded_began": DegradedBegan,
+    "degraded_ended": DegradedEnded,
     "round_trip_began": RoundTripBegan,
     "call_started": CallStarted,
     "call_ended": CallEnded,
@@ -584,6 +584,8 @@ _OLD_KINDS: dict[str, str] = {
     "holder_lost": "owner_lost",
     "handing_over": "delegating",
     "forgiven": "refunded",
+    "hindrance": "degraded_began",
+    "hindrance_over": "degraded_ended",
 }
 """Kind of a record then -> now."""
 

@@ -10,11 +10,11 @@ from beads_workers.core.claims import Intake
 from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
 from beads_workers.core.connections import AttemptEnds, Sender
 from beads_workers.core.effects import Effects
-from beads_workers.core.events import Hindered, StopAsked
+from beads_workers.core.events import Degraded, StopAsked
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import (
-    Hindrance,
-    HindranceOver,
+    DegradedBegan,
+    DegradedEnded,
     RunChanged,
     RunEnded,
     WorkerExited,
@@ -417,33 +417,33 @@ class Supervisor:
             self._effects.note("error", f"{member.worker_id} {reason}; not started again")
 
 
-# --- hindrances ----------------------------------------------------------------------------------
+# --- degraded conditions -------------------------------------------------------------------------
 # Conditions of the machine that stand in the way, told by the edge for as long as they last.
 #
 # Nothing that runs is ended for them: they only keep new work from being taken, where they would
 # make it fail. A run does not end as empty meanwhile.
 
 
-class Hindrances:
+class DegradedConditions:
     """``stop``: nothing new is to be taken, and no worker to be started."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self._standing: dict[str, Hindered] = {}
+        self._standing: dict[str, Degraded] = {}
 
     @property
     def stop(self) -> bool:
         """Whether any of them keeps new work from being taken."""
         return any(each.stops for each in self._standing.values())
 
-    def hindered(self, event: Hindered) -> None:
+    def degraded(self, event: Degraded) -> None:
         """A condition holds from now on; the same once more changes nothing."""
         if self._standing.get(event.what) == event:
             return
         self._standing[event.what] = event
-        self._effects.write(Hindrance(event.what, event.text, event.todo, event.stops))
+        self._effects.write(DegradedBegan(event.what, event.text, event.todo, event.stops))
 
-    def eased(self, what: str) -> None:
+    def recovered(self, what: str) -> None:
         """A condition is over."""
         if self._standing.pop(what, None) is not None:
-            self._effects.write(HindranceOver(what))
+            self._effects.write(DegradedEnded(what))

@@ -26,8 +26,8 @@ from beads_workers.core.lifecycle import (
     IDLE_OUT,
     LEAVE_BY,
     RUN_OUT,
+    DegradedConditions,
     Ending,
-    Hindrances,
     StartAgain,
     Supervisor,
 )
@@ -72,7 +72,7 @@ class Parts:
     breaker: CircuitBreaker
     tasks: Tasks
     traces: Traces
-    hindrances: Hindrances
+    degraded: DegradedConditions
     leases: Leases
     state: RunState = RunState.RECOVERING
     state_reason: str = ""
@@ -103,7 +103,7 @@ def make_parts(
         breaker,
         tasks,
         traces,
-        Hindrances(effects),
+        DegradedConditions(effects),
         Leases(effects, tasks, settings.work.term_grace_seconds),
     )
 
@@ -248,10 +248,10 @@ class Orchestrator:
                 self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
             case ev.Warned(text):
                 self._effects.note("warning", text)
-            case ev.Hindered():
-                self._parts.hindrances.hindered(event)
-            case ev.Eased(what):
-                self._parts.hindrances.eased(what)
+            case ev.Degraded():
+                self._parts.degraded.degraded(event)
+            case ev.ConditionRecovered(what):
+                self._parts.degraded.recovered(what)
                 self._intake.look_again()
             case _:
                 self._control.asked(event)
@@ -348,7 +348,7 @@ class Orchestrator:
                 self._connections.overdue(conn_id)
             case connections.ExitDue(pid):
                 self._connections.exit_due(pid)
-            case StartAgain(worker_id) if self._parts.hindrances.stop:
+            case StartAgain(worker_id) if self._parts.degraded.stop:
                 self._effects.timers.set(key, self._effects.now + limits.RESPAWN_DELAY_SECONDS)
             case StartAgain(worker_id):
                 self._parts.supervisor.start_again(worker_id)

@@ -294,10 +294,10 @@ class Checkpoint:
                 self._hold("trouble", "", entry)
             case rec.SourceRecovered():
                 self._drop("", "trouble")
-            case rec.Hindrance(what):
-                self._hold("hindrance", what, entry)
-            case rec.HindranceOver(what):
-                self._drop(what, "hindrance")
+            case rec.DegradedBegan(what):
+                self._hold("degraded_began", what, entry)
+            case rec.DegradedEnded(what):
+                self._drop(what, "degraded_began")
             case _:
                 pass
 
@@ -349,8 +349,8 @@ _KEPT = frozenset(
         rec.Spent,
         rec.SourceTrouble,
         rec.SourceRecovered,
-        rec.Hindrance,
-        rec.HindranceOver,
+        rec.DegradedBegan,
+        rec.DegradedEnded,
     }
 )
 

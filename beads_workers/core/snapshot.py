@@ -288,7 +288,7 @@ class Board:
     activity: Activity = field(default_factory=Activity)
     counters: Counters = field(default_factory=Counters)
     trouble: Trouble | None = None
-    hindrances: dict[str, rec.Hindrance] = field(default_factory=dict)
+    degraded: dict[str, rec.DegradedBegan] = field(default_factory=dict)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
@@ -388,10 +388,10 @@ class Board:
                 self.state, self.state_reason = state, reason
             case rec.RunEnded() as ended:
                 self.ended = ended
-            case rec.Hindrance() as hindrance:
-                self.hindrances[hindrance.what] = hindrance
-            case rec.HindranceOver(what):
-                self.hindrances.pop(what, None)
+            case rec.DegradedBegan() as condition:
+                self.degraded[condition.what] = condition
+            case rec.DegradedEnded(what):
+                self.degraded.pop(what, None)
             case Resumed() as resumed:
                 self.claims = resumed.claims
                 self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))

@@ -81,9 +81,9 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
-        "hindrances": [
+        "degraded": [
             {"what": h.what, "text": h.text, "todo": h.todo, "stops_intake": h.stops}
-            for h in board.hindrances.values()
+            for h in board.degraded.values()
         ],
         "rate_per_minute": rate,
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
@@ -237,8 +237,8 @@ IDS_MAX = 5
 
 def needs(board: Board) -> Iterator[tuple[str, str]]:
     """(what is the matter, what to do), the most pressing first."""
-    for hindrance in board.hindrances.values():
-        yield hindrance.text, hindrance.todo
+    for condition in board.degraded.values():
+        yield condition.text, condition.todo
     if (trouble := board.trouble) and trouble.failures >= TROUBLE_FAILURES:
         yield f"the tracker does not answer: {trouble.error}", trouble.hint or "doctor"
     for worker_id, reason in board.given_up.items():

@@ -80,7 +80,7 @@ class StepAsked:
 class StepNotStarted:
     """A step's program could not be started; ``error`` is one line.
 
-    ``missing``: there is no such program, or it may not be executed. ``hindered``: the machine had
+    ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine had
     no room, no descriptor or no process left, or the project's folder is gone.
     """
 

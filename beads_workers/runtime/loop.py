@@ -26,7 +26,14 @@ from beads_workers.core.commands import (
     WatchOwner,
     Write,
 )
-from beads_workers.core.events import Eased, Event, FatalError, Hindered, OwnerGone, StopAsked
+from beads_workers.core.events import (
+    ConditionRecovered,
+    Degraded,
+    Event,
+    FatalError,
+    OwnerGone,
+    StopAsked,
+)
 from beads_workers.core.model import value
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
@@ -92,8 +99,8 @@ class Mailbox:
 # --- conditions ----------------------------------------------------------------------------------
 # What a fleet needs of the machine while it runs, looked at every other second.
 #
-# Each condition that fails becomes a ``Hindered``, and ``Eased`` when it holds again. The run
-# directory itself is not among them: without it a run has lost its memory (``Loop``).
+# Each condition that fails becomes a ``Degraded``, and ``ConditionRecovered`` when it holds again.
+# The run directory itself is not among them: without it a run has lost its memory (``Loop``).
 
 
 @value
@@ -134,22 +141,22 @@ class Conditions:
             return
         self._next_look = next_look(now)
         for place in self._places:
-            hindered = judge(place)
-            if hindered is not None:
+            degraded = judge(place)
+            if degraded is not None:
                 self._standing.add(place.what)
-                self._tell(hindered)
+                self._tell(degraded)
             elif place.what in self._standing:
                 self._standing.discard(place.what)
-                self._tell(Eased(place.what))
+                self._tell(ConditionRecovered(place.what))
 
 
-def judge(place: Place) -> Hindered | None:
+def judge(place: Place) -> Degraded | None:
     """What is wrong with a place; None where nothing is."""
     try:
         state = os.statvfs(place.path)
     except OSError as error:
         text = f"{place.what} cannot be used: {place.path}: {error.strerror}"
-        return Hindered(place.what, text, f"ls -d {place.path}", stops=True)
+        return Degraded(place.what, text, f"ls -d {place.path}", stops=True)
     if not place.writes:
         return None
     # Some file systems say 0 of 0: they make room, or files, as they go.
@@ -160,7 +167,7 @@ def judge(place: Place) -> Hindered | None:
     lack = "no room" if full else "no more files fit"
     text = f"{place.what}: {lack} at {place.path}; nothing new is taken"
     flag = "-h" if full else "-i"
-    return Hindered(place.what, text, f"df {flag} {place.path}", stops=True)
+    return Degraded(place.what, text, f"df {flag} {place.path}", stops=True)
 
 
 # --- loop ----------------------------------------------------------------------------------------
@@ -402,9 +409,9 @@ class Loop:
         what = "the journal"
         if self._journal.unsafe and not self._unsafe:
             text = f"{what} cannot be brought to disk: no room; the tracker is told nothing"
-            self.tell(Hindered(what, text, f"df -h {self._journal.path.parent}", stops=True))
+            self.tell(Degraded(what, text, f"df -h {self._journal.path.parent}", stops=True))
         elif self._unsafe and not self._journal.unsafe:
-            self.tell(Eased(what))
+            self.tell(ConditionRecovered(what))
         self._unsafe = self._journal.unsafe
 
     def _watch_owner(self, pid: int) -> None:

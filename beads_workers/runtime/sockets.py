@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beads_workers.core import limits
-from beads_workers.core.events import Eased, Event, Hindered, Warned
+from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
 from beads_workers.core.framing import Framed, LineReader
 from beads_workers.runtime.run_directory import RUNTIME, runtime_directory
 
@@ -322,12 +322,12 @@ class Door:
             self._hindered = True
             text = f"{self._name}: nobody new can connect: {error.strerror or error}"
             todo = "raise the limit: prlimit --nofile" if error.errno in NONE_LEFT else "status"
-            self._tell(Hindered(self._name, text, todo, stops=False))
+            self._tell(Degraded(self._name, text, todo, stops=False))
 
     def _ease(self) -> None:
         if self._hindered:
             self._hindered = False
-            self._tell(Eased(self._name))
+            self._tell(ConditionRecovered(self._name))
 
 
 # --- streams -------------------------------------------------------------------------------------

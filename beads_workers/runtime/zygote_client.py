@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import assert_never
 
 from beads_workers.core.events import (
-    Eased,
+    ConditionRecovered,
+    Degraded,
     Event,
     FatalError,
-    Hindered,
     WorkerNotStarted,
     WorkerReaped,
     WorkerSpawned,
@@ -200,7 +200,7 @@ class ZygoteClient:
 
     def _works(self) -> None:
         if self._early_ends > 1:
-            self._tell(Eased(WHAT))
+            self._tell(ConditionRecovered(WHAT))
         self._early_ends, self._not_before = 0, 0.0
 
     def _failed(self, now: float) -> None:
@@ -212,7 +212,7 @@ class ZygoteClient:
         log = f"{self._settings_for('W1').run_directory}/orchestrator.log"
         if self._early_ends < EARLY_ENDS_MAX:
             self._not_before = now + EARLY_DELAY_SECONDS * 2.0 ** (self._early_ends - 2)
-            self._tell(Hindered(WHAT, text, f"tail {log}", stops=False))
+            self._tell(Degraded(WHAT, text, f"tail {log}", stops=False))
         else:
             self._not_before = math.inf
             self._tell(FatalError(f"{text}; see {log}"))

@@ -69,10 +69,10 @@ def _about_run(record: rec.Record) -> str | None:
             return f"     {record.text}"
         case rec.SourceRecovered():
             return "     tracker: answers again"
-        case rec.Hindrance(_, text, todo):
+        case rec.DegradedBegan(_, text, todo):
             todo = f" (try: {printable(todo)})" if todo else ""
             return f"     {printable(text, ERROR_WIDTH)}{todo}"
-        case rec.HindranceOver(what):
+        case rec.DegradedEnded(what):
             return f"     {printable(what)}: all is well again"
         case rec.RunChanged(state, reason) if state != "ended":
             return f"     fleet is {state}" + (f" ({reason})" if reason else "")
@@ -160,7 +160,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f" {totals['retried']} retried, {totals['lost']} lost, {totals['quarantined']} quarantined;"
         f" {shown['rate_per_minute']:.0f} a minute"
     )
-    for row in shown["hindrances"]:
+    for row in shown["degraded"]:
         todo = f" (try: {printable(row['todo'])})" if row["todo"] else ""
         yield f"in the way: {printable(row['text'], 200)}{todo}"
     source = shown["source_state"]

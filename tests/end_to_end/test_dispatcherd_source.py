@@ -254,9 +254,9 @@ def test_postgres_may_go_and_come_back(
     place.publish('submit_task(deeds.note, args=(file, "before"))')
     lines_of(place, 2)
     lonely_postgres.server.kill()
-    fleet.wait_for("hindrance")
+    fleet.wait_for("degraded_began")
     lonely_postgres.server.start()
-    fleet.wait_for("hindrance_over")
+    fleet.wait_for("degraded_ended")
     place.publish('submit_task(deeds.note, args=(file, "after"))')
     assert begun(lines_of(place, 4)) == ["before", "after"]
 

@@ -58,9 +58,9 @@ def asking(fleet: Fleet) -> bool:
     return turns[-1] == "round_trip_began"
 
 
-def hindrances(fleet: Fleet) -> dict[str, bool]:
+def degraded(fleet: Fleet) -> dict[str, bool]:
     """What stands in the way, and whether it stops the intake."""
-    return {h["what"]: h["stops_intake"] for h in fleet.status()["hindrances"]}
+    return {h["what"]: h["stops_intake"] for h in fleet.status()["degraded"]}
 
 
 def test_without_descriptors_a_fleet_answers_and_neither_spins_nor_loses_anything(
@@ -76,7 +76,7 @@ def test_without_descriptors_a_fleet_answers_and_neither_spins_nor_loses_anythin
     before = leave_no_descriptors(fleet.pid)
     project.environment |= ran.environment
     joining = fleet.bash_worker(*ran.command())
-    until(lambda: hindrances(fleet) == {"the worker socket": False}, what=fleet.said())
+    until(lambda: degraded(fleet) == {"the worker socket": False}, what=fleet.said())
     spent = cpu_seconds(fleet.pid)
     open_gate(ran)
     # bd cannot be called either: what is done stays to be closed.
@@ -173,7 +173,7 @@ def test_a_full_disk_holds_new_work_up_charges_nothing_and_loses_nothing(
     )
     until(lambda: len(ran.begun()) == 2)
     fill(small_disk)
-    until(lambda: hindrances(fleet) == {"the run directory": True})
+    until(lambda: degraded(fleet) == {"the run directory": True})
     assert "at" in fleet.status()["needs"][0]["text"]
     open_gate(ran)
     until(lambda: len(ran.ended()) == 2)
@@ -206,7 +206,7 @@ def test_a_project_that_is_moved_away_and_comes_back_is_waited_for(
     until(lambda: len(ran.begun()) == 2)
     away = project.folder.rename(tmp_path / "away")
     ask = ("status", "--json", "--state-dir", str(state))
-    shown = until(lambda: _shown(project, ask, tmp_path)["hindrances"])
+    shown = until(lambda: _shown(project, ask, tmp_path)["degraded"])
     assert {h["what"] for h in shown} == {"the project's folder", "the tracker"}
     open_gate(ran)
     until(lambda: len(ran.ended()) == 2)
@@ -251,7 +251,7 @@ def test_a_bd_that_vanishes_and_a_tracker_that_is_deleted_are_waited_for(
     beads = project.folder / ".beads"
     beads.rename(tmp_path / "beads.away")
     (tmp_path / "bd.away").rename(program)
-    until(lambda: hindrances(fleet) == {"the tracker": True})
+    until(lambda: degraded(fleet) == {"the tracker": True})
     fleet.wait_for("source_trouble", error=f"{beads} is gone")
     (tmp_path / "beads.away").rename(beads)
     assert fleet.wait() == 0, fleet.said()

@@ -41,6 +41,11 @@ TAGS: dict[str, str] = {
     "RetryEntry": "Page",
     "Refunded": "Forgiven",
     "CircuitBreaker": "Storm",
+    "DegradedBegan": "Hindrance",
+    "DegradedEnded": "HindranceOver",
+    "DegradedConditions": "Hindrances",
+    "Degraded": "Hindered",
+    "ConditionRecovered": "Eased",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -57,6 +62,9 @@ WORDS: dict[str, str] = {
     "orphaned": "loose",
     "delegating": "handing",
     "refunded": "forgiven",
+    "degraded": "hindrances",
+    "degraded_began": "hindrance",
+    "degraded_ended": "hindrance_over",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

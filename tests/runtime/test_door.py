@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beads_workers.core.events import Eased, Event, Hindered, Warned
+from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
 from beads_workers.runtime.sockets import Door, Peers
 
 
@@ -83,10 +83,10 @@ def test_what_is_not_ours_in_its_place_stays_and_is_told_once(tmp_path: Path) ->
     hall.tend()
     hall.tend()
     (told,) = hall.events
-    assert isinstance(told, Hindered) and "not ours" in told.text and not told.stops
+    assert isinstance(told, Degraded) and "not ours" in told.text and not told.stops
     (tmp_path / "s").unlink()
     hall.tend()
-    assert hall.events[-1] == Eased("the door")
+    assert hall.events[-1] == ConditionRecovered("the door")
     hall.close()
 
 
@@ -102,7 +102,7 @@ def test_without_a_descriptor_it_is_shut_for_a_while_and_then_opens(tmp_path: Pa
     hall.tend()
     assert len(hall.peers) == 1
     hall.tend()
-    assert [type(event) for event in hall.events] == [Hindered, Eased]
+    assert [type(event) for event in hall.events] == [Degraded, ConditionRecovered]
     client.close()
     hall.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.core.events import ConditionRecovered, Degraded, Event
 from beads_workers.runtime.loop import Conditions, Place
 
 
@@ -17,9 +17,9 @@ def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> 
     folder.rmdir()
     conditions.look(conditions.deadline())
     (told,) = events
-    assert isinstance(told, Hindered) and told.stops and str(folder) in told.text
+    assert isinstance(told, Degraded) and told.stops and str(folder) in told.text
     folder.mkdir()
     conditions.look(conditions.deadline() - 0.01)
     assert events == [told], "not before it is due"
     conditions.look(conditions.deadline())
-    assert events == [told, Eased("the folder")]
+    assert events == [told, ConditionRecovered("the folder")]

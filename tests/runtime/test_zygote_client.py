@@ -214,9 +214,9 @@ def test_while_there_is_no_zygote_nobody_waits_to_be_started_so_that_a_run_can_e
     room.zygote_client.spawn("W2")
     refused = [event.worker_id for event in room.events if isinstance(event, ev.WorkerNotStarted)]
     assert sorted(refused) == ["W1", "W1", "W2"]
-    (hindered,) = (event for event in room.events if isinstance(event, ev.Hindered))
-    assert "the process that forks them ended 2 times" in hindered.text
-    assert not hindered.stops, "those who are there work on"
+    (degraded,) = (event for event in room.events if isinstance(event, ev.Degraded))
+    assert "the process that forks them ended 2 times" in degraded.text
+    assert not degraded.stops, "those who are there work on"
 
 
 def test_a_zygote_that_starts_a_worker_is_well_again(room: Room) -> None:
@@ -228,8 +228,8 @@ def test_a_zygote_that_starts_a_worker_is_well_again(room: Room) -> None:
     room.zygote_client.spawn("W1")
     room.far[-1].says(spawned="W1", pid=4_000_000, started=1)
     room.turn()
-    (hindered,) = (event for event in room.events if isinstance(event, ev.Hindered))
-    assert room.events[-1] == ev.Eased(hindered.what)
+    (degraded,) = (event for event in room.events if isinstance(event, ev.Degraded))
+    assert room.events[-1] == ev.ConditionRecovered(degraded.what)
     room.far[-1].socket.close()
     room.turn()
     assert len(room.far) == 4, "and its end is the first in a row: replaced at once"

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.events import Eased, Event, Hindered
+from beads_workers.core.events import ConditionRecovered, Degraded, Event
 from beads_workers.core.model import value
 from beads_workers.integrations.dispatcherd.brokers import Answer, Receiver, in_chunks
 from beads_workers.integrations.dispatcherd.configuration import Postgres
@@ -254,7 +254,7 @@ class PostgresBroker:
         self._failures = 0
         if self._hindered:
             self._hindered = False
-            self._tell(Eased(self._name))
+            self._tell(ConditionRecovered(self._name))
         # What came while the channels were being named lies in libpq, and not in the socket.
         self._hand_over()
         self._go_on()
@@ -273,7 +273,7 @@ class PostgresBroker:
         self._hindered = True
         text = f"{self._name}: no connection, tasks sent meanwhile are lost: {why[:300]}"
         todo = "it is tried again and again; see that the server runs and lets us in"
-        self._tell(Hindered(self._name, text, todo, stops=False))
+        self._tell(Degraded(self._name, text, todo, stops=False))
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None

@@ -139,9 +139,9 @@ def _run(board: Board, elapsed: float) -> list[Family]:
             *_by("state", _only(RUN_STATES, state)),
         ),
         _gauge(
-            "hindrances",
+            "degraded",
             "Conditions of the machine that stand in the way now.",
-            len(board.hindrances),
+            len(board.degraded),
         ),
     ]
 

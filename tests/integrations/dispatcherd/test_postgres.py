@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from beads_workers.core.events import Eased, Hindered
+from beads_workers.core.events import ConditionRecovered, Degraded
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.configuration import Postgres as Settings
 from beads_workers.integrations.dispatcherd.wire import POSTGRES_BYTES_MAX
@@ -84,8 +84,8 @@ def test_a_connection_that_is_ended_is_made_again(
 ) -> None:
     others = "pid <> pg_backend_pid() AND datname = current_database()"
     publisher.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
-    desk.until(lambda: [e for e in desk.events if isinstance(e, Hindered)])
-    desk.until(lambda: [e for e in desk.events if isinstance(e, Eased)])
+    desk.until(lambda: [e for e in desk.events if isinstance(e, Degraded)])
+    desk.until(lambda: [e for e in desk.events if isinstance(e, ConditionRecovered)])
     notify(publisher, "one", task("again"))
     assert desk.until(desk.queued) == ["again"]
 
@@ -95,9 +95,9 @@ def test_a_server_that_is_not_there_is_tried_again(
 ) -> None:
     lonely_postgres.server.stop()
     desk = Desk(tmp_path, settings(lonely_postgres))
-    assert [type(event) for event in desk.events] == [Hindered]
+    assert [type(event) for event in desk.events] == [Degraded]
     lonely_postgres.server.start()
-    desk.until(lambda: [e for e in desk.events if isinstance(e, Eased)])
+    desk.until(lambda: [e for e in desk.events if isinstance(e, ConditionRecovered)])
     desk.close()
 
 

@@ -1,0 +1,38 @@
+"""Conditions of the machine: nothing new meanwhile, and on again when they end."""
+
+from __future__ import annotations
+
+from beads_workers.core.commands import Command, Write
+from beads_workers.core.effects import Effects
+from beads_workers.core.events import Degraded
+from beads_workers.core.journal import DegradedBegan, DegradedEnded
+from beads_workers.core.lifecycle import DegradedConditions
+
+FULL = Degraded("the disk", "no room", "df -h", stops=True)
+SHUT = Degraded("the socket", "nobody can connect", "prlimit", stops=False)
+
+
+def written(effects: Effects) -> list[Command]:
+    return effects.flush()
+
+
+def test_each_is_told_once_and_its_end_only_where_it_was_told() -> None:
+    effects = Effects(0.0)
+    conditions = DegradedConditions(effects)
+    conditions.degraded(FULL)
+    conditions.degraded(FULL)
+    conditions.recovered("the socket")
+    assert written(effects) == [Write(DegradedBegan("the disk", "no room", "df -h", True))]
+    conditions.recovered("the disk")
+    conditions.recovered("the disk")
+    assert written(effects) == [Write(DegradedEnded("the disk"))]
+
+
+def test_only_what_would_make_new_work_fail_stops_the_intake() -> None:
+    conditions = DegradedConditions(Effects(0.0))
+    conditions.degraded(SHUT)
+    assert not conditions.stop
+    conditions.degraded(FULL)
+    assert conditions.stop
+    conditions.recovered("the disk")
+    assert not conditions.stop
