@@ -15,7 +15,7 @@ from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RoundTripEnded
 from beads_workers.core.journal import Listed
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId
-from beads_workers.core.round_trips import TAKE_AGAIN
+from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.source import Action, Result, Taken
 from beads_workers.core.states import ConnState, IssueState, RunState
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from beads_workers.core.orchestrator import Parts
 
 
-PEEK = "peek"
+RECHECK = "recheck"
 """Timer key: something has come for which nobody may be free."""
 
 
-class Intake:
+class ClaimScheduler:
     """Composes the round trips."""
 
     def __init__(self, parts: Parts) -> None:
@@ -37,7 +37,7 @@ class Intake:
         self._tasks = parts.tasks
         self._exhausted = False
         self._looked = False
-        self._peek = False
+        self._recheck = False
         self._overtaken = False
         self._attempt_seconds: float | None = None
         self._asked_for = 0
@@ -65,7 +65,7 @@ class Intake:
         # Several at once: each time a worker is sent something it wakes up.
         return min(share, room) if room >= kept else 0
 
-    def look_again(self) -> None:
+    def reschedule(self) -> None:
         """Something changed that may have made work ready.
 
         A round trip that is under way was asked before that: that it brings nothing proves nothing.
@@ -75,14 +75,14 @@ class Intake:
 
     def arrived(self) -> None:
         """Work has come to the source by itself."""
-        self.look_again()
+        self.reschedule()
         if not self._parts.settings.claims_ahead:
             # Nobody may be free for hours: people see all the same what waits.
-            self._effects.timers.set_earlier(PEEK, self._effects.now + limits.PEEK_SECONDS)
+            self._effects.timers.set_earlier(RECHECK, self._effects.now + limits.RECHECK_SECONDS)
 
-    def peek(self) -> None:
+    def recheck(self) -> None:
         """It is time to look what waits."""
-        self._peek = self._parts.state is RunState.RUNNING
+        self._recheck = self._parts.state is RunState.RUNNING
 
     def poll(self) -> None:
         """Time to ask again although nothing is known to have changed."""
@@ -103,7 +103,7 @@ class Intake:
         if round_trips.busy or round_trips.resting or self._parts.state in off:
             return
         want = self._want()
-        take = want if want > 0 or self._peek or self._listing_due() else None
+        take = want if want > 0 or self._recheck or self._listing_due() else None
         lingers = take is None and self._may_linger()
         settlements = () if lingers else round_trips.due_writes()
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
@@ -111,7 +111,7 @@ class Intake:
             return
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
-            self._peek = False
+            self._recheck = False
             skip = frozenset(self._parts.retry_state.not_to_take() | self._tasks.in_flight.keys())
         self._asked_for = take or 0
         self._overtaken = False
@@ -162,7 +162,7 @@ class Intake:
         poll = self._parts.settings.poll_seconds
         # Rows without claims: somebody else was quicker, so look again soon.
         self._effects.timers.set(
-            TAKE_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
+            CLAIM_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
         )
 
     def _want(self) -> int:

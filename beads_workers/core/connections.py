@@ -538,8 +538,7 @@ class Connections:
         """A valid message; returns what came of it.
 
         ``SERVE`` is left to the caller, who knows whether work is coming, and so is telling the
-        intake of an attempt that ended (``ATTEMPT_END``).
-        """
+        claim scheduler of an attempt that ended (``ATTEMPT_END``)."""
         connection = self._registry.get(event.conn_id)
         if connection is None:
             return ConnReaction.NONE

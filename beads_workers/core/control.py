@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.claims import Intake
+from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import Answer
 from beads_workers.core.connections import Sender
 from beads_workers.core.events import (
@@ -26,7 +26,7 @@ from beads_workers.core.issues import Standing
 from beads_workers.core.journal import PutOnHold, RetryAsked, SettledRecord
 from beads_workers.core.lifecycle import Ending
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.round_trips import TAKE_AGAIN
+from beads_workers.core.round_trips import CLAIM_AGAIN
 from beads_workers.core.source import Action, Result, Settlement
 from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
 
@@ -48,11 +48,13 @@ MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 class Control:
     """Each method answers its ticket exactly once."""
 
-    def __init__(self, parts: Parts, sender: Sender, intake: Intake, ending: Ending) -> None:
+    def __init__(
+        self, parts: Parts, sender: Sender, scheduler: ClaimScheduler, ending: Ending
+    ) -> None:
         self._parts = parts
         self._effects = parts.effects
         self._sender = sender
-        self._intake = intake
+        self._scheduler = scheduler
         self._ending = ending
 
     def asked(self, event: Asked) -> None:
@@ -105,7 +107,7 @@ class Control:
             supervisor.add(self._parts.registry.next_worker_id(used))
         for worker_id in self._superfluous(supervisor.wanted() - event.workers):
             self._dismiss(worker_id)
-        self._intake.look_again()
+        self._scheduler.reschedule()
         self._say(event.ticket, f"workers: {before} -> {event.workers}")
 
     def retry(self, event: RetryAskedFor) -> None:
@@ -115,7 +117,7 @@ class Control:
             self._refuse(event.ticket)
             return
         unknown = [i for i in event.issue_ids if not self._retry_one(i)]
-        self._intake.look_again()
+        self._scheduler.reschedule()
         self._parts.round_trips.wake()
         self._done(event.ticket, event.issue_ids, unknown, "put back", "nothing to retry")
 
@@ -251,7 +253,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
     settings, registry = parts.settings, parts.registry
     busy = registry.count(ConnState.BUSY, ConnState.RESERVED)
-    look_at = parts.effects.timers.at(TAKE_AGAIN)
+    look_at = parts.effects.timers.at(CLAIM_AGAIN)
     return Facts(
         state=parts.state.name.lower(),
         state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,

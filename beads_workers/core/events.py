@@ -178,7 +178,7 @@ class FatalError:
 
 @value
 class PauseAsked:
-    """A person pauses the intake."""
+    """A person pauses claiming."""
 
     ticket: Ticket
 

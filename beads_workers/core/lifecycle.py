@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits
-from beads_workers.core.claims import Intake
+from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
 from beads_workers.core.connections import AttemptEnds, Sender
 from beads_workers.core.effects import Effects
@@ -55,13 +55,13 @@ class Ending:
     """Owns the state of the run."""
 
     def __init__(
-        self, parts: Parts, sender: Sender, attempt_ends: AttemptEnds, intake: Intake
+        self, parts: Parts, sender: Sender, attempt_ends: AttemptEnds, scheduler: ClaimScheduler
     ) -> None:
         self._parts = parts
         self._effects = parts.effects
         self._sender = sender
         self._attempt_ends = attempt_ends
-        self._intake = intake
+        self._scheduler = scheduler
         self._stop_seconds = parts.settings.stop_seconds
         self._exit_code = 0
         self._why = ""
@@ -140,13 +140,13 @@ class Ending:
 
     def run_out(self) -> None:
         """--max-runtime has passed."""
-        code = 124 if self._parts.tasks.in_flight or not self._intake.found_nothing else 0
+        code = 124 if self._parts.tasks.in_flight or not self._scheduler.found_nothing else 0
         self.stop(StopAsked(exit_code=code, why="the time for this run is over"))
 
     def _react(self, reaction: RunReaction) -> None:
         match reaction:
             case RunReaction.TAKE:
-                self._intake.look_again()
+                self._scheduler.reschedule()
             case RunReaction.CEASE:
                 self._parts.tasks.requeue_unsent()
                 # Whoever is sent home is not to be replaced.
@@ -245,7 +245,7 @@ class Ending:
         quiet = not parts.round_trips.busy and not parts.retry_state.any_cooling()
         if parts.round_trips.pending and quiet:
             return self._only_failing_closes()
-        return quiet and not parts.tasks.in_flight and self._intake.found_nothing
+        return quiet and not parts.tasks.in_flight and self._scheduler.found_nothing
 
     def _only_failing_closes(self) -> bool:
         # A close that fails for a minute is kept for the next start; it must not keep us here.
@@ -296,7 +296,7 @@ class Member:
 
 
 @value
-class StartAgain:
+class RespawnDue:
     """Timer key: a worker that died is to be started again."""
 
     worker_id: str
@@ -358,7 +358,7 @@ class Supervisor:
             return
         delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** max(member.crashes - 1, 0)
         at = self._effects.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
-        self._effects.timers.set(StartAgain(worker_id), at)
+        self._effects.timers.set(RespawnDue(worker_id), at)
 
     def not_started(self, worker_id: str, error: str) -> None:
         """The machine is full, which is no crash: it is tried again for as long as that lasts."""
@@ -374,9 +374,9 @@ class Supervisor:
         member.refused += 1
         delay = limits.RESPAWN_DELAY_SECONDS * 2.0 ** min(member.refused, 10)
         at = self._effects.now + min(delay, limits.RESPAWN_DELAY_MAX_SECONDS)
-        self._effects.timers.set(StartAgain(worker_id), at)
+        self._effects.timers.set(RespawnDue(worker_id), at)
 
-    def start_again(self, worker_id: str) -> None:
+    def respawn(self, worker_id: str) -> None:
         """The time to replace a dead one has come."""
         if not self.closing and (member := self.members.get(worker_id)):
             self._start(member)
@@ -408,7 +408,7 @@ class Supervisor:
         self._effects.ask(Spawn(member.worker_id))
 
     def _drop(self, member: Member, reason: str) -> None:
-        self._effects.timers.cancel(StartAgain(member.worker_id))
+        self._effects.timers.cancel(RespawnDue(member.worker_id))
         del self.members[member.worker_id]
         self._unwanted -= member.unwanted
         self.crashed_out = bool(reason)

@@ -120,7 +120,7 @@ LISTED_PER_SLOT = 4
 POLL_SECONDS = 5.0
 """How often an idle fleet asks the tracker for new work."""
 
-PEEK_SECONDS = 0.5
+RECHECK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
 TASKS_AHEAD_MAX = 32

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from beads_workers.core import connections, inflight, limits
 from beads_workers.core import events as ev
-from beads_workers.core.claims import PEEK, Intake
+from beads_workers.core.claims import RECHECK, ClaimScheduler
 from beads_workers.core.commands import Command
 from beads_workers.core.connections import (
     RECALL,
@@ -28,12 +28,12 @@ from beads_workers.core.lifecycle import (
     RUN_OUT,
     DegradedConditions,
     Ending,
-    StartAgain,
+    RespawnDue,
     Supervisor,
 )
 from beads_workers.core.model import IssueId
-from beads_workers.core.retry import CircuitBreaker, DueAgain, RetryState
-from beads_workers.core.round_trips import LINGER, TAKE_AGAIN, RoundTrips, WriteRetryDue
+from beads_workers.core.retry import CircuitBreaker, RetryDue, RetryState
+from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, RoundTrips, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import (
@@ -56,7 +56,7 @@ class Parts:
     coming SHUTDOWN.
 
     ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
-    what the last listing showed; kept by ``intake``. ``pushed``: work comes to the source by
+    what the last listing showed; kept by ``scheduler``. ``pushed``: work comes to the source by
     itself, and somebody waits for its answer.
     """
 
@@ -118,8 +118,8 @@ def make_parts(
 # clock that goes on while the machine sleeps, which leases are (left out: it never slept).
 #
 # It ties the parts together: ``Connections`` (the conversation with workers), ``Supervisor`` (our
-# processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``Intake`` and ``Leases`` (the source),
-# ``RetryState`` (what is
+# processes), ``Tasks`` (jobs in our hands), ``RoundTrips``, ``ClaimScheduler`` and ``Leases`` (the
+# source), ``RetryState`` (what is
 # remembered), ``Ending`` (the state of the run), ``Control`` (what people ask). Each has its own
 # module; ``docs/ARCHITECTURE.md`` walks one issue through them.
 
@@ -150,9 +150,9 @@ class Orchestrator:
         self._sender = Sender(self._parts)
         self._attempt_ends = AttemptEnds(self._parts, self._sender)
         self._connections = Connections(self._parts, self._sender, self._attempt_ends)
-        self._intake = Intake(self._parts)
-        self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._intake)
-        self._control = Control(self._parts, self._sender, self._intake, self._ending)
+        self._scheduler = ClaimScheduler(self._parts)
+        self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._scheduler)
+        self._control = Control(self._parts, self._sender, self._scheduler, self._ending)
         for retry_entry in carried:
             self._parts.retry_state.carry_over(retry_entry, now, epoch)
             self._parts.traces.keep(retry_entry.issue_id, retry_entry.traceparent)
@@ -201,12 +201,12 @@ class Orchestrator:
     def _after_events(self) -> list[Command]:
         for issue_id in self._parts.leases.run_out():
             self._claim_lost(issue_id, "its lease could not be renewed")
-        self._intake.consider()
+        self._scheduler.consider()
         before = self._parts.state
         self._ending.consider()
         if self._parts.state is not before:
             # The end of a run requeues at once at once.
-            self._intake.consider()
+            self._scheduler.consider()
         return self._effects.flush()
 
     def _dispatch(self, event: ev.Event) -> None:
@@ -238,7 +238,7 @@ class Orchestrator:
                 self._recovered(event)
             case ev.Arrived():
                 self._parts.round_trips.wake()  # It comes from a source that answers.
-                self._intake.arrived()
+                self._scheduler.arrived()
             case ev.Withdrawn(issue_ids, why):
                 for issue_id in issue_ids:
                     self._claim_lost(issue_id, why, "info")
@@ -252,7 +252,7 @@ class Orchestrator:
                 self._parts.degraded.degraded(event)
             case ev.ConditionRecovered(what):
                 self._parts.degraded.recovered(what)
-                self._intake.look_again()
+                self._scheduler.reschedule()
             case _:
                 self._control.asked(event)
 
@@ -263,22 +263,22 @@ class Orchestrator:
         connection = self._parts.registry.get(event.conn_id)
         assert connection is not None, "it has just spoken"
         if reaction is ConnReaction.ATTEMPT_END:
-            self._intake.completed(self._parts.tasks.last_seconds)
+            self._scheduler.completed(self._parts.tasks.last_seconds)
         else:
             self._connections.serve(connection, soon=self._coming())
         if connection.keeps and connection.state is ConnState.BUSY:
-            more = self._intake.more_ahead(connection.keeps, len(connection.ahead))
+            more = self._scheduler.more_ahead(connection.keeps, len(connection.ahead))
             self._connections.send_ahead(connection, more)
 
     def _coming(self) -> bool:
         # A pending write may make work ready as soon as it is written.
         pending = self._parts.state is RunState.RUNNING and self._parts.round_trips.has_due_writes()
-        return self._intake.coming() or (pending and not self._parts.round_trips.resting)
+        return self._scheduler.coming() or (pending and not self._parts.round_trips.resting)
 
     def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
         for settled in self._parts.round_trips.ended(round_trip):
             self._settled(settled)
-        self._intake.answered(round_trip)
+        self._scheduler.answered(round_trip)
         self._parts.leases.answered(round_trip.renewed)
         for lost in round_trip.renewed.lost if round_trip.renewed else ():
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
@@ -304,7 +304,7 @@ class Orchestrator:
     def _settled(self, settled: Settled) -> None:
         outcome = self._parts.tasks.settled(settled)
         if settled.result is not Result.FAILED:
-            self._intake.look_again()
+            self._scheduler.reschedule()
         if outcome is None:
             return
         in_flight, reaction = outcome
@@ -348,13 +348,13 @@ class Orchestrator:
                 self._connections.overdue(conn_id)
             case connections.ExitDue(pid):
                 self._connections.exit_due(pid)
-            case StartAgain(worker_id) if self._parts.degraded.stop:
+            case RespawnDue(worker_id) if self._parts.degraded.stop:
                 self._effects.timers.set(key, self._effects.now + limits.RESPAWN_DELAY_SECONDS)
-            case StartAgain(worker_id):
-                self._parts.supervisor.start_again(worker_id)
-            case DueAgain(issue_id):
+            case RespawnDue(worker_id):
+                self._parts.supervisor.respawn(worker_id)
+            case RetryDue(issue_id):
                 self._parts.retry_state.cooled_down(issue_id)
-                self._intake.look_again()
+                self._scheduler.reschedule()
             case WriteRetryDue():
                 pass  # ``consider`` finds it due now.
             case _:
@@ -362,8 +362,8 @@ class Orchestrator:
 
     def _due_by_name(self, key: Hashable) -> None:
         named: dict[Hashable, Callable[[], object]] = {
-            TAKE_AGAIN: self._take_again,
-            PEEK: self._intake.peek,
+            CLAIM_AGAIN: self._take_again,
+            RECHECK: self._scheduler.recheck,
             RECALL: self._sender.recall,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             inflight.LOOK: lambda: None,  # ``_after_events`` looks at them.
@@ -378,4 +378,4 @@ class Orchestrator:
 
     def _take_again(self) -> None:
         self._parts.round_trips.wake()
-        self._intake.poll()
+        self._scheduler.poll()

@@ -41,7 +41,7 @@ class RetryEntry:
 
 
 @value
-class DueAgain:
+class RetryDue:
     """Timer key: an issue has cooled down."""
 
     issue_id: IssueId
@@ -93,14 +93,14 @@ class RetryState:
         retry_entry = self.retry_entries.get(issue_id)
         if retry_entry is None:
             return
-        self._timers.cancel(DueAgain(issue_id))
+        self._timers.cancel(RetryDue(issue_id))
         if retry_entry.standing is Standing.QUARANTINED:
             retry_entry.history = History()
         retry_entry.standing = Standing.OPEN
 
     def done(self, issue_id: IssueId) -> None:
         """Closed: there is nothing left to remember."""
-        self._timers.cancel(DueAgain(issue_id))
+        self._timers.cancel(RetryDue(issue_id))
         self.retry_entries.pop(issue_id, None)
 
     def requeue(
@@ -126,7 +126,7 @@ class RetryState:
 
     def put_on_hold(self, issue_id: IssueId) -> None:
         """A person put it on hold."""
-        self._timers.cancel(DueAgain(issue_id))
+        self._timers.cancel(RetryDue(issue_id))
         self.retry_entry(issue_id).standing = Standing.ON_HOLD
 
     def retry(self, issue_id: IssueId) -> Standing | None:
@@ -135,7 +135,7 @@ class RetryState:
         if retry_entry is None or retry_entry.standing is Standing.UNCLOSED:
             return retry_entry.standing if retry_entry else None
         stood = retry_entry.standing
-        self._timers.cancel(DueAgain(issue_id))
+        self._timers.cancel(RetryDue(issue_id))
         retry_entry.standing, retry_entry.history = Standing.OPEN, History()
         return stood
 
@@ -150,7 +150,7 @@ class RetryState:
         stood, charged = retry_entry.standing, max(0, retry_entry.history.charged - attempts)
         retry_entry.history = replace(retry_entry.history, charged=charged)
         if stood in (Standing.COOLING, Standing.QUARANTINED):
-            self._timers.cancel(DueAgain(issue_id))
+            self._timers.cancel(RetryDue(issue_id))
             retry_entry.standing = Standing.OPEN
         return stood, charged
 
@@ -178,7 +178,7 @@ class RetryState:
 
     def _cool(self, issue_id: IssueId, retry_entry: RetryEntry, until: float) -> None:
         retry_entry.standing, retry_entry.not_before = Standing.COOLING, until
-        self._timers.set(DueAgain(issue_id), until)
+        self._timers.set(RetryDue(issue_id), until)
 
 
 # --- circuit breaker -----------------------------------------------------------------------------

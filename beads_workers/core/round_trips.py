@@ -23,7 +23,7 @@ from beads_workers.core.journal import (
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result, Settled, Settlement
 
-TAKE_AGAIN = "take again"
+CLAIM_AGAIN = "take again"
 """Timer key: ask once more, for an idle fleet or after trouble."""
 
 LINGER = "linger"
@@ -157,7 +157,7 @@ class RoundTrips:
     def wake(self) -> None:
         """The time of rest is over, or a person wants to know now."""
         self._resting = False
-        self._effects.timers.cancel(TAKE_AGAIN)
+        self._effects.timers.cancel(CLAIM_AGAIN)
 
     def hurry(self) -> None:
         """The end of the run: everything that is pending can be asked for now."""
@@ -208,7 +208,7 @@ class RoundTrips:
             limits.SOURCE_RETRY_MAX_SECONDS,
         )
         self._resting = True
-        self._effects.timers.set(TAKE_AGAIN, self._effects.now + delay)
+        self._effects.timers.set(CLAIM_AGAIN, self._effects.now + delay)
         self.troubled(error, hint, delay)
 
     def _mark_failing(self) -> None:

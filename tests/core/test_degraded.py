@@ -28,7 +28,7 @@ def test_each_is_told_once_and_its_end_only_where_it_was_told() -> None:
     assert written(effects) == [Write(DegradedEnded("the disk"))]
 
 
-def test_only_what_would_make_new_work_fail_stops_the_intake() -> None:
+def test_only_what_would_make_new_work_fail_stops_claiming() -> None:
     conditions = DegradedConditions(Effects(0.0))
     conditions.degraded(SHUT)
     assert not conditions.stop

@@ -180,6 +180,6 @@ def test_what_has_come_is_looked_at_also_while_everybody_is_busy() -> None:
         play = asking(claims_ahead)
         play.quiet()
         play.do(ev.Arrived(), ev.Arrived())
-        assert of(play.wait(limits.PEEK_SECONDS * 0.9), RoundTrip) == []
-        turns = of(play.wait(limits.PEEK_SECONDS * 0.2), RoundTrip)
+        assert of(play.wait(limits.RECHECK_SECONDS * 0.9), RoundTrip) == []
+        turns = of(play.wait(limits.RECHECK_SECONDS * 0.2), RoundTrip)
         assert [round_trip.take for round_trip in turns] == looks

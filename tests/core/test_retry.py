@@ -1,4 +1,4 @@
-"""Spawn storms: when everything fails at its start, nothing is charged and intake pauses."""
+"""Spawn storms: when everything fails at its start, nothing is charged and claiming pauses."""
 
 from __future__ import annotations
 

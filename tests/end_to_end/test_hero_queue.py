@@ -166,7 +166,7 @@ def test_several_thousand_jobs_in_one_pipeline_are_taken_without_loss(
 ) -> None:
     client = Literal(redis)
     start(place, *place.arguments("-n", "2")).started()
-    # What is not to be run is over soonest: it is the intake that is looked at.
+    # What is not to be run is over soonest: it is the claim scheduler that is looked at.
     jobs = {f"j{n}": "true" for n in range(5000)}
     client.submit_many(jobs, timeout="never")
     until(lambda: client.redis.command("LLEN", "hero:work_queue:w1").strip() == "0")

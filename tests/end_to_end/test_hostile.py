@@ -59,7 +59,7 @@ def asking(fleet: Fleet) -> bool:
 
 
 def degraded(fleet: Fleet) -> dict[str, bool]:
-    """What stands in the way, and whether it stops the intake."""
+    """What stands in the way, and whether it stops claiming."""
     return {h["what"]: h["stops_intake"] for h in fleet.status()["degraded"]}
 
 

@@ -46,6 +46,9 @@ TAGS: dict[str, str] = {
     "DegradedConditions": "Hindrances",
     "Degraded": "Hindered",
     "ConditionRecovered": "Eased",
+    "ClaimScheduler": "Intake",
+    "RetryDue": "DueAgain",
+    "RespawnDue": "StartAgain",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
