@@ -21,7 +21,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
 from beads_workers.core.wire import ControlAsked
-from beads_workers.runtime.sockets import Door, Peers, Stream
+from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 
 if TYPE_CHECKING:
     from beads_workers.runtime.worker_server import WorkerServer
@@ -282,7 +282,7 @@ class ControlServer:
     """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
 
     Followers get lines of the journal, watchers the snapshots of ``frames``; all of them are told
-    the end. ``door``: to be tended by the loop.
+    the end. ``acceptor``: to be tended by the loop.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class ControlServer:
         self._owner: int | None = None
         self._metrics: FiguresServer | None = None
         name = "the control socket"
-        self.door = Door(name, path, selector, tell, self._enter, SPARES)
+        self.acceptor = Acceptor(name, path, selector, tell, self._enter, SPARES)
         if owner is not None:
             self._owner = self._add(owner)
             self._followers.add(self._owner, NOTHING if quiet else ALL)
@@ -385,13 +385,13 @@ class ControlServer:
     def close(self, farewell: dict[str, Any]) -> None:
         """The run is over: tell whoever waits for that, and remove the socket."""
         # Nobody was heard while the tracker's last call ended: whoever came meanwhile waits, too.
-        self.door.let_all_in()
+        self.acceptor.let_all_in()
         for stream in list(self._streams.values()):
             self._ready(stream)
         self.flush(float("inf"))
         if (last := self._frames.rest()) is not None:
             self.show(last)
-        self.door.close()
+        self.acceptor.close()
         for number, stream in list(self._streams.items()):
             if number in self._followers or number in self._watchers:
                 stream.queue(json.dumps({"ended": farewell}).encode() + b"\n")
@@ -505,7 +505,7 @@ class ControlServer:
             return
         self._selector.unregister(stream)
         stream.socket.close()
-        self.door.room()
+        self.acceptor.room()
         self._followers.discard(number)
         self._watchers.discard(number)
         self._frames.watched = bool(self._watchers)

@@ -297,7 +297,7 @@ class Loop:
         if self._disk_full:
             return DISK_RETRY_SECONDS
         frame_over = self._journal.clock_at(self._frames.ends)
-        due = [self.workers.door.deadline(), self.control.door.deadline()]
+        due = [self.workers.acceptor.deadline(), self.control.acceptor.deadline()]
         due.append(self.conditions.deadline())
         soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
         due += [at for at in (*soon, self._zygote_client.deadline()) if at is not None]
@@ -383,8 +383,8 @@ class Loop:
             self.control.show(snapshot)
 
     def _tend(self, now: float) -> None:
-        self.workers.door.tend(now)
-        self.control.door.tend(now)
+        self.workers.acceptor.tend(now)
+        self.control.acceptor.tend(now)
         self._zygote_client.tend(now)
         if self.front is not None:
             self.front.tend(now)

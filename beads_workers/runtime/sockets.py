@@ -149,12 +149,12 @@ def _is_dead(path: Path) -> bool:
     return False
 
 
-# --- door ----------------------------------------------------------------------------------------
+# --- acceptor ------------------------------------------------------------------------------------
 # A listening socket in the loop: open again when it can be, and put back when its file is gone.
 #
 # Source: docs/PROTOCOL.md, "The socket". Without a descriptor left, nobody can be let in: the
-# kernel keeps whoever knocks waiting, and the door is tried again a moment later, not at once. A
-# cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a
+# kernel keeps whoever knocks waiting, and the acceptor is tried again a moment later, not at once.
+# A cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a
 # new
 # file takes its place for those that come.
 
@@ -172,7 +172,7 @@ def next_look(now: float) -> float:
     return (now // LOOK_SECONDS + 1) * LOOK_SECONDS
 
 
-class Door:
+class Acceptor:
     """``enter`` gets those who come, with their pids. ``name`` is for people.
 
     ``spares``: descriptors that are kept for bad times, so that a few can still come in.
@@ -233,7 +233,7 @@ class Door:
         if self._shut or len(self._spares) < self._spares_wanted:
             self._next_look = 0.0
 
-    def hold(self, held: bool) -> None:
+    def back_off(self, held: bool) -> None:
         """Let nobody in for now, or go on: whoever knocks waits, and loses nothing."""
         if held == self._held:
             return

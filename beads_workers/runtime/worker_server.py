@@ -22,13 +22,13 @@ from beads_workers.core.framing import Framed, Line, ProtocolError, TooLong
 from beads_workers.core.text import printable
 from beads_workers.core.wire import ControlAsked, ControlReply, Done, Failed, Ready, Task
 from beads_workers.runtime.sessions import start_time
-from beads_workers.runtime.sockets import Door, Peers, Stream
+from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 
 
 class WorkerServer:
     """``tell`` takes every event. ``before_serving`` brings word of new workers of our own.
 
-    ``door``: to be tended by the loop.
+    ``acceptor``: to be tended by the loop.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WorkerServer:
         self._last = 0
         self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
         """What a task asks goes there; the answer comes with ``reply``."""
-        self.door = Door("the worker socket", path, selector, tell, self._enter)
+        self.acceptor = Acceptor("the worker socket", path, selector, tell, self._enter)
 
     def deadline(self) -> float | None:
         """When ``hear`` is due (monotonic seconds); None while nobody waits to be heard."""
@@ -121,7 +121,7 @@ class WorkerServer:
                 self._selector.unregister(stream)
             stream.socket.close()
         self._streams.clear()
-        self.door.close()
+        self.acceptor.close()
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class WorkerServer:
         if self._masks.pop(conn_id):
             self._selector.unregister(stream)
         stream.socket.close()
-        self.door.room()
+        self.acceptor.room()
         self._tell(ev.Disconnected(conn_id, stream.reason))
 
     def _encode(self, command: Send) -> bytes:

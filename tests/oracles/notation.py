@@ -49,6 +49,7 @@ TAGS: dict[str, str] = {
     "ClaimScheduler": "Intake",
     "RetryDue": "DueAgain",
     "RespawnDue": "StartAgain",
+    "Acceptor": "Door",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

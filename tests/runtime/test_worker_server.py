@@ -24,7 +24,7 @@ from beads_workers.runtime.worker_server import WorkerServer
 READY = b'{"type":"READY","worker_id":"w","timestamp":1.5}\n'
 
 
-class Door:
+class Acceptor:
     """A worker server, its events, and the turning of its selector."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,99 +64,101 @@ class Door:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    made = Door(tmp_path)
+def acceptor(tmp_path: Path) -> Iterator[Acceptor]:
+    made = Acceptor(tmp_path)
     yield made
     made.server.close()
     made.selector.close()
 
 
-def test_a_connection_is_told_with_the_pid_and_each_has_its_own_number(door: Door) -> None:
+def test_a_connection_is_told_with_the_pid_and_each_has_its_own_number(acceptor: Acceptor) -> None:
     own = start_time(os.getpid()) or 0
-    with door.client(), door.client():
-        assert door.events == [
+    with acceptor.client(), acceptor.client():
+        assert acceptor.events == [
             ev.Connected(ConnId(1), os.getpid(), own),
             ev.Connected(ConnId(2), os.getpid(), own),
         ]
 
 
-def test_each_line_is_an_event_and_wrong_ones_end_nothing(door: Door) -> None:
-    with door.client() as client:
+def test_each_line_is_an_event_and_wrong_ones_end_nothing(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
         client.sendall(b"nonsense\n" + READY + b'{"type":"TASK"}\n' + READY)
-        kinds = [type(e) for e in door.turn()]
+        kinds = [type(e) for e in acceptor.turn()]
         assert kinds == [ev.Misread, ev.Received, ev.Misread, ev.Received]
-        assert door.events[2] == ev.Received(ConnId(1), Ready("w"))
+        assert acceptor.events[2] == ev.Received(ConnId(1), Ready("w"))
 
 
-def test_a_worker_may_not_say_what_only_an_orchestrator_says(door: Door) -> None:
-    with door.client() as client:
+def test_a_worker_may_not_say_what_only_an_orchestrator_says(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
         client.sendall(b'{"type":"WAIT","worker_id":"w","timestamp":1,"wait_seconds":3}\n')
-        (wrong,) = door.turn()
+        (wrong,) = acceptor.turn()
         assert isinstance(wrong, ev.Misread) and wrong.reason == "not a worker's message"
 
 
-def test_wrong_lines_reach_the_log_short_and_escaped(door: Door) -> None:
-    with door.client() as client:
+def test_wrong_lines_reach_the_log_short_and_escaped(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
         client.sendall(b"\x1b[2J" + b"x" * 5000 + b"\n")
-        (wrong,) = door.turn()
+        (wrong,) = acceptor.turn()
         assert isinstance(wrong, ev.Misread)
         assert "\x1b" not in wrong.head and len(wrong.head) <= limits.LOGGED_BYTES_MAX * 4
 
 
-def test_last_words_come_before_the_end_and_a_half_line_is_told(door: Door) -> None:
-    client = door.client()
+def test_last_words_come_before_the_end_and_a_half_line_is_told(acceptor: Acceptor) -> None:
+    client = acceptor.client()
     client.sendall(READY + b'{"type":"DO')
     client.close()
-    kinds = [type(e) for e in door.turn()]
+    kinds = [type(e) for e in acceptor.turn()]
     assert kinds == [ev.Received, ev.Misread, ev.Disconnected]
 
 
-def test_a_message_leaves_with_the_flush(door: Door) -> None:
-    with door.client() as client:
-        door.server.send(Send(ConnId(1), "W1", Wait(2), v1=True))
+def test_a_message_leaves_with_the_flush(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
+        acceptor.server.send(Send(ConnId(1), "W1", Wait(2), v1=True))
         client.setblocking(False)
         with pytest.raises(BlockingIOError):
             client.recv(1)
-        door.server.flush()
+        acceptor.server.flush()
         assert json.loads(client.recv(1000))["wait_seconds"] == 2
 
 
-def test_a_message_to_somebody_who_left_is_dropped(door: Door) -> None:
-    door.server.send(Send(ConnId(9), "W1", Wait(2), v1=True))
-    door.server.flush()
-    assert door.events == []
+def test_a_message_to_somebody_who_left_is_dropped(acceptor: Acceptor) -> None:
+    acceptor.server.send(Send(ConnId(9), "W1", Wait(2), v1=True))
+    acceptor.server.flush()
+    assert acceptor.events == []
 
 
-def test_hanging_up_is_told_like_any_other_end(door: Door) -> None:
-    with door.client() as client:
-        door.server.hang_up(ConnId(1), "too many wrong lines")
-        assert door.events[-1] == ev.Disconnected(ConnId(1), "too many wrong lines")
+def test_hanging_up_is_told_like_any_other_end(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
+        acceptor.server.hang_up(ConnId(1), "too many wrong lines")
+        assert acceptor.events[-1] == ev.Disconnected(ConnId(1), "too many wrong lines")
         assert client.recv(10) == b""
-        door.server.hang_up(ConnId(1), "again")
-        assert len(door.events) == 2
+        acceptor.server.hang_up(ConnId(1), "again")
+        assert len(acceptor.events) == 2
 
 
-def test_a_slow_reader_gets_everything_in_the_end(door: Door) -> None:
-    with door.client() as client:
+def test_a_slow_reader_gets_everything_in_the_end(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
         title = "x" * 60_000
         for number in range(20):
             task = Task(IssueId(f"i{number}"), 2, title)
-            door.server.send(Send(ConnId(1), "W1", task, v1=True))
-        door.server.flush()
+            acceptor.server.send(Send(ConnId(1), "W1", task, v1=True))
+        acceptor.server.flush()
         received = b""
         while received.count(b"\n") < 20:
             received += client.recv(1 << 20)
-            door.turn()
+            acceptor.turn()
         assert [json.loads(m)["issue_id"] for m in received.splitlines()] == [
             f"i{n}" for n in range(20)
         ]
 
 
-def test_a_large_payload_travels_as_a_file_that_is_ours_alone(door: Door) -> None:
+def test_a_large_payload_travels_as_a_file_that_is_ours_alone(acceptor: Acceptor) -> None:
     payload: dict[str, Any] = {"issue": {"text": "x" * limits.INLINE_BYTES_MAX}}
-    with door.client() as client:
-        door.server.send(Send(ConnId(1), "W1", Task(IssueId("a"), 2, "t", payload=payload), False))
-        door.server.flush()
+    with acceptor.client() as client:
+        acceptor.server.send(
+            Send(ConnId(1), "W1", Task(IssueId("a"), 2, "t", payload=payload), False)
+        )
+        acceptor.server.flush()
         task = json.loads(client.recv(1 << 20))
     file = Path(task["payload_file"])
     assert "payload" not in task and file.stat().st_mode & 0o777 == 0o600
@@ -166,70 +168,72 @@ def test_a_large_payload_travels_as_a_file_that_is_ours_alone(door: Door) -> Non
 # --- a flood --------------------------------------------------------------------------------------
 
 
-def look(door: Door) -> list[ev.Event]:
+def look(acceptor: Acceptor) -> list[ev.Event]:
     """One look at the selector, without hearing those who wait."""
-    before = len(door.events)
-    for key, mask in door.selector.select(0):
+    before = len(acceptor.events)
+    for key, mask in acceptor.selector.select(0):
         key.data(mask)
-    return door.events[before:]
+    return acceptor.events[before:]
 
 
-def test_a_worker_is_heard_at_once_while_strangers_wait_for_their_turn(door: Door) -> None:
-    strangers = [door.client() for _ in range(3 * limits.STRANGERS_AT_ONCE)]
-    worker = door.client()
+def test_a_worker_is_heard_at_once_while_strangers_wait_for_their_turn(acceptor: Acceptor) -> None:
+    strangers = [acceptor.client() for _ in range(3 * limits.STRANGERS_AT_ONCE)]
+    worker = acceptor.client()
     worker.sendall(READY)
-    door.turn()
+    acceptor.turn()
     for stranger in strangers:
         stranger.sendall(b"junk\n" * 1000)
     worker.sendall(READY)
-    assert [type(e) for e in look(door)] == [ev.Received]
+    assert [type(e) for e in look(acceptor)] == [ev.Received]
     at_once = limits.STRANGERS_AT_ONCE * limits.LINES_AT_ONCE
     for _ in range(3):
-        assert [type(e) for e in door.hear()] == [ev.Misread] * at_once
+        assert [type(e) for e in acceptor.hear()] == [ev.Misread] * at_once
         worker.sendall(READY)
-        assert [type(e) for e in look(door)] == [ev.Received]
+        assert [type(e) for e in look(acceptor)] == [ev.Received]
     for client in (*strangers, worker):
         client.close()
 
 
-def test_between_turns_of_nonsense_there_is_a_pause_and_none_after_a_good_word(door: Door) -> None:
-    with door.client() as good, door.client() as bad:
+def test_between_turns_of_nonsense_there_is_a_pause_and_none_after_a_good_word(
+    acceptor: Acceptor,
+) -> None:
+    with acceptor.client() as good, acceptor.client() as bad:
         good.sendall(READY)
-        look(door)
-        door.server.hear(10.0)
-        assert door.events[-1] == ev.Received(ConnId(1), Ready("w"))
+        look(acceptor)
+        acceptor.server.hear(10.0)
+        assert acceptor.events[-1] == ev.Received(ConnId(1), Ready("w"))
         bad.sendall(b"junk\n" * 20)
-        look(door)
-        assert door.server.deadline() is not None
-        door.server.hear(10.0)
-        assert door.server.deadline() == 10.0 + limits.NONSENSE_PAUSE_SECONDS
-        heard = len(door.events)
-        door.server.hear(10.0)
-        assert len(door.events) == heard
+        look(acceptor)
+        assert acceptor.server.deadline() is not None
+        acceptor.server.hear(10.0)
+        assert acceptor.server.deadline() == 10.0 + limits.NONSENSE_PAUSE_SECONDS
+        heard = len(acceptor.events)
+        acceptor.server.hear(10.0)
+        assert len(acceptor.events) == heard
 
 
-def test_who_talks_much_is_heard_to_the_end_in_order_and_then_is_gone(door: Door) -> None:
-    with door.client() as client:
+def test_who_talks_much_is_heard_to_the_end_in_order_and_then_is_gone(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
         client.sendall(b"".join(b"%d\n" % number for number in range(100)) + b"half")
-    events = door.turn()
+    events = acceptor.turn()
     heads = [e.head for e in events if isinstance(e, ev.Misread)]
     assert heads == [*map(str, range(100)), "half"]
     assert isinstance(events[-1], ev.Disconnected)
 
 
-def test_a_slow_reader_that_talks_much_gets_everything_too(door: Door) -> None:
-    with door.client() as client:
+def test_a_slow_reader_that_talks_much_gets_everything_too(acceptor: Acceptor) -> None:
+    with acceptor.client() as client:
         client.sendall(READY)
-        door.turn()
+        acceptor.turn()
         for _ in range(8):
-            door.server.send(
+            acceptor.server.send(
                 Send(ConnId(1), "W1", Task(IssueId("a"), 1, "t", "x" * 200_000), v1=False)
             )
-        door.server.flush()
+        acceptor.server.flush()
         client.sendall(b"junk\n" * 100)
-        look(door)
+        look(acceptor)
         got = 0
         while got < 8 * 200_000:
             got += len(client.recv(1 << 16))
-            door.turn()
-        assert sum(isinstance(e, ev.Misread) for e in door.events) == 100
+            acceptor.turn()
+        assert sum(isinstance(e, ev.Misread) for e in acceptor.events) == 100

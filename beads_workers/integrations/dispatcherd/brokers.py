@@ -15,7 +15,7 @@ from beads_workers.core.events import Event
 from beads_workers.core.framing import Framed, Line, LineReader
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX
 from beads_workers.integrations.dispatcherd.wire_chunks import split_message
-from beads_workers.runtime.sockets import Door, Peers
+from beads_workers.runtime.sockets import Acceptor, Peers
 
 # --- broker --------------------------------------------------------------------------------------
 # What a broker of dispatcherd is to the front, and the front to a broker.
@@ -151,17 +151,19 @@ class UnixBroker:
         self._look_at = float("inf")
         self._paused = False
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._door: Door | None = Door("the dispatcherd socket", path, selector, tell, self._enter)
+        self._acceptor: Acceptor | None = Acceptor(
+            "the dispatcherd socket", path, selector, tell, self._enter
+        )
 
     def deadline(self) -> float:
         """When ``tend`` is due (monotonic seconds)."""
-        at = self._door.deadline() if self._door is not None else float("inf")
+        at = self._acceptor.deadline() if self._acceptor is not None else float("inf")
         return min(at, self._look_at)
 
     def tend(self, now: float) -> None:
         """Whatever time has come for."""
-        if self._door is not None:
-            self._door.tend(now)
+        if self._acceptor is not None:
+            self._acceptor.tend(now)
         if now >= self._look_at:
             self._look_for_silent(now)
 
@@ -175,18 +177,18 @@ class UnixBroker:
         for visitor in list(self._visitors.values()):
             self._hear(visitor)
             self._tidy(visitor)
-        self._settle_door()
+        self._settle_acceptor()
 
     def cease(self) -> None:
         """Nobody is let in any more; who was on the way is heard."""
-        if self._door is None:
+        if self._acceptor is None:
             return
         self._paused = False
-        self._door.let_all_in()
+        self._acceptor.let_all_in()
         for visitor in list(self._visitors.values()):
             self._hear(visitor, LAST_READS)
-        self._door.close()
-        self._door = None
+        self._acceptor.close()
+        self._acceptor = None
 
     def close(self) -> None:
         """Everybody goes."""
@@ -209,7 +211,7 @@ class UnixBroker:
             self._masks[sock] = 0
             self._look_at = min(self._look_at, now + SILENT_SECONDS)
             self._tidy(visitor)
-        self._settle_door()
+        self._settle_acceptor()
 
     def _hear(self, visitor: Visitor, most: int = READS_AT_ONCE) -> None:
         """What is there, but not all at once of one that sends without end."""
@@ -256,7 +258,7 @@ class UnixBroker:
         if mask & selectors.EVENT_READ:
             self._hear(visitor)
         self._tidy(visitor)
-        self._settle_door()
+        self._settle_acceptor()
 
     def _tidy(self, visitor: Visitor) -> None:
         """Watch it for what it is to do next, or let it go."""
@@ -288,13 +290,13 @@ class UnixBroker:
         if self._masks.pop(sock):
             self._selector.unregister(sock)
         sock.close()
-        if self._door is not None:
-            self._door.room()
+        if self._acceptor is not None:
+            self._acceptor.room()
 
-    def _settle_door(self) -> None:
+    def _settle_acceptor(self) -> None:
         """Whoever is not let in waits in the kernel's queue, and then in ``connect``."""
-        if self._door is not None:
-            self._door.hold(self._paused or len(self._visitors) >= VISITORS_MAX)
+        if self._acceptor is not None:
+            self._acceptor.back_off(self._paused or len(self._visitors) >= VISITORS_MAX)
 
     def _look_for_silent(self, now: float) -> None:
         self._look_at = float("inf")
@@ -306,4 +308,4 @@ class UnixBroker:
                 self._drop(visitor)
             else:
                 self._look_at = min(self._look_at, visitor.since + SILENT_SECONDS)
-        self._settle_door()
+        self._settle_acceptor()

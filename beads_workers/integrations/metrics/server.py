@@ -18,7 +18,7 @@ from beads_workers.core.snapshot import Board
 from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics import figures as usage
 from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse, to_text
-from beads_workers.runtime.sockets import Door, Peers, TcpListener
+from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener
 
 # --- http get ------------------------------------------------------------------------------------
 # The little of HTTP/1.1 that a scrape needs: one GET on a connection, one answer, closed.
@@ -243,7 +243,7 @@ class MetricsServer:
         self._scrape = Scrape(look)
         self._visits = Visits()
         self._place = listener.socket.getsockname()[:2]
-        self._door = Door("the metrics port", listener, selector, tell, self._enter)
+        self._acceptor = Acceptor("the metrics port", listener, selector, tell, self._enter)
 
     @property
     def pending(self) -> bool:
@@ -252,11 +252,11 @@ class MetricsServer:
 
     def deadline(self) -> float:
         """When ``tend`` is due (monotonic seconds)."""
-        return min([self._door.deadline(), *(v.until for v in self._visitors)])
+        return min([self._acceptor.deadline(), *(v.until for v in self._visitors)])
 
     def tend(self, now: float) -> None:
         """Cut off who takes too long."""
-        self._door.tend(now)
+        self._acceptor.tend(now)
         for visitor in [v for v in self._visitors if now >= v.until]:
             self._visits.request_timeouts += visitor.answer is None
             self._drop(visitor)
@@ -277,7 +277,7 @@ class MetricsServer:
 
     def close(self) -> None:
         """The run is over."""
-        self._door.close()
+        self._acceptor.close()
         for visitor in list(self._visitors):
             self._drop(visitor)
 
@@ -362,4 +362,4 @@ class MetricsServer:
         if visitor.mask:
             self._selector.unregister(visitor.socket)
         visitor.socket.close()
-        self._door.room()
+        self._acceptor.room()

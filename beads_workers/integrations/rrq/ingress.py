@@ -18,7 +18,7 @@ from beads_workers.integrations.rrq import serving as unanswered
 from beads_workers.integrations.rrq.serving import Serving
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
-from beads_workers.runtime.sockets import Door, Peers
+from beads_workers.runtime.sockets import Acceptor, Peers
 
 # --- frame stream --------------------------------------------------------------------------------
 # One stream socket of frames: payloads in, bytes out, never blocking, never without bound.
@@ -164,21 +164,23 @@ class RrqFront:
             place.parent.mkdir(parents=True, exist_ok=True)
         else:
             place = (address.host, address.port)
-        self._door: Door | None = Door("the RRQ socket", place, selector, tell, self._enter)
+        self._acceptor: Acceptor | None = Acceptor(
+            "the RRQ socket", place, selector, tell, self._enter
+        )
 
     def deadline(self) -> float:
         """When ``tend`` is due (monotonic seconds)."""
         due = [self._look_at]
-        if self._door is not None:
-            due.append(self._door.deadline())
+        if self._acceptor is not None:
+            due.append(self._acceptor.deadline())
         if (at := self._serving.deadline()) is not None:
             due.append(at)
         return min(due)
 
     def tend(self, now: float) -> None:
         """Whatever time has come for."""
-        if self._door is not None:
-            self._door.tend(now)
+        if self._acceptor is not None:
+            self._acceptor.tend(now)
         self._serving.on_deadline(now)
         if now >= self._look_at:
             self._look_for_unfinished(now)
@@ -198,9 +200,9 @@ class RrqFront:
 
     def cease(self) -> None:
         """The run is ending: nobody is let in any more, and nothing is begun."""
-        if self._door is not None:
-            self._door.close()
-            self._door = None
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
             self._serving.finish()
 
     def close(self) -> None:
@@ -309,8 +311,8 @@ class RrqFront:
         if self._masks.pop(conn_id):
             self._selector.unregister(stream.socket)
         stream.socket.close()
-        if self._door is not None:
-            self._door.room()
+        if self._acceptor is not None:
+            self._acceptor.room()
         self._serving.gone(conn_id)
 
     def _look_for_unfinished(self, now: float) -> None:

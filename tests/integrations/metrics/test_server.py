@@ -213,7 +213,7 @@ def test_without_a_port_nothing_listens() -> None:
 
 
 def test_only_this_machine_can_connect(hall: Hall) -> None:
-    assert url_of(hall.server._door._listener) == f"http://127.0.0.1:{hall.port}/metrics"  # type: ignore[arg-type]
+    assert url_of(hall.server._acceptor._listener) == f"http://127.0.0.1:{hall.port}/metrics"  # type: ignore[arg-type]
     assert VISIT_SECONDS < 10  # What one silent visitor can hold a place for.
 
 

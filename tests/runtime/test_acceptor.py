@@ -1,4 +1,5 @@
-"""The door of a socket: back when its file is gone, shut without spinning, open again by itself."""
+"""The acceptor of a socket: back when its file is gone, shut without spinning, open again by
+itself."""
 
 from __future__ import annotations
 
@@ -11,19 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
-from beads_workers.runtime.sockets import Door, Peers
+from beads_workers.runtime.sockets import Acceptor, Peers
 
 
 class Hall:
-    """A door, and what comes of it; ``turn`` is one turn of a loop at a told time."""
+    """An acceptor, and what comes of it; ``turn`` is one turn of a loop at a told time."""
 
     def __init__(self, path: Path, spares: int = 0) -> None:
         self.path = path
         self.selector = selectors.DefaultSelector()
         self.events: list[Event] = []
         self.peers: Peers = []
-        self.door = Door(
-            "the door", path, self.selector, self.events.append, self.peers.extend, spares
+        self.acceptor = Acceptor(
+            "the acceptor", path, self.selector, self.events.append, self.peers.extend, spares
         )
 
     def turn(self) -> int:
@@ -34,7 +35,7 @@ class Hall:
         return len(ready)
 
     def tend(self) -> None:
-        self.door.tend(self.door.deadline())
+        self.acceptor.tend(self.acceptor.deadline())
 
     def knock(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
@@ -42,7 +43,7 @@ class Hall:
         return client
 
     def close(self) -> None:
-        self.door.close()
+        self.acceptor.close()
         for sock, _ in self.peers:
             sock.close()
 
@@ -86,7 +87,7 @@ def test_what_is_not_ours_in_its_place_stays_and_is_told_once(tmp_path: Path) ->
     assert isinstance(told, Degraded) and "not ours" in told.text and not told.stops
     (tmp_path / "s").unlink()
     hall.tend()
-    assert hall.events[-1] == ConditionRecovered("the door")
+    assert hall.events[-1] == ConditionRecovered("the acceptor")
     hall.close()
 
 
@@ -117,7 +118,7 @@ def test_a_spare_lets_somebody_in_when_no_descriptor_is_left_and_is_kept_again(
         assert len(hall.peers) == 1
         assert hall.turn() == 0
         hall.peers.pop()[0].close()
-        hall.door.room()
+        hall.acceptor.room()
         hall.tend()
         assert len(hall.peers) == 1
     for client in clients:
@@ -125,9 +126,9 @@ def test_a_spare_lets_somebody_in_when_no_descriptor_is_left_and_is_kept_again(
     hall.close()
 
 
-def test_a_door_that_is_held_lets_nobody_in_and_loses_nobody(tmp_path: Path) -> None:
+def test_an_acceptor_that_backs_off_lets_nobody_in_and_loses_nobody(tmp_path: Path) -> None:
     hall = Hall(tmp_path / "door.sock")
-    hall.door.hold(True)
+    hall.acceptor.back_off(True)
     with hall.knock():
         hall.turn()
         hall.tend()
@@ -138,8 +139,8 @@ def test_a_door_that_is_held_lets_nobody_in_and_loses_nobody(tmp_path: Path) -> 
         with hall.knock():
             hall.turn()
             assert len(hall.peers) == 1
-            hall.door.hold(False)
+            hall.acceptor.back_off(False)
             hall.turn()
             assert len(hall.peers) == 2
-        hall.door.hold(True)
+        hall.acceptor.back_off(True)
         hall.close()
