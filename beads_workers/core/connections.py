@@ -183,7 +183,7 @@ class ConnectionRegistry:
 
 
 @value
-class HoldOver:
+class HoldTimeout:
     """Timer key: a waiting READY is answered with WAIT now."""
 
     conn_id: ConnId
@@ -212,7 +212,7 @@ class Sender:
 
     def deliver(self, connection: Connection, in_flight: InFlight) -> None:
         """Give it this job: at once, or after the tracker was told that it claims by itself."""
-        self._timers.cancel(HoldOver(connection.conn_id))
+        self._timers.cancel(HoldTimeout(connection.conn_id))
         connection.issue_id = in_flight.job.issue_id
         if self._parts.self_claiming and not connection.grouped:
             self._registry.move(connection, ConnStimulus.RESERVED)
@@ -284,7 +284,7 @@ class Sender:
 
     def tell_to_wait(self, connection: Connection, seconds: int | None = None) -> None:
         """WAIT, and nothing more follows."""
-        self._timers.cancel(HoldOver(connection.conn_id))
+        self._timers.cancel(HoldTimeout(connection.conn_id))
         self._registry.move(connection, ConnStimulus.WAIT_SENT)
         self.say(connection, Wait(seconds or self._wait_seconds(connection)))
 
@@ -296,7 +296,7 @@ class Sender:
 
     def shut_down(self, connection: Connection) -> None:
         """SHUTDOWN: the worker ends what it does, and leaves."""
-        self._timers.cancel(HoldOver(connection.conn_id))
+        self._timers.cancel(HoldTimeout(connection.conn_id))
         if connection.state is ConnState.RESERVED and (in_flight := self.in_flight(connection)):
             connection.issue_id = None
             self._tasks.unreserve(in_flight)
@@ -489,7 +489,7 @@ def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
 
 
 @value
-class HelloDue:
+class HelloTimeout:
     """Timer key: a connection must have said something valid by then."""
 
     conn_id: ConnId
@@ -520,7 +520,7 @@ class Connections:
         """A connection is nobody until its first valid message."""
         connection = self._registry.add(event.conn_id, event.pid, event.start_time)
         connection.own = event.pid in self._parts.supervisor.by_pid
-        self._timers.set(HelloDue(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
+        self._timers.set(HelloTimeout(event.conn_id), self._effects.now + limits.HELLO_SECONDS)
 
     def misread(self, event: Misread) -> None:
         """A line that is no message: say so, and go on; a flood ends the connection."""
@@ -579,7 +579,7 @@ class Connections:
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
-        for key in (HelloDue, HoldOver, Overdue):
+        for key in (HelloTimeout, HoldTimeout, Overdue):
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
@@ -615,8 +615,10 @@ class Connections:
             self._sender.deliver(connection, in_flight)
         elif self._parts.pushed and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
-        elif soon and HoldOver(connection.conn_id) not in self._timers:
-            self._timers.set(HoldOver(connection.conn_id), self._effects.now + limits.HOLD_SECONDS)
+        elif soon and HoldTimeout(connection.conn_id) not in self._timers:
+            self._timers.set(
+                HoldTimeout(connection.conn_id), self._effects.now + limits.HOLD_SECONDS
+            )
         elif not soon:
             self._sender.tell_to_wait(connection)
 
@@ -655,12 +657,12 @@ class Connections:
 
     # --- deadlines ----------------------------------------------------------------------------
 
-    def hello_due(self, conn_id: ConnId) -> None:
+    def hello_timed_out(self, conn_id: ConnId) -> None:
         """Nothing valid in its first ten seconds: no worker."""
         if (found := self._registry.get(conn_id)) and found.state is ConnState.NEW:
             self._effects.ask(HangUp(conn_id, "said nothing valid"))
 
-    def hold_over(self, conn_id: ConnId) -> None:
+    def hold_timed_out(self, conn_id: ConnId) -> None:
         """The source takes its time: WAIT."""
         connection = self._registry.get(conn_id)
         if connection and connection.state is ConnState.READY:
@@ -697,7 +699,7 @@ class Connections:
         else:
             reserved = set(self._parts.supervisor.members)
             connection.worker_id = self._registry.next_worker_id(reserved)
-        self._timers.cancel(HelloDue(connection.conn_id))
+        self._timers.cancel(HelloTimeout(connection.conn_id))
         version = message.version if isinstance(message, Ready) else "1"
         who = (connection.worker_id, connection.pid, message.worker_id[:40])
         # A further slot of one process comes and goes with its connection.

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 # Source: docs/PROTOCOL.md, "Shutdown". The moves stand in ``states.RUN``.
 
 
-LEAVE_BY = "leave by"
+STOP_DEADLINE = "stop deadline"
 """Timer key: workers that are still there now are killed."""
 
-GIVE_UP = "give up"
+SETTLE_TIMEOUT = "settle timeout"
 """Timer key: what writes are still pending is left to the next start."""
 
 IDLE_OUT = "idle out"
@@ -125,7 +125,7 @@ class Ending:
         else:
             self.move(RunStimulus.PAUSE, f"{text}; {BREAKER_HINT}")
 
-    def give_up(self) -> None:
+    def settle_timed_out(self) -> None:
         """The tracker had its time; the journal remembers what it is pending."""
         if self._parts.state is RunState.SETTLING:
             pending = ", ".join(list(self._parts.round_trips.pending)[:10])
@@ -157,9 +157,11 @@ class Ending:
                 self._shut_down()
             case RunReaction.HASTEN if self._parts.state is RunState.SETTLING:
                 if self._stop_seconds == 0.0:
-                    self._effects.timers.set_earlier(GIVE_UP, self._effects.now)
+                    self._effects.timers.set_earlier(SETTLE_TIMEOUT, self._effects.now)
             case RunReaction.HASTEN:
-                self._effects.timers.set_earlier(LEAVE_BY, self._effects.now + self._stop_seconds)
+                self._effects.timers.set_earlier(
+                    STOP_DEADLINE, self._effects.now + self._stop_seconds
+                )
             case RunReaction.KILL:
                 self._kill()
             case RunReaction.END:
@@ -181,7 +183,7 @@ class Ending:
             if silent:
                 # It may be no worker at all; nobody waits for it.
                 self._effects.ask(HangUp(connection.conn_id, "said nothing before the stop"))
-        self._effects.timers.set(LEAVE_BY, self._effects.now + self._stop_seconds)
+        self._effects.timers.set(STOP_DEADLINE, self._effects.now + self._stop_seconds)
 
     def _kill(self) -> None:
         for member in self._parts.supervisor.alive():
@@ -194,7 +196,7 @@ class Ending:
             self._effects.ask(HangUp(connection.conn_id, "did not leave in time"))
         # A worker that was asked for and has no pid yet is killed as soon as it has one.
         if self._parts.supervisor.alive():
-            self._effects.timers.set(LEAVE_BY, self._effects.now + 1.0)
+            self._effects.timers.set(STOP_DEADLINE, self._effects.now + 1.0)
 
     def _everybody_left(self) -> bool:
         return not len(self._parts.registry) and not self._parts.supervisor.alive()
@@ -208,12 +210,12 @@ class Ending:
             self._attempt_ends.end_orphaned(in_flight)
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
-        self._effects.timers.set(GIVE_UP, self._effects.now + limits.CLOSE_GIVE_UP_SECONDS)
+        self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + limits.SETTLE_TIMEOUT_SECONDS)
 
     def tried(self) -> None:
         """The tracker was asked once more: what has failed for a minute gets no second one."""
         if self._parts.state is RunState.SETTLING and self._only_failing_closes():
-            self.give_up()
+            self.settle_timed_out()
 
     def _consider_empty(self) -> None:
         parts = self._parts
@@ -250,7 +252,7 @@ class Ending:
     def _only_failing_closes(self) -> bool:
         # A close that fails for a minute is kept for the next start; it must not keep us here.
         seconds = self._parts.round_trips.failing_for()
-        if seconds is None or seconds < limits.CLOSE_GIVE_UP_SECONDS:
+        if seconds is None or seconds < limits.SETTLE_TIMEOUT_SECONDS:
             return False
         return self._parts.tasks.in_flight.keys() <= self._parts.round_trips.pending.keys()
 

@@ -191,7 +191,7 @@ that is a missing login or the wrong folder, and not the issues' fault."""
 # --- the tracker in trouble -----------------------------------------------------------------
 SOURCE_RETRY_SECONDS = 1.0
 SOURCE_RETRY_MAX_SECONDS = 30.0
-CLOSE_GIVE_UP_SECONDS = 60.0
+SETTLE_TIMEOUT_SECONDS = 60.0
 """Under --until-empty a close that fails this long ends the run; it is kept for the next start."""
 
 # --- the end --------------------------------------------------------------------------------

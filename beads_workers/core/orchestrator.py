@@ -22,10 +22,10 @@ from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Carried, Listed, SettledRecord
 from beads_workers.core.lifecycle import (
-    GIVE_UP,
     IDLE_OUT,
-    LEAVE_BY,
     RUN_OUT,
+    SETTLE_TIMEOUT,
+    STOP_DEADLINE,
     DegradedConditions,
     Ending,
     RespawnDue,
@@ -340,10 +340,10 @@ class Orchestrator:
 
     def _due(self, key: Hashable) -> None:
         match key:
-            case connections.HelloDue(conn_id):
-                self._connections.hello_due(conn_id)
-            case connections.HoldOver(conn_id):
-                self._connections.hold_over(conn_id)
+            case connections.HelloTimeout(conn_id):
+                self._connections.hello_timed_out(conn_id)
+            case connections.HoldTimeout(conn_id):
+                self._connections.hold_timed_out(conn_id)
             case connections.Overdue(conn_id):
                 self._connections.overdue(conn_id)
             case connections.ExitDue(pid):
@@ -367,12 +367,12 @@ class Orchestrator:
             RECALL: self._sender.recall,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             inflight.LOOK: lambda: None,  # ``_after_events`` looks at them.
-            LEAVE_BY: lambda: self._ending.move(RunStimulus.DEADLINE),
-            GIVE_UP: self._ending.give_up,
+            STOP_DEADLINE: lambda: self._ending.move(RunStimulus.DEADLINE),
+            SETTLE_TIMEOUT: self._ending.settle_timed_out,
             IDLE_OUT: self._ending.idle_out,
             RUN_OUT: self._ending.run_out,
         }
-        if key == LEAVE_BY and self._parts.state is not RunState.STOPPING:
+        if key == STOP_DEADLINE and self._parts.state is not RunState.STOPPING:
             return
         named[key]()
 

@@ -211,7 +211,7 @@ def test_what_the_tracker_does_not_take_for_a_minute_is_left_to_the_next_start()
             play.answer(settle_error="locked")
         play.wait(1.0)
     assert play.ended == 7
-    assert limits.CLOSE_GIVE_UP_SECONDS <= play.now - 1000.0 < limits.CLOSE_GIVE_UP_SECONDS + 5
+    assert limits.SETTLE_TIMEOUT_SECONDS <= play.now - 1000.0 < limits.SETTLE_TIMEOUT_SECONDS + 5
 
 
 # --- reasons and exit codes -----------------------------------------------------------------------
@@ -350,14 +350,14 @@ def test_a_close_that_fails_for_a_minute_ends_until_empty_with_seven() -> None:
             play.answer(results={"a": Result.FAILED})
         play.wait(1.0)
     assert play.ended == 7
-    assert play.now - 1000.0 < limits.CLOSE_GIVE_UP_SECONDS + limits.SOURCE_RETRY_MAX_SECONDS
+    assert play.now - 1000.0 < limits.SETTLE_TIMEOUT_SECONDS + limits.SOURCE_RETRY_MAX_SECONDS
 
 
 def test_a_minute_in_which_we_were_stopped_ourselves_is_no_minute_of_failing() -> None:
     play = draining("a")
     play.do(done(1, "a"))
     play.answer(settle_error="bd: exit status 1")
-    play.now += 10 * limits.CLOSE_GIVE_UP_SECONDS
+    play.now += 10 * limits.SETTLE_TIMEOUT_SECONDS
     play.do(ready(1))
     assert play.core.state is RunState.RUNNING, "it was asked once, and once is not for a minute"
 

@@ -50,6 +50,8 @@ TAGS: dict[str, str] = {
     "RetryDue": "DueAgain",
     "RespawnDue": "StartAgain",
     "Acceptor": "Door",
+    "HelloTimeout": "HelloDue",
+    "HoldTimeout": "HoldOver",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
