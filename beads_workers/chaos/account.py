@@ -67,8 +67,8 @@ class Account:
             case rec.RunStarted(socket=socket, control_socket=control):
                 self.run_ids.append(self._run_id)
                 self.sockets += [socket, control]
-            case rec.Carried() as retry_entry:
-                self._carried(retry_entry)
+            case rec.Checkpointed() as retry_entry:
+                self._checkpointed(retry_entry)
             case rec.WorkerStarted(worker_id, pid):
                 self._pids[worker_id] = pid
             case rec.Started() as began:
@@ -82,7 +82,7 @@ class Account:
             case _:
                 pass
 
-    def _carried(self, retry_entry: rec.Carried) -> None:
+    def _checkpointed(self, retry_entry: rec.Checkpointed) -> None:
         known = self.lives[retry_entry.issue_id].charged
         if retry_entry.charged != known and not retry_entry.claimed_by:
             self.charges.append(

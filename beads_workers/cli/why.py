@@ -17,10 +17,10 @@ from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOW
 from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
-from beads_workers.core.journal import Carried
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import Remains
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Seen, Source, SourceError
 from beads_workers.core.text import json_line, printable
@@ -102,8 +102,8 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
     )
 
 
-def _issue_facts(issue_id: str, last: Remains, now: float) -> IssueFacts:
-    retry_entry = last.retry_entries.get(issue_id, Carried(issue_id))
+def _issue_facts(issue_id: str, last: RecoveryState, now: float) -> IssueFacts:
+    retry_entry = last.retry_entries.get(issue_id, Checkpointed(issue_id))
     left = min(retry_entry.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
     standing = "quarantined" if retry_entry.quarantined else standing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType
 
-from beads_workers.core.journal import Carried
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
@@ -116,7 +116,7 @@ class RecoveryEnded:
     """
 
     settled: tuple[Settled, ...] = ()
-    heard: tuple[Carried, ...] = ()
+    heard: tuple[Checkpointed, ...] = ()
     error: str = ""
 
 

@@ -338,7 +338,7 @@ class _Account:
                 # A reopening that finds it closed: somebody else's work, or an earlier run's.
                 issue.earlier = issue.earlier or record.action == "reopen"
                 issue.closed = now
-            case rec.Carried():
+            case rec.Checkpointed():
                 self.issues[issue_id] = issue = _Issue(
                     record.title, charged=record.charged, error=record.error
                 )
@@ -420,7 +420,7 @@ class _Account:
         )
 
 
-_KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Carried)
+_KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Checkpointed)
 """What an account may begin with; whatever else is said of an issue nobody knows is passed over."""
 
 _FATES = {

@@ -68,7 +68,7 @@ class Issue:
     end: rec.Finished | None = None
     pending: Action | None = None
     handed_over: bool = False
-    retry_entry: rec.Carried | None = None
+    retry_entry: rec.Checkpointed | None = None
     due: float = 0.0
     owner: tuple[int, int] | None = None
     told: list[Entry] = field(default_factory=list)
@@ -362,7 +362,7 @@ class Issues:
             issue.told.append(entry)
         return change
 
-    def _carried(self, retry_entry: rec.Carried, entry: Entry) -> Transition:
+    def _checkpointed(self, retry_entry: rec.Checkpointed, entry: Entry) -> Transition:
         old = self.known.get(retry_entry.issue_id)
         issue = self.known[retry_entry.issue_id] = Issue(
             retry_entry.issue_id, retry_entry=retry_entry
@@ -450,7 +450,7 @@ class Issues:
             self.known.pop(issue.issue_id, None)
 
 
-def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried | None:
+def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed | None:
     """What is to be remembered after an attempt."""
     if finished.verdict == _FINISH:
         return None
@@ -462,7 +462,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Carried
     started = issue.attempt.started if issue.attempt else None
     if started is not None and started.traceparent and not started.trace_parent:
         trace = started.traceparent
-    return rec.Carried(
+    return rec.Checkpointed(
         issue.issue_id,
         title=described.title if described else "",
         charged=finished.charged,
@@ -513,7 +513,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.PutOnHold: Issues._put_on_hold,
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
-    rec.Carried: Issues._carried,
+    rec.Checkpointed: Issues._checkpointed,
     Unsettled: Issues._unsettled,
     rec.WorkerJoined: Issues._joined,
     Resumed: Issues._resumed,

@@ -53,7 +53,7 @@ class RunStarted(Record):
 
 
 @value
-class Carried(Record):
+class Checkpointed(Record):
     """Checkpoint: what earlier runs left to remember of one unfinished issue.
 
     ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``claimed_by``: the actor in
@@ -79,7 +79,7 @@ class Carried(Record):
 
 @value
 class CheckpointEnded(Record):
-    """Everything carried over is written: older runs are disposable from here on."""
+    """Everything is checkpointed: older runs are disposable from here on."""
 
 
 @value
@@ -537,7 +537,7 @@ _REPEATED = LINE_START + b'%d,"c":1,' % JOURNAL_VERSION
 
 KINDS: dict[str, type[Record]] = {
     "run_started": RunStarted,
-    "carried": Carried,
+    "checkpointed": Checkpointed,
     "checkpoint_ended": CheckpointEnded,
     "run_changed": RunChanged,
     "worker_started": WorkerStarted,
@@ -586,6 +586,7 @@ _OLD_KINDS: dict[str, str] = {
     "forgiven": "refunded",
     "hindrance": "degraded_began",
     "hindrance_over": "degraded_ended",
+    "carried": "checkpointed",
 }
 """Kind of a record then -> now."""
 

@@ -20,7 +20,7 @@ from beads_workers.core.control import Control
 from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Carried, Listed, SettledRecord
+from beads_workers.core.journal import Checkpointed, Listed, SettledRecord
 from beads_workers.core.lifecycle import (
     IDLE_OUT,
     RUN_OUT,
@@ -135,14 +135,14 @@ class Orchestrator:
         *,
         self_claiming: bool,
         pushed: bool = False,
-        carried: Iterable[Carried] = (),
+        checkpointed: Iterable[Checkpointed] = (),
         epoch: float = 0.0,
     ) -> None:
         """``self_claiming``: a plain v1 worker claims and closes by itself on this source.
 
         ``pushed``: work comes to it by itself; ``Arrived`` says when.
 
-        ``carried``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
+        ``checkpointed``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
         needed only for their ``not_before``.
         """
         self._parts = make_parts(settings, run_id, now, self_claiming=self_claiming, pushed=pushed)
@@ -153,8 +153,8 @@ class Orchestrator:
         self._scheduler = ClaimScheduler(self._parts)
         self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._scheduler)
         self._control = Control(self._parts, self._sender, self._scheduler, self._ending)
-        for retry_entry in carried:
-            self._parts.retry_state.carry_over(retry_entry, now, epoch)
+        for retry_entry in checkpointed:
+            self._parts.retry_state.restore(retry_entry, now, epoch)
             self._parts.traces.keep(retry_entry.issue_id, retry_entry.traceparent)
 
     @property
@@ -318,7 +318,7 @@ class Orchestrator:
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for done in event.heard:
-            self._parts.retry_state.carry_over(done, self._effects.now, 0.0)
+            self._parts.retry_state.restore(done, self._effects.now, 0.0)
             self._effects.write(done)
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action

@@ -1,4 +1,4 @@
-"""What a dead run left, told by its journal alone, and what the next run carries on from it."""
+"""What a crashed run left, told by its journal alone, and what the next run carries on from it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import Attempt, Issue, Issues, Standing
-from beads_workers.core.journal import Carried, Entry, Finished, Resumed, Unsettled
+from beads_workers.core.journal import Checkpointed, Entry, Finished, Resumed, Unsettled
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.policy import quarantine_note
 from beads_workers.core.snapshot import Board
-from beads_workers.core.source import DeadRun
+from beads_workers.core.source import CrashedRun
 from beads_workers.core.states import IssueState
 from beads_workers.core.wire import NOT_BEGUN, Done, Failed, parse
 
 # --- recovery ------------------------------------------------------------------------------------
-# What a dead run left, told by its journal alone: a reader of ``core.issues``.
+# What a crashed run left, told by its journal alone: a reader of ``core.issues``.
 
 
 @dataclass(slots=True)
-class Remains:
+class RecoveryState:
     """``last_call``: pid and start time of a tracker process whose end was not recorded.
     ``whole``: the checkpoint was complete, so that older runs add nothing to ``retry_entries``.
     """
@@ -60,7 +60,7 @@ class Remains:
         return self.issues.heard
 
     @property
-    def retry_entries(self) -> dict[str, Carried]:
+    def retry_entries(self) -> dict[str, Checkpointed]:
         """Unfinished issues with a past."""
         return {
             i.issue_id: replace(i.retry_entry, claimed_by="") for i in self._all() if i.retry_entry
@@ -101,15 +101,15 @@ class Remains:
         """With a worker, and not at their end."""
         return {i.issue_id: i.attempt for i in self._all() if i.attempt}
 
-    def unsettled_runs(self) -> list[DeadRun]:
+    def unsettled_runs(self) -> list[CrashedRun]:
         """What is to be settled with the tracker, one per actor, this run's own last."""
         by_actor: dict[str, list[IssueId]] = {self.actor: []}
         for issue_id, actor in self.unclosed.items():
             by_actor.setdefault(actor, []).append(IssueId(issue_id))
         own = by_actor.pop(self.actor)
-        unsettled_runs = [DeadRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
+        unsettled_runs = [CrashedRun(actor, tuple(ids)) for actor, ids in by_actor.items()]
         untold = {IssueId(i.issue_id): i.end for i in self._all() if i.end}
-        last = DeadRun(
+        last = CrashedRun(
             self.actor,
             tuple(own),
             _sorted(self.handed_over),
@@ -140,7 +140,7 @@ class Remains:
         own = (i for i, actor in self.unclosed.items() if actor == self.actor)
         return {*own, *self.quarantined, *self.handed_over, *self.reopened}
 
-    def take_over(self, before: Remains) -> None:
+    def take_over(self, before: RecoveryState) -> None:
         """Add what the run before knew of issues, unless our own checkpoint says it all.
 
         A run that died while it wrote its checkpoint must not lose what it was carrying over.
@@ -150,12 +150,12 @@ class Remains:
                 if retry_entry.issue_id not in self.issues.known:
                     self.issues.apply(Entry(retry_entry, 0.0, 0.0))
 
-    def checkpoint(self) -> list[Carried]:
+    def checkpoint(self) -> list[Checkpointed]:
         """What the next run carries over."""
         retry_entries = []
         for issue in self._all():
             if issue.state is IssueState.CLOSING:
-                retry_entry = issue.retry_entry or Carried(issue.issue_id)
+                retry_entry = issue.retry_entry or Checkpointed(issue.issue_id)
                 retry_entries.append(replace(retry_entry, claimed_by=self._owner(issue)))
             elif issue.retry_entry:
                 retry_entries.append(issue.retry_entry)
@@ -175,9 +175,9 @@ def _sorted(issue_ids: Iterable[str]) -> tuple[IssueId, ...]:
     return tuple(IssueId(issue_id) for issue_id in sorted(issue_ids))
 
 
-def remains(entries: Iterable[Entry]) -> Remains:
+def recovery_state(entries: Iterable[Entry]) -> RecoveryState:
     """Fold one journal; what the run before it left is added by ``take_over``."""
-    left = Remains()
+    left = RecoveryState()
     for entry in entries:
         left.apply(entry)
     return left
@@ -199,7 +199,7 @@ def outcome_of(finished: rec.Finished) -> Outcome:
 
 
 # --- earlier runs --------------------------------------------------------------------------------
-# Earlier runs, told by their journals: which are pending something, and what is carried on.
+# Earlier runs, told by their journals: which are pending something, and what is checkpointed.
 
 
 def host_of(actor: str) -> str:
@@ -209,8 +209,10 @@ def host_of(actor: str) -> str:
 
 
 def left_over(
-    run_ids: Sequence[str], is_settled: Callable[[str], bool], read: Callable[[str], Remains | None]
-) -> tuple[list[Remains], Remains]:
+    run_ids: Sequence[str],
+    is_settled: Callable[[str], bool],
+    read: Callable[[str], RecoveryState | None],
+) -> tuple[list[RecoveryState], RecoveryState]:
     """What unsettled runs are pending, oldest first, and the fold over all: what the next one
     carries.
 
@@ -218,7 +220,7 @@ def left_over(
     checkpoint is whole carries all that came before it, so older ones are read only where they
     are unsettled, and then those in between, which may have settled them.
     """
-    known: list[Remains] = []
+    known: list[RecoveryState] = []
     heard: set[str] = set()
     passed: list[str] = []
     whole = False
@@ -236,7 +238,7 @@ def left_over(
         heard |= left.heard | left.own_pending()
         known.append(left)
         whole = whole or left.whole
-    last = Remains()
+    last = RecoveryState()
     for left in reversed(known):
         left.take_over(last)
         last = left
@@ -380,7 +382,7 @@ def resumed(board: Board, segment: int) -> Resumed:
 
 
 # --- late ends -----------------------------------------------------------------------------------
-# What the workers of a dead run have left word of, made into what its journal lacks.
+# What the workers of a crashed run have left word of, made into what its journal lacks.
 #
 # Source: docs/PROTOCOL.md, "Last words". Whoever can write into the run's directory can have
 # written
@@ -388,7 +390,7 @@ def resumed(board: Board, segment: int) -> Resumed:
 
 
 MEASURED_SECONDS_MAX = 86_400.0
-"""No longer than this a dead run is taken to have lived on."""
+"""No longer than this a crashed run is taken to have lived on."""
 
 Words = Mapping[str, Done | Failed]
 """By request id: what was said last of that attempt."""
@@ -406,7 +408,7 @@ def read_words(chunks: Iterable[bytes], wanted: Collection[str]) -> Words:
     return found
 
 
-def take_in(left: Remains, words: Words) -> dict[str, Entry]:
+def take_in(left: RecoveryState, words: Words) -> dict[str, Entry]:
     """Let ``left`` know what these words say; returns what its journal lacks, by issue.
 
     A success is as good as one that was read in time. Of what a worker had not begun its run
@@ -437,7 +439,7 @@ def _word(line: bytes) -> Done | Failed | None:
     return said if isinstance(said, Failed) and said.error_detail == NOT_BEGUN else None
 
 
-def _end(left: Remains, begun: Attempt, done: Done) -> Entry:
+def _end(left: RecoveryState, begun: Attempt, done: Done) -> Entry:
     started, milliseconds = begun.started, done.duration_ms or 0
     claimed = left.issues.known[started.issue_id].claimed
     finished = Finished(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from beads_workers.core import limits
 from beads_workers.core.effects import Effects, Timers
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Carried, Refunded
+from beads_workers.core.journal import Checkpointed, Refunded
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
 from beads_workers.core.policy import History
 from beads_workers.core.round_trips import RoundTrips
@@ -54,25 +54,25 @@ class RetryState:
         self._timers = timers
         self.retry_entries: dict[IssueId, RetryEntry] = {}
 
-    def carry_over(self, carried: Carried, now: float, epoch: float) -> None:
+    def restore(self, checkpointed: Checkpointed, now: float, epoch: float) -> None:
         """Take an entry over from an earlier run. ``epoch``: the wall clock at ``now``."""
         retry_entry = RetryEntry(
-            history=History(carried.charged, carried.free_in_a_row),
-            title=carried.title,
-            error=carried.error,
-            claimed_by=carried.claimed_by,
-            path=carried.path,
-            arguments=carried.arguments,
+            history=History(checkpointed.charged, checkpointed.free_in_a_row),
+            title=checkpointed.title,
+            error=checkpointed.error,
+            claimed_by=checkpointed.claimed_by,
+            path=checkpointed.path,
+            arguments=checkpointed.arguments,
         )
-        issue_id = IssueId(carried.issue_id)
+        issue_id = IssueId(checkpointed.issue_id)
         self.retry_entries[issue_id] = retry_entry
-        if carried.claimed_by:
+        if checkpointed.claimed_by:
             retry_entry.standing = Standing.UNCLOSED
-        elif carried.quarantined:
+        elif checkpointed.quarantined:
             retry_entry.standing = Standing.QUARANTINED
-        elif (left := carried.not_before - epoch) > 0:
+        elif (left := checkpointed.not_before - epoch) > 0:
             # A wall clock that was set back must not park an issue: no wait is longer than it was.
-            most = carried.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
+            most = checkpointed.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
             self._cool(issue_id, retry_entry, now + min(left, most))
 
     def retry_entry(self, issue_id: IssueId) -> RetryEntry:

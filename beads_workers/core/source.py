@@ -48,7 +48,7 @@ class Action(Enum):
     """The worker will claim and close by itself: keep it reserved, but in nobody's name."""
     REOPEN = "reopen"
     """Take the quarantine mark away, for a person's ``retry`` or after a storm. With
-    ``read_first``, for a dead run, what it holds is released as well."""
+    ``read_first``, for a crashed run, what it holds is released as well."""
 
 
 @value
@@ -154,8 +154,8 @@ _UNKNOWN = Outcome(OutcomeKind.SUCCESS)
 
 
 @value
-class DeadRun:
-    """What the journal of an earlier, dead run says is still to be written.
+class CrashedRun:
+    """What the journal of an earlier, crashed run says is still to be written.
 
     ``quarantined``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
@@ -267,8 +267,8 @@ class Source(Protocol):
     def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
         """Keep leases alive, and say which are no longer ours. No leases: an empty answer."""
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """Settle what a dead run left: close what it had done, requeue what it held.
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """Settle what a crashed run left: close what it had done, requeue what it held.
 
         What its actor holds according to the tracker counts, not only what the journal names.
         Closes come with ``Action.CLOSE``, releases with ``Action.RELEASE``. Idempotent.

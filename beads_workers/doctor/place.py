@@ -1,4 +1,4 @@
-"""Where a run keeps its things: the run directory, /tmp, and what dead runs left there.
+"""Where a run keeps its things: the run directory, /tmp, and what crashed runs left there.
 
 Nothing is changed: what is tried out is tried on a file without a name, or on a socket that is
 gone again at once.
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beads_workers.core.journal import decode
-from beads_workers.core.recovery import Remains
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.text import counted
 from beads_workers.doctor.machine import nearest
 from beads_workers.doctor.rules import Check, fail, ok, warn
@@ -85,8 +85,8 @@ def elsewhere(tracker_folder: Path) -> Check | None:
 
 
 def leftovers(root: Path, said: str = "") -> list[Check]:
-    """What dead runs left: pending writes, processes, sockets. ``said``: the --state-dir that was
-    typed."""
+    """What crashed runs left: pending writes, processes, sockets. ``said``: the --state-dir that
+    was typed."""
     directory = RunDirectory(root)
     info = directory.read_info() if directory.is_locked() else None
     running = info.run_id if info else ""
@@ -104,7 +104,7 @@ def leftovers(root: Path, said: str = "") -> list[Check]:
         found.append(
             warn("leftovers", text, remedy if len(remedy) < 400 else "beads-workers clean")
         )
-    return found or [ok("leftovers", "dead runs left nothing")]
+    return found or [ok("leftovers", "crashed runs left nothing")]
 
 
 def last_seen(root: Path) -> float | None:
@@ -135,7 +135,7 @@ def _last_record(journal: Path) -> float | None:
     return None
 
 
-def _of_run(directory: RunDirectory, left: Remains, said: str) -> list[Check]:
+def _of_run(directory: RunDirectory, left: RecoveryState, said: str) -> list[Check]:
     hear(left, directory.run(left.run_id))
     count = len(left.unclosed)
     pending = f" ({counted(count, 'issue')} done but unclosed)" if count else ""
@@ -151,7 +151,7 @@ def _of_run(directory: RunDirectory, left: Remains, said: str) -> list[Check]:
 
 
 def _dead_but_settled(
-    directory: RunDirectory, unsettled: Sequence[Remains], running: str
+    directory: RunDirectory, unsettled: Sequence[RecoveryState], running: str
 ) -> list[str]:
     asked = {running, *(left.run_id for left in unsettled)}
     return [run for run in directory.run_ids() if run not in asked and directory.is_alive(run)]
@@ -165,9 +165,7 @@ def _processes(directory: RunDirectory, run_id: str) -> Check | None:
     if not pids:
         return None
     named = " ".join(map(str, sorted(pids)))
-    text = (
-        f"{counted(len(pids), 'process', 'processes')} of the dead run {run_id} still live: {named}"
-    )
+    text = f"{counted(len(pids), 'process', 'processes')} of the crashed run {run_id} still live: {named}"
     return warn("leftovers", text, f"kill {named}")
 
 

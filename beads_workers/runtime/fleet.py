@@ -21,7 +21,7 @@ from beads_workers import __version__, registry
 from beads_workers.core.events import Warned
 from beads_workers.core.journal import CheckpointEnded, Noted, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.recovery import Remains
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
@@ -123,7 +123,11 @@ class Fleet:
             raise Refused(str(error), hint, 5) from None
 
     def _work(
-        self, zygote_client: ZygoteClient, unsettled: list[Remains], last: Remains, description: str
+        self,
+        zygote_client: ZygoteClient,
+        unsettled: list[RecoveryState],
+        last: RecoveryState,
+        description: str,
     ) -> int:
         selector = selectors.DefaultSelector()
         mailbox = Mailbox(selector)
@@ -135,7 +139,7 @@ class Fleet:
             time.monotonic(),
             self_claiming=self._source.self_claiming,
             pushed=is_pushed(self._settings),
-            carried=last.checkpoint(),
+            checkpointed=last.checkpoint(),
             epoch=time.time(),
         )
         loop = Loop(selector, mailbox, core, self._journal, frames, zygote_client)
@@ -188,7 +192,7 @@ class Fleet:
             self._settings, self._source, selector, loop.tell, lambda: loop.control.control_plane
         )
 
-    def _begin_journal(self, board: Board, info: RunInfo, last: Remains) -> None:
+    def _begin_journal(self, board: Board, info: RunInfo, last: RecoveryState) -> None:
         began = RunStarted(
             run_id=self._run_id,
             pid=info.pid,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from beads_workers.core.journal import Entry
-    from beads_workers.core.recovery import Remains, Words
+    from beads_workers.core.recovery import RecoveryState, Words
 
 
 FILE = "last_words"
@@ -58,7 +58,7 @@ def words_of(run_directory: Path, wanted: Collection[str]) -> Words:
     return read_words(_chunks(run_directory / FILE), wanted)
 
 
-def hear(left: Remains, run_directory: Path) -> dict[str, Entry]:
+def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
     """``late_ends.take_in`` what was left there; all of it, once the run's workers are gone."""
     from beads_workers.core.recovery import take_in
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from beads_workers.core.journal import BAD_VALUE, RunStarted, read_flat
 from beads_workers.core.model import value
-from beads_workers.core.recovery import Remains, host_of, left_over, remains
+from beads_workers.core.recovery import RecoveryState, host_of, left_over, recovery_state
 from beads_workers.runtime.journal_file import read_end, segments
 from beads_workers.runtime.locks import is_locked, try_lock
 
@@ -180,13 +180,13 @@ class RunDirectory:
                 return host_of(entry.record.actor)
         return ""
 
-    def left_over(self) -> tuple[list[Remains], Remains]:
+    def left_over(self) -> tuple[list[RecoveryState], RecoveryState]:
         """``recovery.left_over`` of the runs of this machine, each of them on disk by then."""
-        return left_over(self.run_ids(), self.is_settled, self._remains)
+        return left_over(self.run_ids(), self.is_settled, self._recovery_state)
 
-    def _remains(self, run_id: str) -> Remains | None:
+    def _recovery_state(self, run_id: str) -> RecoveryState | None:
         journal = self.run(run_id) / "journal.jsonl"
-        left = remains(read_end(journal))
+        left = recovery_state(read_end(journal))
         if host_of(left.actor) not in ("", host_name()):
             return None  # Only that machine can tell what of it still lives.
         if not left.run_id:

@@ -1,4 +1,4 @@
-"""The thread that talks to the source: round trips, and before them what dead runs left."""
+"""The thread that talks to the source: round trips, and before them what crashed runs left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
-from beads_workers.core.journal import Carried, Entry
-from beads_workers.core.recovery import Remains
+from beads_workers.core.journal import Checkpointed, Entry
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import Renewed, Result, Settled, Source, SourceError, Taken
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal import Journal
@@ -218,9 +218,9 @@ def _reason(error: SourceError) -> str:
 
 
 # --- recovering ----------------------------------------------------------------------------------
-# Settling what dead runs left, before anything is taken: runs in the tracker thread.
+# Settling what crashed runs left, before anything is taken: runs in the tracker thread.
 #
-# Source: docs/PROTOCOL.md, "What the next start does". First everything of the dead run must be
+# Source: docs/PROTOCOL.md, "What the next start does". First everything of the crashed run must be
 # gone: its workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is
 # asked what it still holds, run by run.
 
@@ -240,7 +240,7 @@ class Recovery:
         self,
         directory: RunDirectory,
         source: Source,
-        unsettled: Sequence[Remains],
+        unsettled: Sequence[RecoveryState],
         post: Callable[[RecoveryFailed], None],
         keep: Keep = DEFAULT,
     ) -> None:
@@ -259,7 +259,7 @@ class Recovery:
     def run(self) -> RecoveryEnded:
         """Settle run after run; a tracker in trouble is asked again until it answers."""
         settled: list[Settled] = []
-        heard: list[Carried] = []
+        heard: list[Checkpointed] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
             ends = self._hear(left)
@@ -271,13 +271,13 @@ class Recovery:
         rotate(self._directory, self._keep)
         return RecoveryEnded(tuple(settled), tuple(heard))
 
-    def _hear(self, left: Remains) -> dict[str, Entry]:
+    def _hear(self, left: RecoveryState) -> dict[str, Entry]:
         """What its workers had done at the end, by issue; ``left`` knows it from now on."""
         if self._abandoned.is_set():
             return {}  # They may not have left yet.
         return hear(left, self._directory.run(left.run_id))
 
-    def _settle(self, left: Remains, ends: Sequence[Entry]) -> list[Settled]:
+    def _settle(self, left: RecoveryState, ends: Sequence[Entry]) -> list[Settled]:
         failures = 0
         while not self._abandoned.is_set():
             try:
@@ -305,7 +305,7 @@ class Recovery:
         except OSError:
             pass  # A full disk: this run's journal has that they are closed.
 
-    def _wait_until_gone(self, left: Remains) -> None:
+    def _wait_until_gone(self, left: RecoveryState) -> None:
         lock = self._directory.run(left.run_id) / "alive"
         deadline = time.monotonic() + GONE_SECONDS
         while self._directory.is_alive(left.run_id) and not self._abandoned.is_set():

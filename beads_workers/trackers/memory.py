@@ -15,7 +15,7 @@ from beads_workers.core.model import Filters, IssueId, Listed
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Result,
     Seen,
@@ -173,8 +173,8 @@ class MemorySource:
         """There are no leases."""
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """Close what the dead run had done, requeue whatever else is in its name."""
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """Close what the crashed run had done, requeue whatever else is in its name."""
         held = [
             IssueId(issue.id)
             for issue in self._in_order()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import Action, DeadRun, Result, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 
 # --- settling ------------------------------------------------------------------------------------
 # What a settlement may do to an issue, given how the tracker shows it: one pure rule.
@@ -67,15 +67,15 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
                 return Ruling(Result.APPLIED)  # Asked again: its first answer was lost.
             return _written(Holding(found.status, "")) if ours else _left_alone(found)
         case Action.REOPEN:
-            # What a dead run held; a living one may have it in hand again by now.
+            # What a crashed run held; a living one may have it in hand again by now.
             return _reopen(found, ours and settlement.read_first)
         case _:
             assert_never(settlement.action)
 
 
-def pending(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """What a dead run left to be written: its closes, what else it held or handed over, and what it
-    took back.
+def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """What a crashed run left to be written: its closes, what else it held or handed over, and what
+    it took back.
 
     ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
     """

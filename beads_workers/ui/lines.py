@@ -83,7 +83,7 @@ def _about_run(record: rec.Record) -> str | None:
             return f"{worker_id:>4} exited   with status {status}"
         case rec.PutOnHold(issue_id):
             return f"     on hold {_id(issue_id)}"
-        case rec.Carried(issue_id, _, charged) if charged:
+        case rec.Checkpointed(issue_id, _, charged) if charged:
             return f"     remembered {_id(issue_id)}: {counted(charged, 'attempt')} so far"
         case _:
             return None

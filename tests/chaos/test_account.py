@@ -40,7 +40,7 @@ def faults(told: Account) -> list[str]:
 def test_an_issue_that_is_tried_again_until_it_succeeds_is_no_fault() -> None:
     told = account(
         [began(), ended("error", "requeue", 1), began(2)],
-        [rec.Carried("i-1", charged=1), began(2), ended("lost", "requeue", 2)],
+        [rec.Checkpointed("i-1", charged=1), began(2), ended("lost", "requeue", 2)],
         [began(3), ended("cancelled", "requeue", 2), began(3), SUCCESS],
         killed=(700,),
     )
@@ -63,10 +63,10 @@ def test_a_second_start_beside_the_first_is_noticed() -> None:
     [
         [began(), ended("cancelled", "requeue", 1)],
         [began(), ended("error", "requeue", 2)],
-        [rec.Carried("i-1", charged=1)],
+        [rec.Checkpointed("i-1", charged=1)],
         [began(), ended("lost", "requeue", 1)],
     ],
-    ids=["cancelled", "two at once", "carried", "lost without a kill"],
+    ids=["cancelled", "two at once", "checkpointed", "lost without a kill"],
 )
 def test_a_charge_that_nobody_earned_is_noticed(records: list[Record]) -> None:
     assert account(records).charges

@@ -182,7 +182,7 @@ def test_a_living_fleet_is_no_fault_and_a_killed_one_is_settled_by_the_remedy(
     assert '"in_progress"' not in here.type("beads-workers export").stdout
 
 
-def test_a_process_that_a_dead_run_left_is_named_and_ended_by_the_remedy(here: Patient) -> None:
+def test_a_process_that_a_crashed_run_left_is_named_and_ended_by_the_remedy(here: Patient) -> None:
     assert here.type("beads-workers start -n 1 --until-empty -- true").returncode == 0
     (run,) = (here.folder / ".beads-workers" / "runs").iterdir()
     script = f"exec flock {shlex.quote(str(run / 'alive'))} sleep 100"

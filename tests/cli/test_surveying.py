@@ -85,10 +85,10 @@ def test_without_any_run_only_the_settings_are_known(tmp_path: Path) -> None:
 def test_the_last_journal_says_how_unfinished_issues_stood(tmp_path: Path) -> None:
     facts = left_by(
         tmp_path,
-        rec.Carried("cooling", charged=1, not_before=NOW + 60.0, error="boom"),
-        rec.Carried("for-ever", charged=1, not_before=NOW + 1e9),
-        rec.Carried("cooled", charged=2, not_before=NOW - 60.0),
-        rec.Carried("aside", charged=3, quarantined=True),
+        rec.Checkpointed("cooling", charged=1, not_before=NOW + 60.0, error="boom"),
+        rec.Checkpointed("for-ever", charged=1, not_before=NOW + 1e9),
+        rec.Checkpointed("cooled", charged=2, not_before=NOW - 60.0),
+        rec.Checkpointed("aside", charged=3, quarantined=True),
         rec.Finished("done", "W1", 1, "r", "success", "finish"),
     )
     assert facts.run_id == "run-1"

@@ -18,7 +18,7 @@ from beads_workers.core.model import Filters, IssueId, Listed
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Result,
     Seen,
@@ -105,8 +105,8 @@ class GitHubSource:
         """There are no leases."""
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """Close what the dead run had done, requeue whatever else is in its name."""
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """Close what the crashed run had done, requeue whatever else is in its name."""
         held = [
             IssueId(each.id)
             for each in _in_order(self._all())

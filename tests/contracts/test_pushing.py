@@ -10,7 +10,7 @@ import pytest
 
 from beads_workers.core.events import Arrived
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
-from beads_workers.core.source import Action, DeadRun, Result, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 from tests.contracts.pushing import PATIENCE_SECONDS, PUSHING, Looped, Queue
 
 DONE = Outcome(OutcomeKind.SUCCESS, result="1")
@@ -107,4 +107,4 @@ def test_the_id_of_one_that_is_over_may_come_again(queue: Queue) -> None:
 
 def test_there_are_no_leases_and_nothing_to_recover_of_strangers(queue: Queue) -> None:
     assert queue.source.renew([IssueId("a")]).lost == ()
-    assert queue.source.recover(DeadRun("nobody")) == []
+    assert queue.source.recover(CrashedRun("nobody")) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.source import Action, DeadRun, Result, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 from tests.contracts.queues import ACTOR, QUEUES, Queue, as_json
 from tests.support.peers import Redis
 
@@ -155,8 +155,8 @@ def test_there_are_no_leases_to_renew(queue: Queue) -> None:
     assert (renewed.leases, renewed.lost) == ((), ())
 
 
-def test_a_dead_run_that_left_nothing_is_no_trouble(queue: Queue) -> None:
-    assert queue.source.recover(DeadRun("beads-workers/host/run-0")) == []
+def test_a_crashed_run_that_left_nothing_is_no_trouble(queue: Queue) -> None:
+    assert queue.source.recover(CrashedRun("beads-workers/host/run-0")) == []
 
 
 def test_what_does_not_exist_is_not_seen(queue: Queue) -> None:

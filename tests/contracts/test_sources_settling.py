@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, DeadRun, Result, Settlement, Source
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement, Source
 from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker
 
@@ -162,7 +162,7 @@ def test_recovery_closes_what_was_done_and_requeues_what_was_held(
     tracker.put(theirs, "in_progress", STRANGER)
     assert taken(source_of(US), 10, [free]) != []
     living = source_of(THEM)
-    answers = living.recover(DeadRun(US, unclosed=(done,)))
+    answers = living.recover(CrashedRun(US, unclosed=(done,)))
     said = {(a.settlement.issue_id, a.settlement.action, a.result) for a in answers}
     assert said == {
         (done, Action.CLOSE, Result.APPLIED),
@@ -177,7 +177,7 @@ def test_recovery_can_be_repeated(tracker: Tracker, source_of: MakeSource) -> No
     done, running = tracker.create("done"), tracker.create("running")
     assert len(taken(source_of(US))) == 2
     living = source_of(THEM)
-    dead = DeadRun(US, unclosed=(done,))
+    dead = CrashedRun(US, unclosed=(done,))
     living.recover(dead)
     before = (tracker.read(done), tracker.read(running))
     again = living.recover(dead)
@@ -190,7 +190,7 @@ def test_recovery_quarantines_what_had_its_last_attempt(
 ) -> None:
     last, reopened = tracker.create("last"), tracker.create("reopened")
     assert taken(source_of(US), 10, [reopened]) == [last]
-    dead = DeadRun(US, quarantined=((last, "three attempts"), (reopened, "long ago")))
+    dead = CrashedRun(US, quarantined=((last, "three attempts"), (reopened, "long ago")))
     for _ in range(2):
         source_of(THEM).recover(dead)
         assert tracker.read(last) == ("blocked", NOBODY)
@@ -204,14 +204,14 @@ def test_recovery_reopens_what_was_taken_back_and_nothing_else(
     blocked, free, closed = (tracker.create(name) for name in ("blocked", "free", "closed"))
     tracker.put(blocked, "blocked", NOBODY)
     tracker.put(closed, "closed", NOBODY)
-    dead = DeadRun(US, reopened=(blocked, free, closed))
+    dead = CrashedRun(US, reopened=(blocked, free, closed))
     answers = source_of(THEM).recover(dead)
     assert {a.settlement.action for a in answers} == {Action.REOPEN}
     assert tracker.read(blocked) == tracker.read(free) == ("open", NOBODY)
     assert tracker.read(closed)[0] == "closed"
     source_of(US).take(1, [free])
     assert tracker.read(blocked) == ("in_progress", US)
-    source_of(THEM).recover(DeadRun("beads-workers/host/run-0", reopened=(blocked,)))
+    source_of(THEM).recover(CrashedRun("beads-workers/host/run-0", reopened=(blocked,)))
     assert tracker.read(blocked) == ("in_progress", US), "somebody is at work on it"
 
 
@@ -222,7 +222,7 @@ def test_recovery_reopens_what_was_handed_over_before_it_was_quarantined_and_tak
     issue_id = tracker.create("taken back")
     # How far its quarantine had come when the orchestrator died, nobody knows.
     tracker.put(issue_id, status, NOBODY)
-    dead = DeadRun(US, handed_over=(issue_id,), reopened=(issue_id,))
+    dead = CrashedRun(US, handed_over=(issue_id,), reopened=(issue_id,))
     assert [a.result for a in source_of(THEM).recover(dead)] == [Result.APPLIED]
     assert tracker.read(issue_id) == ("open", NOBODY)
 
@@ -234,7 +234,7 @@ def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSo
     settled(dead, Settlement(Action.HAND_OVER, closed), Settlement(Action.HAND_OVER, begun))
     tracker.put(closed, "closed", f"{US}/W1")
     tracker.put(begun, "in_progress", f"{US}/W2")
-    answers = source_of(THEM).recover(DeadRun(US, handed_over=(closed, begun)))
+    answers = source_of(THEM).recover(CrashedRun(US, handed_over=(closed, begun)))
     assert {(a.settlement.issue_id, a.result) for a in answers} == {
         (closed, Result.FOUND_CLOSED),
         (begun, Result.APPLIED),
@@ -248,5 +248,5 @@ def test_recovery_does_not_touch_a_run_with_a_longer_name(
 ) -> None:
     key = tracker.create("theirs")
     tracker.put(key, "in_progress", f"{US}{suffix}")
-    assert source_of(THEM).recover(DeadRun(US)) == []
+    assert source_of(THEM).recover(CrashedRun(US)) == []
     assert tracker.read(key) == ("in_progress", f"{US}{suffix}")

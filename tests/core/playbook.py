@@ -20,7 +20,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import model
 from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchOwner, Write
 from beads_workers.core.events import ConnId, Event
-from beads_workers.core.journal import Carried, Entry, Record
+from beads_workers.core.journal import Checkpointed, Entry, Record
 from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
@@ -119,7 +119,7 @@ class Play:
         *,
         self_claiming: bool = False,
         pushed: bool = False,
-        carried: Iterable[Carried] = (),
+        checkpointed: Iterable[Checkpointed] = (),
         recovering: bool = False,
         **others: Any,
     ) -> None:
@@ -130,9 +130,9 @@ class Play:
         self.folds = DoubleRun(self.now)
         self.round_trip: RoundTrip | None = None
         self.ended: int | None = None
-        carried = list(carried)
+        checkpointed = list(checkpointed)
         began = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/project", workers=workers)
-        for record in (began, *carried, rec.CheckpointEnded()):
+        for record in (began, *checkpointed, rec.CheckpointEnded()):
             self._journal(record)
         self.core = Orchestrator(
             settings(workers, **others),
@@ -140,7 +140,7 @@ class Play:
             self.now,
             self_claiming=self_claiming,
             pushed=pushed,
-            carried=carried,
+            checkpointed=checkpointed,
             epoch=EPOCH,
         )
         self.first = self._took(self.core.start(self.now))

@@ -14,7 +14,7 @@ from hypothesis.stateful import invariant
 from beads_workers.core import journal as rec
 from beads_workers.core.history import Fate, fold
 from beads_workers.core.journal import Entry, Resumed, decode, encode_repeated, is_repeated
-from beads_workers.core.recovery import Checkpoint, Remains, remains, resumed
+from beads_workers.core.recovery import Checkpoint, RecoveryState, recovery_state, resumed
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from tests.core.test_stateful import World
@@ -33,7 +33,7 @@ def after(entries: Iterable[Entry], call: Entry | None = None) -> list[Entry]:
     return [entry for entry in read if entry is not None]
 
 
-def pending(left: Remains) -> tuple[Any, ...]:
+def pending(left: RecoveryState) -> tuple[Any, ...]:
     """All that the next start goes by."""
     retry_entries = sorted(left.checkpoint(), key=lambda retry_entry: retry_entry.issue_id)
     unsettled_runs = [
@@ -57,8 +57,8 @@ class CheckpointedWorld(World):
 
     @invariant()
     def a_new_segment_alone_tells_what_all_of_the_journal_tells(self) -> None:
-        left = remains(self.play.entries)
-        again = remains(after(self.play.entries))
+        left = recovery_state(self.play.entries)
+        again = recovery_state(after(self.play.entries))
         assert pending(again) == pending(left)
         assert again.whole
 
@@ -86,7 +86,7 @@ def test_whoever_reads_from_a_new_segment_on_sees_what_others_see(cut: int) -> N
 
 def test_a_call_that_runs_is_waited_for_by_a_recovery_that_reads_the_last_segment() -> None:
     call = Entry(rec.CallStarted(7, 8, ("bd",)), 1.0, 1.0)
-    assert remains(after(of([]), call)).last_call == (7, 8)
+    assert recovery_state(after(of([]), call)).last_call == (7, 8)
 
 
 def test_a_repeated_line_is_told_from_any_other_and_read_like_it() -> None:
@@ -98,8 +98,8 @@ def test_a_repeated_line_is_told_from_any_other_and_read_like_it() -> None:
 def test_a_report_counts_what_it_can_no_longer_tell_and_keeps_what_still_ran() -> None:
     entries = of(
         [
-            (0.0, rec.Carried("b", charged=1)),
-            (0.0, rec.Carried("c", charged=1, not_before=BEGAN_AT + 60.0, delay_seconds=60.0)),
+            (0.0, rec.Checkpointed("b", charged=1)),
+            (0.0, rec.Checkpointed("c", charged=1, not_before=BEGAN_AT + 60.0, delay_seconds=60.0)),
             (1.0, rec.WorkerStarted("W1", 7)),
             (2.0, rec.Claimed("a", "first")),
             (2.0, rec.Started("a", "W1", 1, "r1", "first")),

@@ -6,10 +6,10 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Command
-from beads_workers.core.journal import Carried
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import remains
+from beads_workers.core.recovery import recovery_state
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Cancel, Wait
@@ -119,7 +119,7 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
 
 
 def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
-    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
+    play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     play.do(ev.RetryAskedFor(T, (A,)))
     assert play.pending() == [(Action.REOPEN, "a")]
 
@@ -135,11 +135,11 @@ def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> No
 
 
 def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
-    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
+    play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     play.do(ev.StopAsked())
     assert play.ended is not None
     assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")
-    assert remains(play.entries).unsettled_runs()[0].reopened == ()
+    assert recovery_state(play.entries).unsettled_runs()[0].reopened == ()
 
 
 def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
@@ -154,13 +154,13 @@ def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
 
 
 def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
-    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
+    play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     told = asked(play, ev.RetryAskedFor(T, (A, IssueId("x"))))
     assert told == Answer(T, "put back: a", "nothing to retry: x", not_found=True)
 
 
 def test_done_work_that_is_unclosed_is_never_retried() -> None:
-    play = Play(carried=[Carried("a", claimed_by="actor/run-0")])
+    play = Play(checkpointed=[Checkpointed("a", claimed_by="actor/run-0")])
     assert asked(play, ev.RetryAskedFor(T, (A,))).not_found
     assert play.core._parts.retry_state.not_to_take() == {"a"}
 
@@ -209,7 +209,7 @@ def test_a_success_that_crosses_the_cancel_counts() -> None:
 
 
 def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() -> None:
-    play = Play(carried=[rec.Carried("a", charged=3, quarantined=True)])
+    play = Play(checkpointed=[rec.Checkpointed("a", charged=3, quarantined=True)])
     play.quiet()
     play.do(ev.RetryAskedFor(T, (A,)))
     play.wait(1.0)

@@ -9,7 +9,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, End, HangUp, KillWorker, Spawn
 from beads_workers.core.events import ConnId
-from beads_workers.core.journal import Carried
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action, Result
@@ -250,8 +250,11 @@ def test_a_failed_issue_ends_the_run_with_seven() -> None:
 
 
 def test_what_an_earlier_run_failed_at_is_no_failure_of_this_one() -> None:
-    old = [Carried("a", charged=1, error="boom"), Carried("b", charged=3, quarantined=True)]
-    play = Play(carried=old, until_empty=True)
+    old = [
+        Checkpointed("a", charged=1, error="boom"),
+        Checkpointed("b", charged=3, quarantined=True),
+    ]
+    play = Play(checkpointed=old, until_empty=True)
     play.answer()
     assert play.ended == 0
 
@@ -332,7 +335,9 @@ def test_until_empty_waits_for_retries() -> None:
 
 
 def test_until_empty_waits_for_what_an_earlier_run_left_to_cool_down() -> None:
-    play = Play(until_empty=True, carried=[Carried("a", charged=1, not_before=EPOCH + 30.0)])
+    play = Play(
+        until_empty=True, checkpointed=[Checkpointed("a", charged=1, not_before=EPOCH + 30.0)]
+    )
     play.answer()
     assert play.core.state is RunState.RUNNING
     while play.now < 1031.0:

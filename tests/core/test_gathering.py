@@ -9,7 +9,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, RoundTrip
 from beads_workers.core.facts import Facts, IssueFacts, facts_from_json
-from beads_workers.core.journal import Carried
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Result
@@ -101,7 +101,7 @@ def test_a_close_that_is_refused_is_counted() -> None:
 
 
 def test_a_person_s_release_is_remembered() -> None:
-    play = Play(carried=[Carried("a", charged=1, not_before=1_700_000_060.0)])
+    play = Play(checkpointed=[Checkpointed("a", charged=1, not_before=1_700_000_060.0)])
     assert about(play).standing == "cooling"
     play.do(ev.ReleaseAskedFor(T, (A,)))
     assert about(play).standing == "on_hold"
@@ -109,7 +109,10 @@ def test_a_person_s_release_is_remembered() -> None:
 
 def test_without_ids_all_that_is_in_flight_or_remembered_is_told() -> None:
     play = Play(
-        carried=[Carried("x", charged=3, quarantined=True), Carried("y", claimed_by="actor")]
+        checkpointed=[
+            Checkpointed("x", charged=3, quarantined=True),
+            Checkpointed("y", claimed_by="actor"),
+        ]
     )
     play.working("a")
     assert {each.issue_id for each in facts(play).issues} == {"a", "x", "y"}

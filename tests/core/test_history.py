@@ -74,10 +74,10 @@ def test_every_issue_has_the_fate_that_came_last() -> None:
 
 def test_what_earlier_runs_left_is_told_apart() -> None:
     script = begun()
-    script.add(0.1, rec.Carried("aside", "t", 3, quarantined=True, error="no"))
-    script.add(0.1, rec.Carried("pending", "t", claimed_by="somebody"))
+    script.add(0.1, rec.Checkpointed("aside", "t", 3, quarantined=True, error="no"))
+    script.add(0.1, rec.Checkpointed("pending", "t", claimed_by="somebody"))
     script.add(0.2, rec.SettledRecord("pending", "close", "applied"))
-    script.add(0.1, rec.Carried("tried", "t", 1, error="once"))
+    script.add(0.1, rec.Checkpointed("tried", "t", 1, error="once"))
     script.attempt("W1", "tried", 1.0, 2.0)
     told = account(script)
     assert fates(told) == {

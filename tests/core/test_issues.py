@@ -126,7 +126,7 @@ def test_what_is_open_again_is_remembered_only_with_a_past() -> None:
 
 def test_a_page_is_what_the_next_run_is_told() -> None:
     retry_entry = issue_after(CLAIMED, STARTED, FAILED).retry_entry
-    assert retry_entry == rec.Carried(
+    assert retry_entry == rec.Checkpointed(
         "a",
         "title of a",
         charged=1,
@@ -172,7 +172,7 @@ def test_what_a_person_reopens_is_written_once_the_tracker_has_blocked_it() -> N
 
 
 def test_what_an_earlier_run_quarantined_is_reopened_although_its_mark_is_settled_later() -> None:
-    quarantined, asked = rec.Carried("a", charged=3, quarantined=True), rec.RetryAsked("a")
+    quarantined, asked = rec.Checkpointed("a", charged=3, quarantined=True), rec.RetryAsked("a")
     issue = issue_after(quarantined, asked, settled("quarantined"))
     assert issue.pending is Action.REOPEN and issue.is_reopened
     assert after(quarantined, asked, settled("quarantined"), settled("reopen"))[0].known == {}
@@ -208,8 +208,8 @@ _ANY = st.sampled_from(
         rec.PutOnHold("a"),
         rec.RetryAsked("a"),
         rec.Refunded("a", 1),
-        rec.Carried("a", charged=2, quarantined=True),
-        rec.Carried("a", claimed_by="x"),
+        rec.Checkpointed("a", charged=2, quarantined=True),
+        rec.Checkpointed("a", claimed_by="x"),
         rec.WorkerJoined("W1", 7, own=False),
         rec.SettlementFailed("a", "close"),
         Unsettled("a", "note", 7, 8, True),

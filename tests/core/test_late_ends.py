@@ -1,4 +1,4 @@
-"""What a start makes of the words that a dead run's workers have left."""
+"""What a start makes of the words that a crashed run's workers have left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.recovery import Remains, read_words, remains, take_in
+from beads_workers.core.recovery import RecoveryState, read_words, recovery_state, take_in
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.wire import NOT_BEGUN, Done, Failed, encode
 from tests.core.playbook import EPOCH, Play
@@ -21,11 +21,11 @@ UNBEGUN = Failed(B, "W1", "why", 0, error_detail=NOT_BEGUN, request_id="r.b")
 WORDS = {"r.a": DONE, "r.b": UNBEGUN}
 
 
-def dead(path: str = "") -> Remains:
+def dead(path: str = "") -> RecoveryState:
     """A run that has sent a and b, and heard of neither."""
     claimed = [rec.Claimed(name, name, 2, path) for name in "ab"]
     began = [rec.Started(name, "W1", 2, f"r.{name}") for name in "ab"]
-    return remains(entries(STARTED, *claimed, *began))
+    return recovery_state(entries(STARTED, *claimed, *began))
 
 
 def lines(*messages: Done | Failed) -> bytes:
@@ -66,7 +66,7 @@ def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
     for strange in (replace(DONE, issue_id=B), replace(DONE, request_id="r.z")):
         assert take_in(left, {strange.request_id: strange}) == {}
     assert left == before
-    over = remains(entries(STARTED, rec.Started("a", "W1", 1, "r.a")))
+    over = recovery_state(entries(STARTED, rec.Started("a", "W1", 1, "r.a")))
     over.settled_elsewhere("a")
     assert take_in(over, WORDS) == {}
 
@@ -101,23 +101,23 @@ def test_a_failure_and_whatever_is_no_word_is_passed_over() -> None:
 def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.FAILED, "why")
-    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", claimed_by="actor/run-0"),)))
+    play.do(ev.RecoveryEnded((settled,), (rec.Checkpointed("a", claimed_by="actor/run-0"),)))
     assert play.core._parts.retry_state.not_to_take() == {"a"}
-    assert remains(reread(play.entries)).unclosed == {"a": "actor/run-0"}
+    assert recovery_state(reread(play.entries)).unclosed == {"a": "actor/run-0"}
     play.do(ev.StopAsked())
     assert play.ended == 7
 
 
 def test_what_waited_for_another_try_is_only_unclosed_once_word_of_its_success_comes() -> None:
-    cooling = rec.Carried("a", charged=1, not_before=EPOCH + 60.0, delay_seconds=60.0)
-    play = Play(recovering=True, carried=[cooling])
-    play.do(ev.RecoveryEnded((), (rec.Carried("a", claimed_by="actor/run-0"),)))
+    cooling = rec.Checkpointed("a", charged=1, not_before=EPOCH + 60.0, delay_seconds=60.0)
+    play = Play(recovering=True, checkpointed=[cooling])
+    play.do(ev.RecoveryEnded((), (rec.Checkpointed("a", claimed_by="actor/run-0"),)))
     assert [i.issue_id for i in play.board.unclosed] == ["a"] and play.board.retrying == {}
 
 
 def test_one_that_was_closed_is_forgotten() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.APPLIED)
-    play.do(ev.RecoveryEnded((settled,), (rec.Carried("a", claimed_by="actor/run-0"),)))
+    play.do(ev.RecoveryEnded((settled,), (rec.Checkpointed("a", claimed_by="actor/run-0"),)))
     assert not play.core._parts.retry_state.retry_entries and not play.board.unclosed
-    assert remains(reread(play.entries)).unclosed == {}
+    assert recovery_state(reread(play.entries)).unclosed == {}

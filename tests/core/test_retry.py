@@ -10,7 +10,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Command
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import remains
+from beads_workers.core.recovery import recovery_state
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.status import status
@@ -127,27 +127,27 @@ def test_nothing_is_charged_to_any_of_them_in_the_retry_state_or_in_the_journal(
     play = fleet()
     assert len(records(breaker(play), rec.Refunded)) == 5
     assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {0}
-    assert remains(play.entries).checkpoint() == []
+    assert recovery_state(play.entries).checkpoint() == []
 
 
 def test_what_was_charged_before_in_an_earlier_run_stays_charged() -> None:
-    play = fleet(carried=[rec.Carried("a", charged=1)])
+    play = fleet(checkpointed=[rec.Checkpointed("a", charged=1)])
     breaker(play)
-    assert [p.charged for p in remains(play.entries).checkpoint()] == [1]
+    assert [p.charged for p in recovery_state(play.entries).checkpoint()] == [1]
     assert play.core._parts.retry_state.history(IssueId("a")).charged == 1
 
 
 def test_those_that_were_still_running_when_it_broke_out_are_not_charged_either() -> None:
     play = fleet(8)
     breaker(play, *FIVE, "f", "g", "h")
-    assert remains(play.entries).checkpoint() == []
+    assert recovery_state(play.entries).checkpoint() == []
 
 
 def test_a_fleet_of_one_worker_has_a_storm_as_well() -> None:
     play = Play()
     one_by_one(play, *FIVE)
     assert play.core.state is RunState.PAUSED
-    assert remains(play.entries).checkpoint() == []
+    assert recovery_state(play.entries).checkpoint() == []
 
 
 def test_what_was_quarantined_at_once_goes_back_to_the_tracker() -> None:
@@ -156,7 +156,7 @@ def test_what_was_quarantined_at_once_goes_back_to_the_tracker() -> None:
     assert set(play.pending()) == {(Action.RELEASE, "e"), *((Action.REOPEN, i) for i in FIVE[:4])}
     play.answer()
     assert status(play.board, 1.0)["totals"]["quarantined"] == 0
-    assert remains(play.entries).checkpoint() == []
+    assert recovery_state(play.entries).checkpoint() == []
 
 
 def test_a_quarantine_that_is_just_being_written_is_undone_after_it() -> None:
@@ -216,7 +216,7 @@ def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> No
     while play.round_trip is not None:
         play.answer()
     assert play.ended == 7
-    assert remains(play.entries).checkpoint() == []
+    assert recovery_state(play.entries).checkpoint() == []
 
 
 def test_a_run_that_is_stopped_in_a_storm_exits_7() -> None:

@@ -23,7 +23,7 @@ from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Entry, decode, encode
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import remains
+from beads_workers.core.recovery import recovery_state
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
 from beads_workers.core.states import RunState
@@ -223,7 +223,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def the_journal_alone_tells_the_ledger(self) -> None:
-        left = remains(self.play.entries)
+        left = recovery_state(self.play.entries)
         told = {
             i: (p.charged, p.free_in_a_row, p.quarantined)
             for i, p in left.retry_entries.items()
@@ -263,7 +263,7 @@ class World(RuleBasedStateMachine):
         assert self.play.ended is not None, "it never ends"
         self.source.close()
         self.every_record_is_read_back_as_it_was()
-        left = remains(self.read)
+        left = recovery_state(self.read)
         if any("left for the next start" in note for note in self._notes()):
             # The tracker was silent for too long: what the next start does must be enough.
             assert self.play.ended == 7

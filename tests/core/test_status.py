@@ -8,7 +8,7 @@ from typing import Any
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.journal import Carried, Claimed, Entry, Finished, Noted, Started
+from beads_workers.core.journal import Checkpointed, Claimed, Entry, Finished, Noted, Started
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Result
@@ -134,13 +134,13 @@ def test_what_is_quarantined_is_listed_with_its_reason_until_a_person_asks() -> 
 
 def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
     """The client that owns a fleet watches it: a snapshot that is too long would end the fleet."""
-    carried = [
-        Carried(
+    checkpointed = [
+        Checkpointed(
             f"old-{n}", title="\N{SNOWMAN}" * 9_000, quarantined=True, error="\N{SNOWMAN}" * 2000
         )
         for n in range(3000)
     ]
-    play = Play(policy=Policy(attempts_max=1), carried=carried)
+    play = Play(policy=Policy(attempts_max=1), checkpointed=checkpointed)
     title = "\N{SNOWMAN}" * limits.TITLE_CHARS_MAX
     for n in range(limits.RECENT_MAX):
         worker_id, issue_id = f"W{n}", f"i-{n}"
@@ -154,7 +154,7 @@ def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
 
 
 def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
-    play = Play(carried=[Carried("a", charged=3, quarantined=True)])
+    play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     play.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert shown(play)["totals"]["done"] == 0
@@ -162,10 +162,10 @@ def test_a_reopening_that_finds_the_issue_closed_is_no_work_of_ours() -> None:
 
 def test_what_earlier_runs_left_is_shown_from_the_start() -> None:
     play = Play(
-        carried=[
-            Carried("a", charged=3, quarantined=True, error="boom"),
-            Carried("b", charged=1, not_before=EPOCH + 60.0),
-            Carried("c", claimed_by="actor/run-0"),
+        checkpointed=[
+            Checkpointed("a", charged=3, quarantined=True, error="boom"),
+            Checkpointed("b", charged=1, not_before=EPOCH + 60.0),
+            Checkpointed("c", claimed_by="actor/run-0"),
         ]
     )
     queue = shown(play)["queue"]

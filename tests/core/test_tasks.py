@@ -8,7 +8,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer
 from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Carried, PutOnHold
+from beads_workers.core.journal import Checkpointed, PutOnHold
 from beads_workers.core.model import Call, IssueId, Job, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.queries import FoundTasks, TaskFilter, message_of
@@ -33,7 +33,7 @@ def places(found: FoundTasks) -> dict[str, str]:
 
 def three_places() -> Play:
     """One runs, one is claimed and unsent, one cools down."""
-    play = Play(carried=[Carried("cools", not_before=EPOCH + 600)])
+    play = Play(checkpointed=[Checkpointed("cools", not_before=EPOCH + 600)])
     for number in (1, 2):
         play.join(number)
         play.quiet()
@@ -122,10 +122,10 @@ def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
 
 
 def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() -> None:
-    carried = Carried(
+    checkpointed = Checkpointed(
         "old", "old one", 1, not_before=EPOCH + 60, path="shop.add", arguments='[[1],{"b":2}]'
     )
-    (task,) = asked(Play(carried=[carried])).tasks
+    (task,) = asked(Play(checkpointed=[checkpointed])).tasks
     assert task.message == {
         "uuid": "old",
         "task": "shop.add",
@@ -136,8 +136,8 @@ def test_a_retry_of_an_earlier_run_is_found_with_the_function_that_it_names() ->
 
 
 def test_arguments_that_were_too_long_to_keep_are_left_out() -> None:
-    carried = Carried("old", not_before=EPOCH + 60, path="shop.add", arguments="…")
-    (task,) = asked(Play(carried=[carried])).tasks
+    checkpointed = Checkpointed("old", not_before=EPOCH + 60, path="shop.add", arguments="…")
+    (task,) = asked(Play(checkpointed=[checkpointed])).tasks
     assert task.message == {"uuid": "old", "task": "shop.add", "channel": "memory"}
 
 

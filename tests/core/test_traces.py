@@ -7,7 +7,7 @@ import pytest
 from beads_workers.core import journal as rec
 from beads_workers.core.commands import Command
 from beads_workers.core.journal import Started
-from beads_workers.core.recovery import remains
+from beads_workers.core.recovery import recovery_state
 from beads_workers.core.settings import Tracing
 from beads_workers.core.traces import SpanContext, Traces, parse, variables
 from beads_workers.core.wire import Task
@@ -172,15 +172,15 @@ def test_a_retry_is_in_the_same_trace_also_in_the_next_run() -> None:
     play.quiet()
     left = rec_left(play)
     assert left.traceparent == first
-    later = Play(carried=[left], tracing=Tracing("another seed"))
+    later = Play(checkpointed=[left], tracing=Tracing("another seed"))
     later.connect(1)
     for retried in (again(play), again(later)):
         assert retried.trace_parent == first and retried.traceparent != first
 
 
-def rec_left(play: Play) -> rec.Carried:
+def rec_left(play: Play) -> rec.Checkpointed:
     """What the journal would have the next run carry over."""
-    (retry_entry,) = remains(play.entries).checkpoint()
+    (retry_entry,) = recovery_state(play.entries).checkpoint()
     return retry_entry
 
 
@@ -190,4 +190,6 @@ def test_what_is_done_leaves_no_trace_behind() -> None:
     play.answer("a")
     play.do(done(1, "a"))
     play.quiet()
-    assert all(not retry_entry.traceparent for retry_entry in remains(play.entries).checkpoint())
+    assert all(
+        not retry_entry.traceparent for retry_entry in recovery_state(play.entries).checkpoint()
+    )

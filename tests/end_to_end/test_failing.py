@@ -110,8 +110,8 @@ def test_attempts_are_counted_across_restarts(
     # The second attempt in all is the last of two.
     fleet = fleet_of(start, embedded, ran, "exit 1", "--max-attempts", "2").started()
     assert fleet.call("retry", "bw-77").returncode == 4
-    carried = fleet.journal("carried")
-    assert [(r["issue_id"], r["charged"]) for r in carried] == [(issue_id, 1)]
+    checkpointed = fleet.journal("checkpointed")
+    assert [(r["issue_id"], r["charged"]) for r in checkpointed] == [(issue_id, 1)]
     assert fleet.call("stop").returncode == 0
 
 

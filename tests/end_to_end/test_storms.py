@@ -67,7 +67,7 @@ def test_until_empty_requeues_everything_uncharged_and_exits_7(
     (project.folder / "logged-in").touch()
     again = start(project, "-n", "8", "--until-empty", "--max-attempts", "1", "--", *STUB)
     assert again.wait() == 0, again.said()
-    assert again.journal("carried") == [], "nothing was charged"
+    assert again.journal("checkpointed") == [], "nothing was charged"
     assert {r["attempt"] for r in again.journal("started")} == {1}
 
 

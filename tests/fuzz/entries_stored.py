@@ -12,7 +12,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.history import fold
 from beads_workers.core.journal import KINDS, Entry
-from beads_workers.core.recovery import Remains, read_words, remains, take_in
+from beads_workers.core.recovery import RecoveryState, read_words, recovery_state, take_in
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from beads_workers.core.wire import Done, Failed
@@ -126,7 +126,7 @@ def folds_hold(read: Any, data: bytes) -> None:
             well_typed(job)
             again = from_fields(json.loads(json.dumps(to_fields(job), allow_nan=False)))
             require(again == job, f"{again} is not {job}")
-    left = remains(entries)
+    left = recovery_state(entries)
     for retry_entry in left.checkpoint():
         well_typed(retry_entry)
         require(retry_entry.issue_id == retry_entry.issue_id, "no page")
@@ -170,7 +170,7 @@ def words_hold(read: Any, data: bytes) -> None:
         line = wire.encode(said, "W1", 1.0, v1=False)
         again = read([line], WANTED)
         require(again.keys() == {request_id}, f"{line!r} is not read as it is written")
-    left = Remains()
+    left = RecoveryState()
     left.apply(Entry(rec.Started("bw-1", "W1", 1, "r.1"), 1700000000.0, 2.5))
     for end in take_in(left, found).values():
         well_typed(end.record)

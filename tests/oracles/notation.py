@@ -52,6 +52,9 @@ TAGS: dict[str, str] = {
     "Acceptor": "Door",
     "HelloTimeout": "HelloDue",
     "HoldTimeout": "HoldOver",
+    "RecoveryState": "Remains",
+    "CrashedRun": "DeadRun",
+    "Checkpointed": "Carried",
 }
 """Name of a class today -> what it was called when the digests were made."""
 
@@ -71,6 +74,7 @@ WORDS: dict[str, str] = {
     "degraded": "hindrances",
     "degraded_began": "hindrance",
     "degraded_ended": "hindrance_over",
+    "checkpointed": "carried",
 }
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 

@@ -14,7 +14,7 @@ import pytest
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Resumed, is_repeated
 from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import remains
+from beads_workers.core.recovery import recovery_state
 from beads_workers.core.snapshot import Board
 from beads_workers.runtime.journal import Journal, Size
 from beads_workers.runtime.journal_file import following, read_end, read_journal, segments
@@ -93,10 +93,14 @@ def test_a_long_journal_is_read_as_if_it_were_one_file(path: Path) -> None:
 def test_the_last_segment_alone_is_enough_for_a_recovery(path: Path) -> None:
     run = Run(path)
     run.attempts(100)
-    everything = pending(remains(read_journal(path)))
+    everything = pending(recovery_state(read_journal(path)))
     for old in segments(path)[:-1]:
         old.unlink()
-    assert pending(remains(read_journal(path))) == pending(remains(read_end(path))) == everything
+    assert (
+        pending(recovery_state(read_journal(path)))
+        == pending(recovery_state(read_end(path)))
+        == everything
+    )
 
 
 def test_old_segments_go_once_the_new_one_is_on_disk_and_their_counts_stay(path: Path) -> None:
@@ -119,7 +123,7 @@ def test_a_kill_or_a_power_cut_at_any_byte_of_a_new_segment_loses_nothing(path: 
     run = Run(path)
     run.attempts(30)
     run.add(rec.ClaimDelegated("i-x", "W1"))
-    first = pending(remains(read_journal(path)))
+    first = pending(recovery_state(read_journal(path)))
     run.journal._next_at = 0
     run.add(rec.Noted("info", "the next one"))
     number = len(segments(path))
@@ -128,8 +132,8 @@ def test_a_kill_or_a_power_cut_at_any_byte_of_a_new_segment_loses_nothing(path: 
         shutil.rmtree(path.parent / "copy", ignore_errors=True)
         copy = Path(shutil.copytree(path.parent, path.parent / "copy")) / path.name
         segments(copy)[number - 1].write_bytes(content[:cut])
-        assert pending(remains(read_end(copy))) == first
-        assert pending(remains(read_journal(copy))) == first
+        assert pending(recovery_state(read_end(copy))) == first
+        assert pending(recovery_state(read_journal(copy))) == first
 
 
 def test_a_disk_that_fills_up_within_the_checkpoint_loses_and_doubles_no_line(path: Path) -> None:
@@ -150,7 +154,7 @@ def test_a_disk_that_fills_up_within_the_checkpoint_loses_and_doubles_no_line(pa
     texts = [e.record.text for e in read_journal(path) if isinstance(e.record, rec.Noted)]
     assert texts == ["short", "later", "last"]
     assert len(list(read_journal(path))) == len(run.told.splitlines())
-    assert remains(read_end(path)).whole
+    assert recovery_state(read_end(path)).whole
 
 
 def test_while_it_cannot_be_opened_everything_goes_on_in_the_old_segment(path: Path) -> None:
@@ -187,7 +191,7 @@ def test_what_has_no_room_on_disk_is_written_again_as_a_checkpoint_and_waited_fo
     run.add(rec.Noted("info", "the loop goes on"))
     lane.join(60)
     assert not lane.is_alive() and not run.journal.unsafe
-    assert len(segments(path)) == 2 and remains(read_end(path)).whole
+    assert len(segments(path)) == 2 and recovery_state(read_end(path)).whole
 
 
 def test_a_disk_that_is_broken_ends_the_run_with_a_clear_word(path: Path) -> None:
@@ -204,9 +208,9 @@ def test_a_call_of_the_tracker_that_runs_is_named_in_the_new_segment(path: Path)
     run.journal.write_now(rec.CallStarted(77, 5))
     run.journal._next_at = 0
     run.add(rec.Noted("info", "a"))
-    assert remains(read_end(path)).last_call == (77, 5)
+    assert recovery_state(read_end(path)).last_call == (77, 5)
     run.journal.write_now(rec.CallEnded(77))
-    assert remains(read_end(path)).last_call is None
+    assert recovery_state(read_end(path)).last_call is None
 
 
 def test_a_retry_without_a_fleet_is_told_to_the_last_segment(

@@ -1,4 +1,4 @@
-"""Settling what dead runs left: first they must be gone, then the tracker is asked."""
+"""Settling what crashed runs left: first they must be gone, then the tracker is asked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.events import RecoveryFailed
-from beads_workers.core.journal import Carried, Entry, Finished, Started, Unsettled, encode
+from beads_workers.core.journal import Checkpointed, Entry, Finished, Started, Unsettled, encode
 from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import Remains
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import Action, Result
 from beads_workers.core.wire import Done
 from beads_workers.runtime import sessions
@@ -24,13 +24,13 @@ from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
 
 
 class Scene:
-    """A dead run that holds issue a, and one that works on it now."""
+    """A crashed run that holds issue a, and one that works on it now."""
 
     def __init__(self, folder: Path, *faults: Fault) -> None:
         self.directory = RunDirectory(folder)
         self.directory.create()
         self.run_id, self.alive = self.directory.create_run()
-        self.dead = Remains(run_id=self.run_id, actor="actor/dead")
+        self.dead = RecoveryState(run_id=self.run_id, actor="actor/dead")
         self.source = MemorySource(
             [Issue(id="a", title="t", status="in_progress", assignee="actor/dead")],
             actor="actor/new",
@@ -49,7 +49,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def test_what_a_dead_run_held_is_requeued_and_the_run_is_settled(scene: Scene) -> None:
+def test_what_a_crashed_run_held_is_requeued_and_the_run_is_settled(scene: Scene) -> None:
     os.close(scene.alive)
     (settled,) = scene.recovery.run().settled
     assert (settled.settlement.action, settled.result) == (Action.RELEASE, Result.APPLIED)
@@ -59,7 +59,7 @@ def test_what_a_dead_run_held_is_requeued_and_the_run_is_settled(scene: Scene) -
 
 def test_what_it_had_done_is_closed(scene: Scene) -> None:
     os.close(scene.alive)
-    scene.dead.apply(Entry(Carried("a", claimed_by="actor/dead"), 5.0, 2.0))
+    scene.dead.apply(Entry(Checkpointed("a", claimed_by="actor/dead"), 5.0, 2.0))
     scene.recovery.run()
     assert scene.source.tracker.issues["a"].status == "closed"
 
@@ -75,7 +75,7 @@ def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene
     (settled,) = ended.settled
     assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
     assert settled.settlement.note == "fine"
-    assert ended.heard == (Carried("a", claimed_by="actor/dead"),)
+    assert ended.heard == (Checkpointed("a", claimed_by="actor/dead"),)
     assert scene.source.tracker.issues["a"].status == "closed"
     _, added = read_journal(folder / "journal.jsonl")
     assert isinstance(added.record, Finished) and added.record.verdict == "finish"

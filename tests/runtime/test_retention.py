@@ -92,7 +92,7 @@ def test_the_run_that_remembers_stays_until_another_does(directory: RunDirectory
     run(directory, "2", whole=False)
     assert names(disposable(directory, Keep(1, 0))) == ["0"]
     assert directory.left_over()[1].retry_entries["b"].charged == 1
-    run(directory, "3", rec.Carried("b", charged=1))
+    run(directory, "3", rec.Checkpointed("b", charged=1))
     assert names(disposable(directory, Keep(1, 0))) == ["0", "1", "2"]
 
 

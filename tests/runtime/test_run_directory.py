@@ -22,7 +22,7 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def run_with(directory: RunDirectory, run_id: str, *records: rec.Record) -> None:
-    """A dead run that wrote these records."""
+    """A crashed run that wrote these records."""
     directory.run(run_id).mkdir()
     journal = Journal(directory.run(run_id) / "journal.jsonl")
     for record in (rec.RunStarted(run_id, 1, f"actor/{run_id}", "memory", "/p"), *records):
@@ -101,7 +101,7 @@ def test_two_runs_that_died_have_their_own_writes_pending_and_the_last_knows_all
     directory: RunDirectory,
 ) -> None:
     run_with(directory, "1", FAILURE, SUCCESS)
-    run_with(directory, "2", rec.Carried("b", charged=1))  # Died in its checkpoint.
+    run_with(directory, "2", rec.Checkpointed("b", charged=1))  # Died in its checkpoint.
     unsettled, last = directory.left_over()
     assert [left.run_id for left in unsettled] == ["1", "2"]
     assert last.retry_entries["b"].charged == 1

@@ -13,7 +13,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Lost,
     Renewed,
     Result,
@@ -63,7 +63,7 @@ class Recorder:
         self._ask("renew")
         return Renewed(lost=tuple(Lost(issue_id) for issue_id in issue_ids))
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
+    def recover(self, dead: CrashedRun) -> list[Settled]:
         return []
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class Accounts:
     world: World
     told: dict[str, list[tuple[int, Entry]]] = field(default_factory=dict)
     issues: dict[str, Account] = field(default_factory=dict)
-    carried: dict[str, Account] = field(default_factory=dict)
+    checkpointed: dict[str, Account] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
     """Issues that are done by what a worker left word of, and not yet by any journal."""
     _begins: bool = False
@@ -76,7 +76,7 @@ class Accounts:
             entries[:] = [e for e in entries if e[0] <= known or folder.holds(e[0])]
         self.issues.clear()
         self.words.clear()
-        self.carried = {}
+        self.checkpointed = {}
         for entries in self.told.values():
             for _, entry in entries:
                 self._apply(entry.record, check=False)
@@ -95,12 +95,12 @@ class Accounts:
                     self.world.breach(1, f"{issue_id} is begun again after its success")
             case rec.RunStarted():
                 # A power cut may leave more in half a checkpoint than in the journal it is from.
-                self.issues |= self.carried
-                self.carried = {}
+                self.issues |= self.checkpointed
+                self.checkpointed = {}
                 self._begins = True
-            case rec.Carried(issue_id=issue_id):
-                carried = self.carried if self._begins else self.issues
-                carried[issue_id] = Account(
+            case rec.Checkpointed(issue_id=issue_id):
+                checkpointed = self.checkpointed if self._begins else self.issues
+                checkpointed[issue_id] = Account(
                     record.charged, record.quarantined, bool(record.claimed_by)
                 )
             case rec.CheckpointEnded():
@@ -127,11 +127,11 @@ class Accounts:
 
     def _carry_over(self, *, check: bool) -> None:
         # From here on the checkpoint is all that is known, whatever a power cut takes from before.
-        for issue_id in sorted(self.issues.keys() | self.carried.keys()):
-            before, now = self._of(issue_id), self.carried.get(issue_id, Account())
+        for issue_id in sorted(self.issues.keys() | self.checkpointed.keys()):
+            before, now = self._of(issue_id), self.checkpointed.get(issue_id, Account())
             if check and before != now:
-                self.world.breach(5, f"{issue_id}: {before} is carried over as {now}")
-        self.issues, self.carried = self.carried, {}
+                self.world.breach(5, f"{issue_id}: {before} is checkpointed as {now}")
+        self.issues, self.checkpointed = self.checkpointed, {}
 
     def _finished(self, finished: rec.Finished, *, check: bool) -> None:
         account = self._of(finished.issue_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from beads_workers.core.journal import CheckpointEnded, Entry, decode, is_repeated
-from beads_workers.core.recovery import Remains, Words, left_over, read_words, remains
+from beads_workers.core.recovery import RecoveryState, Words, left_over, read_words, recovery_state
 from beads_workers.core.wire import Done, Failed, encode
 
 
@@ -118,12 +118,14 @@ class Disk:
         self.folders[run_id] = Folder(run_id)
         return self.folders[run_id]
 
-    def left_over(self) -> tuple[list[Remains], Remains]:
+    def left_over(self) -> tuple[list[RecoveryState], RecoveryState]:
         """``RunDirectory.left_over``."""
-        return left_over(list(self.folders), lambda i: self.folders[i].settled, self._remains)
+        return left_over(
+            list(self.folders), lambda i: self.folders[i].settled, self._recovery_state
+        )
 
-    def _remains(self, run_id: str) -> Remains | None:
-        left = remains(read_journal(self.folders[run_id].end()))
+    def _recovery_state(self, run_id: str) -> RecoveryState | None:
+        left = recovery_state(read_journal(self.folders[run_id].end()))
         if not left.run_id:
             return None
         for file in self.folders[run_id].kept():

@@ -10,7 +10,7 @@ from beads_workers.core.commands import End
 from beads_workers.core.events import ConnId, Disconnected, Event, WorkerReaped, WorkerSpawned
 from beads_workers.core.journal import CallEnded, CallStarted, CheckpointEnded, Entry, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.recovery import Remains
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.journal import Journal
@@ -72,7 +72,7 @@ class Node:
             world.agenda.now,
             self_claiming=self.self_claiming,
             pushed=self.pushed,
-            carried=() if world.mutant.forgets_attempts else checkpoint,
+            checkpointed=() if world.mutant.forgets_attempts else checkpoint,
             epoch=world.wall(),
         )
         began = RunStarted(self.run_id, self.process.pid, self.actor, "sim", "/project")
@@ -86,7 +86,7 @@ class Node:
         """``edge/opening.open_source``."""
         return Source(self, self.actor)
 
-    def make_tracker_thread(self, unsettled: Sequence[Remains]) -> TrackerThread:
+    def make_tracker_thread(self, unsettled: Sequence[RecoveryState]) -> TrackerThread:
         """``Fleet._lane``."""
         return TrackerThread(self, self.source, unsettled)
 

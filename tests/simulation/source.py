@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from beads_workers.core.model import IssueId, Job, Listed
 from beads_workers.core.source import (
     Action,
-    DeadRun,
+    CrashedRun,
     Lost,
     Renewed,
     Result,
@@ -81,7 +81,7 @@ class Source:
         yield from self._call(lambda: self._renew(issue_ids, lost), len(issue_ids))
         return Renewed(lost=tuple(lost))
 
-    def recover(self, dead: DeadRun) -> Thread:
+    def recover(self, dead: CrashedRun) -> Thread:
         """``Source.recover``: what its actor holds according to the tracker counts."""
         held: list[IssueId] = []
         yield from self._call(lambda: self._held(dead.actor, held), 0)

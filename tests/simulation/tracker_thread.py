@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
-from beads_workers.core.journal import Carried
-from beads_workers.core.recovery import Remains, take_in
+from beads_workers.core.journal import Checkpointed
+from beads_workers.core.recovery import RecoveryState, take_in
 from beads_workers.core.source import Result, Settled, SourceError
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.source import Source
@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.5
 class TrackerThread:
     """``run`` is the thread; ``begin`` and ``stop`` are called by the loop."""
 
-    def __init__(self, node: Node, source: Source, unsettled: Sequence[Remains]) -> None:
+    def __init__(self, node: Node, source: Source, unsettled: Sequence[RecoveryState]) -> None:
         self._node = node
         self._world = node.world
         self._source = source
@@ -95,14 +95,14 @@ class TrackerThread:
 
     def _recover(self) -> Thread:
         settled: list[Settled] = []
-        heard: list[Carried] = []
+        heard: list[Checkpointed] = []
         for left in self._unsettled:
             yield from self._wait_until_gone(left)
             heard += self._hear(left)
             settled += yield from self._settle_run(left)
         return RecoveryEnded(tuple(settled), tuple(heard))
 
-    def _hear(self, left: Remains) -> list[Carried]:
+    def _hear(self, left: RecoveryState) -> list[Checkpointed]:
         if self.abandoned or self._world.mutant.is_deaf:
             return []
         wanted = {begun.started.request_id for begun in left.begun.values()}
@@ -110,7 +110,7 @@ class TrackerThread:
         self._world.heard_late += len(ends)
         return [retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends]
 
-    def _settle_run(self, left: Remains) -> Thread:
+    def _settle_run(self, left: RecoveryState) -> Thread:
         failures = 0
         while not self.abandoned:
             settled: list[Settled] = []
@@ -135,7 +135,7 @@ class TrackerThread:
             return settled
         return []
 
-    def _wait_until_gone(self, left: Remains) -> Thread:
+    def _wait_until_gone(self, left: RecoveryState) -> Thread:
         processes = self._world.processes
         deadline = self._world.agenda.now + GONE_SECONDS
         while processes.owners(left.run_id) and not self.abandoned:

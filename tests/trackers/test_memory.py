@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import Issue
 from beads_workers.trackers.memory import Fault, FaultKind, MemorySource, MemoryTracker
 from beads_workers.trackers.settling import Holding
@@ -54,7 +54,7 @@ def test_a_fault_waits_for_its_call() -> None:
     source = source_with(Fault(FaultKind.REFUSED, "recover"))
     assert len(source.take(1, ()).jobs) == 1
     with pytest.raises(SourceError):
-        source.recover(DeadRun("us"))
+        source.recover(CrashedRun("us"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, DeadRun, Result, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 from beads_workers.trackers.settling import Holding, pending, rule
 
 OURS = "run-1"
@@ -77,7 +77,7 @@ def test_what_is_not_there_is_nobodys(action: Action) -> None:
 
 def test_what_was_done_is_closed_and_the_rest_requeued_once_each() -> None:
     done, begun, held = IssueId("done"), IssueId("begun"), IssueId("held")
-    dead = DeadRun(OURS, unclosed=(done, done), handed_over=(begun, done))
+    dead = CrashedRun(OURS, unclosed=(done, done), handed_over=(begun, done))
     writes = pending(dead, [held, done, begun])
     assert [(each.action, each.issue_id, each.handed_over) for each in writes] == [
         (Action.CLOSE, done, True),

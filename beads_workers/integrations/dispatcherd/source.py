@@ -11,7 +11,7 @@ from beads_workers.core.model import Call, IssueId, Job, Listed, OutcomeKind
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Result,
     Seen,
@@ -79,7 +79,7 @@ class DispatcherdSource:
     called from another, and touch nothing that the loop does. Before it is ``open``ed it only
     looks: a fleet may be at work on the file.
 
-    ``again``: what a dead run had begun is run once more; otherwise it is over.
+    ``again``: what a crashed run had begun is run once more; otherwise it is over.
     """
 
     name = "dispatcherd"
@@ -160,7 +160,7 @@ class DispatcherdSource:
         """There are no leases."""
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
+    def recover(self, dead: CrashedRun) -> list[Settled]:
         """What had ended is over; what was running is, too, unless it may be run again."""
         settled = [self._closed(i) for i in (*dead.unclosed, *dead.handed_back)]
         for issue_id in dead.begun:

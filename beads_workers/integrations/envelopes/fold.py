@@ -88,8 +88,8 @@ class Envelopes:
                 return _finished(self._known(finished.issue_id, at), finished, entry.at)
             case rec.SettledRecord() as settled:
                 return self._settled(settled, change, at)
-            case rec.Carried() as retry_entry:
-                return self._carried(retry_entry, change, at)
+            case rec.Checkpointed() as retry_entry:
+                return self._checkpointed(retry_entry, change, at)
             case _:
                 return self._asked(entry.record, change, at)
 
@@ -115,7 +115,7 @@ class Envelopes:
     def _path(self, path: str) -> str:
         return job_path(path) if path else _PATH_OF_SOURCE.get(self.source, ISSUE_PATH)
 
-    def _described(self, record: rec.Claimed | rec.Carried, at: int) -> Envelope:
+    def _described(self, record: rec.Claimed | rec.Checkpointed, at: int) -> Envelope:
         """The job with what the record says of it, as if it were enqueued for the first time."""
         args, kwargs, omitted = arguments(record.arguments)
         old = self.jobs.get(record.issue_id)
@@ -137,7 +137,9 @@ class Envelopes:
             return job
         return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
 
-    def _carried(self, retry_entry: rec.Carried, change: Transition, at: int) -> Envelope | None:
+    def _checkpointed(
+        self, retry_entry: rec.Checkpointed, change: Transition, at: int
+    ) -> Envelope | None:
         if retry_entry.claimed_by:
             return None  # The run that did it has told that it is done.
         job = self._described(retry_entry, at)

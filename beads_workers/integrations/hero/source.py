@@ -12,7 +12,7 @@ from beads_workers.core.scripts import audit_of
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Result,
     Seen,
@@ -124,7 +124,7 @@ def error_of(outcome: Outcome) -> str:
 
 
 def settle_past(
-    store: Store, runs: Runs, dead: DeadRun, run: str, retry_seconds: float
+    store: Store, runs: Runs, dead: CrashedRun, run: str, retry_seconds: float
 ) -> list[Settled]:
     """First what its journal says, which Redis was not told; then all that it holds goes back to
     the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
@@ -432,7 +432,7 @@ class HeroSource:
         """The lease is the run's, and kept by the thread that tends the queue."""
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
+    def recover(self, dead: CrashedRun) -> list[Settled]:
         """Settle what a run of ours left that is known to be dead."""
         return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
 

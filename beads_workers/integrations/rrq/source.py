@@ -12,7 +12,7 @@ from beads_workers.core.model import Call, IssueId, Job, value
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Result,
     Seen,
@@ -183,8 +183,8 @@ class RrqSource:
         """There are no leases."""
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """Nothing is pending: whoever was to get an answer of a dead run has seen its connection
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """Nothing is pending: whoever was to get an answer of a crashed run has seen its connection
         end. That is said, or it would be remembered for ever as unclosed."""
         done = (Settlement(Action.CLOSE, issue_id) for issue_id in dead.unclosed)
         return [Settled(each, Result.NOT_OURS, LEFT) for each in done]

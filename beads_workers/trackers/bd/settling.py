@@ -8,7 +8,7 @@ from typing import assert_never
 
 from beads_workers.core.limits import ERROR_CHARS_MAX
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement, SourceError
+from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement, SourceError
 from beads_workers.trackers.bd.tracker import (
     BLOCKED,
     CLOSED,
@@ -93,7 +93,7 @@ def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Sett
 def _may_reopen(settlement: Settlement, seen: Row, actor: str) -> bool:
     if seen.status == BLOCKED and not seen.assignee:
         return True
-    # What a dead run held; a living one may have it in hand again by now.
+    # What a crashed run held; a living one may have it in hand again by now.
     return settlement.read_first and _may_write(settlement, seen, actor)
 
 
@@ -370,8 +370,8 @@ def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
     return found
 
 
-def pending(dead: DeadRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """Pending writes for a dead run, each issue once."""
+def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
+    """Pending writes for a crashed run, each issue once."""
     closes = dict.fromkeys(i for i in dead.unclosed if is_safe_id(i))
     back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
     reopened = [i for i in dead.reopened if is_safe_id(i)]

@@ -15,7 +15,7 @@ from beads_workers.core.model import Filters, IssueId, Job, Listed, call_of, pat
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Lease,
     Lost,
     Renewed,
@@ -544,7 +544,7 @@ class BdSource:
     def _is_sure(self, settlement: Settlement) -> bool:
         return not self._shared and self._leases.is_sure(settlement.issue_id)
 
-    # --- leases and dead runs -----------------------------------------------------------------
+    # --- leases and crashed runs -----------------------------------------------------------------
 
     def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
         """See ``Source``; one call for each."""
@@ -552,8 +552,8 @@ class BdSource:
             return Renewed()
         return renew(self._tracker, self.actor, self._leases, issue_ids)
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """See ``Source``; acts as the dead run's actor, whose claims they are."""
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """See ``Source``; acts as the crashed run's actor, whose claims they are."""
         self._listings.forget()
         rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
         named = {*dead.unclosed, *dead.handed_over, *dead.reopened}

@@ -13,7 +13,7 @@ from beads_workers.core.model import CALL_LABEL, COMMAND, FUNCTION, Filters, Iss
 from beads_workers.core.source import (
     Action,
     Calls,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Seen,
     Settled,
@@ -231,8 +231,8 @@ class SqliteSource:
         """There are no leases: a claim lasts until it is settled or recovered."""
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """Close what the dead run had done, requeue whatever else is in its name."""
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """Close what the crashed run had done, requeue whatever else is in its name."""
         with self._call() as tracker, transaction(tracker.connection):
             held = tracker.connection.execute(
                 # The range holds the actor's own name and "<actor>/..." ("0" follows "/").

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
-from beads_workers.core.source import Action, DeadRun, Settlement
+from beads_workers.core.source import Action, CrashedRun, Settlement
 from beads_workers.integrations.dispatcherd.queue import Queue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource
 from beads_workers.integrations.dispatcherd.spool import read_spool
@@ -136,7 +136,7 @@ def test_a_start_takes_up_what_was_left_but_for_what_had_ended_or_begun(place: P
     living = place.source()
     assert "4 tasks left by an earlier run" in living.describe()
     answers = living.recover(
-        DeadRun(
+        CrashedRun(
             "dead",
             unclosed=(IssueId("done"), IssueId("long gone")),
             handed_back=(IssueId("failed"),),
@@ -153,7 +153,7 @@ def test_a_start_takes_up_what_was_left_but_for_what_had_ended_or_begun(place: P
 def test_where_another_try_is_allowed_what_had_begun_runs_again(place: Place) -> None:
     send(place.source(again=True), "a", "b")
     living = place.source(again=True)
-    (answer,) = living.recover(DeadRun("dead", begun=(A,)))
+    (answer,) = living.recover(CrashedRun("dead", begun=(A,)))
     assert answer.settlement.action is Action.RELEASE
     assert (taken(living), living.troubles) == (["a", "b"], [])
 
@@ -161,7 +161,7 @@ def test_where_another_try_is_allowed_what_had_begun_runs_again(place: Place) ->
 def test_what_comes_during_the_recovery_is_not_mistaken_for_what_was_left(place: Place) -> None:
     living = place.source()
     send(living, "a")
-    living.recover(DeadRun("dead", unclosed=(A,), begun=(B,)))
+    living.recover(CrashedRun("dead", unclosed=(A,), begun=(B,)))
     send(living, "b")
     assert taken(living) == ["a", "b"]
 

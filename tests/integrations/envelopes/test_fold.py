@@ -192,11 +192,11 @@ def test_what_somebody_else_closed_is_done_and_what_is_not_ours_is_forgotten() -
 
 def test_what_earlier_runs_left_is_known_with_its_call() -> None:
     arguments = json.dumps([["you"], {}])
-    cooling = rec.Carried(
+    cooling = rec.Checkpointed(
         "a", "t", 1, not_before=EPOCH + 9.5, path="m.f", arguments=arguments, enqueued_at=PUT
     )
-    quarantined = rec.Carried("b", "t", 3, quarantined=True, error="boom", outcome="timeout")
-    pending = rec.Carried("c", claimed_by="actor/run-0")
+    quarantined = rec.Checkpointed("b", "t", 3, quarantined=True, error="boom", outcome="timeout")
+    pending = rec.Checkpointed("c", claimed_by="actor/run-0")
     waits, failed_before = told(Play(carried=[cooling, quarantined, pending]).entries)
     assert (waits.state, waits.attempt, waits.next_retry_at) == (State.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
@@ -314,7 +314,7 @@ def test_whatever_goes_wrong_every_job_moves_along_the_allowed_ways(seed: int) -
 
 def test_what_was_done_by_word_that_its_worker_left_is_done_once_it_is_closed() -> None:
     play = working()
-    heard = rec.Carried("a", claimed_by="actor/run-1")
+    heard = rec.Checkpointed("a", claimed_by="actor/run-1")
     later = [*play.entries, *Play(recovering=True).entries]
     at = later[-1].at
     later += [Entry(heard, at, 1.0), Entry(rec.SettledRecord("a", "close", "applied"), at, 1.0)]

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.integrations.hero import lua
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Tending
@@ -100,7 +100,7 @@ def test_every_job_comes_to_one_end_with_one_reply(network: Cutting, redis: Redi
     client.submit("late", "echo")
     served.source.holding.opened.clear()  # It is to be found in the queue.
     until(lambda: served.round() or client.replies("late"))
-    left = served.ask(lambda: served.source.recover(DeadRun("beads-workers/h/r1")))
+    left = served.ask(lambda: served.source.recover(CrashedRun("beads-workers/h/r1")))
     assert [s.settlement.issue_id for s in left] in (["waits"], [])
     assert network.cuts == 1
     said = {name: client.reply(name) for name in ("done", "stopped", "waits", "late")}

@@ -115,7 +115,7 @@ def test_a_context_is_one_jobs_alone_whoever_runs_it(redis: Redis) -> None:
 # --- one that has died --------------------------------------------------------------------------
 
 
-def test_what_a_dead_run_had_goes_back_before_all_others_and_in_its_order(redis: Redis) -> None:
+def test_what_a_crashed_run_had_goes_back_before_all_others_and_in_its_order(redis: Redis) -> None:
     client = some_jobs(redis, *"abcd", retries="1")
     dead, other = Run(redis, "r1").joined(), Run(redis, "r2").joined()
     dead.fetched(3)

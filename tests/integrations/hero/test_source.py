@@ -1,4 +1,4 @@
-"""The fleet's view of a queue, over a real Redis: taken, settled, and what a dead run left."""
+"""The fleet's view of a queue, over a real Redis: taken, settled, and what a crashed run left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
-from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.integrations.hero.buffer import Standing
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Tending
@@ -193,10 +193,10 @@ def test_somebody_who_serves_alone_is_named_at_the_start(redis: Redis, client: L
     assert first.source.describe().startswith("Hero jobs for w1 at redis://127.0.0.1:")
 
 
-# --- a dead run -----------------------------------------------------------------------------------
+# --- a crashed run -----------------------------------------------------------------------------------
 
 
-def recovered(redis: Redis, dead: DeadRun) -> dict[str, tuple[str, str]]:
+def recovered(redis: Redis, dead: CrashedRun) -> dict[str, tuple[str, str]]:
     served = Served(redis, "r2")
     settled = served.source.recover(dead)
     served.source.recover(dead)
@@ -204,11 +204,11 @@ def recovered(redis: Redis, dead: DeadRun) -> dict[str, tuple[str, str]]:
     return {s.settlement.issue_id: (s.settlement.action.value, s.result.value) for s in settled}
 
 
-def test_what_a_dead_run_did_is_told_from_its_journal(redis: Redis, client: Literal) -> None:
+def test_what_a_crashed_run_did_is_told_from_its_journal(redis: Redis, client: Literal) -> None:
     for name in ("done", "bad", "again", "runs", "never", "waits"):
         client.submit(name, "echo", retries="1" if name == "again" else "0")
     Served(redis).taken(5)
-    dead = DeadRun(
+    dead = CrashedRun(
         "beads-workers/h/r1",
         unclosed=(IssueId("done"),),
         outcomes=(
@@ -240,7 +240,7 @@ def test_what_somebody_else_has_taken_over_is_not_told(redis: Redis, client: Lit
     other = Served(redis, "r3", shared=True)
     redis.command("DEL", "hero:beads_workers:w1:lease:r1")
     other.source._runs.requeue("r1", "dead")
-    dead = DeadRun("beads-workers/h/r1", outcomes=((IssueId("a"), DONE),))
+    dead = CrashedRun("beads-workers/h/r1", outcomes=((IssueId("a"), DONE),))
     assert recovered(redis, dead)["a"] == ("close", "not_ours")
     assert (client.field("a", "status"), client.replies("a")) == ("dispatched", 0)
 

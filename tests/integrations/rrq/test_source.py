@@ -11,7 +11,7 @@ import pytest
 
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
-from beads_workers.core.source import Action, DeadRun, Result, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 from beads_workers.integrations.rrq.serving import Reply, Serving
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import V1, V2, Context, FrameReader, Request, encode
@@ -120,9 +120,9 @@ def test_a_result_file_that_is_none_is_an_error(tmp_path: Path, kind: str) -> No
     assert fields["error"]["message"].startswith("its result cannot be read")
 
 
-def test_nothing_is_pending_for_what_a_dead_run_has_done() -> None:
+def test_nothing_is_pending_for_what_a_crashed_run_has_done() -> None:
     """It would be remembered as unclosed by every run that follows."""
-    dead = DeadRun("an actor", (IssueId("a"), IssueId("b")))
+    dead = CrashedRun("an actor", (IssueId("a"), IssueId("b")))
     settled = source().recover(dead)
     assert [(each.settlement.issue_id, each.result) for each in settled] == [
         ("a", Result.NOT_OURS),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.source import (
     Action,
-    DeadRun,
+    CrashedRun,
     Renewed,
     Result,
     Settled,
@@ -60,8 +60,8 @@ class Effects:
             self._box.answer(arrival, outcome.kind.value if outcome else settlement.action.value)
         return Settled(settlement, Result.APPLIED)
 
-    def recover(self, dead: DeadRun) -> list[Settled]:
-        """What a dead run had: what its journal calls done is answered, whatever the box says of
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """What a crashed run had: what its journal calls done is answered, whatever the box says of
         it, and everything else waits again."""
         if self._node.world.mutant.forgets_in_flight:
             return []
@@ -73,7 +73,7 @@ class Effects:
             self._box.requeue(arrival)
         return settled
 
-    def _ended(self, action: Action, issue_id: IssueId, dead: DeadRun) -> Settled:
+    def _ended(self, action: Action, issue_id: IssueId, dead: CrashedRun) -> Settled:
         arrival = self._box.arrivals.get(str(issue_id))
         if arrival is None or arrival.holder not in ("", dead.actor):
             return Settled(Settlement(action, issue_id), Result.NOT_OURS)
@@ -108,7 +108,7 @@ class SpoolSource(Source):
         self._effects.known -= {str(each.issue_id) for each in settlements}
         return [self._effects.settle(each) for each in settlements]
 
-    def recover(self, dead: DeadRun) -> Thread:
+    def recover(self, dead: CrashedRun) -> Thread:
         """``Source.recover``, in the tracker thread."""
         yield 0.001
         self._world.point("before a spool is recovered")
@@ -165,7 +165,7 @@ class QueueSource(Source):
         yield 0.0
         return Renewed()
 
-    def recover(self, dead: DeadRun) -> Thread:
+    def recover(self, dead: CrashedRun) -> Thread:
         """``Source.recover``."""
         settled: list[Settled] = []
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NoAccounts(Accounts):
-    """Of requests in memory: what a dead run had done is asked for again, and done again."""
+    """Of requests in memory: what a crashed run had done is asked for again, and done again."""
 
     def _apply(self, record: rec.Record, *, check: bool) -> None:
         """Nothing is kept."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core.events import Arrived, ConnId, Withdrawn
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import DeadRun, Settled, Settlement, Taken
+from beads_workers.core.source import CrashedRun, Settled, Settlement, Taken
 from beads_workers.integrations.rrq import serving as pending
 from beads_workers.integrations.rrq.serving import Serving
 from beads_workers.integrations.rrq.source import RrqSource
@@ -48,7 +48,7 @@ class RrqPrompt:
             self._node.world.check.about_to_settle(self._node, each)
         return self._source.settle(settlements)
 
-    def recover(self, dead: DeadRun) -> Thread:
+    def recover(self, dead: CrashedRun) -> Thread:
         """``Source.recover``."""
         yield 0.0
         return self._source.recover(dead)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.core.commands import End, RoundTrip
 from beads_workers.core.events import RoundTripEnded
-from beads_workers.core.recovery import Remains
+from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.states import RunState
 from tests.simulation.agenda import Thread
 from tests.simulation.nodes import Node
@@ -72,7 +72,7 @@ class PushedNode(Node):
         kinds = {"spool": SpoolSource, "queue": QueueSource}
         return kinds[self.world.kind](self, self.actor)
 
-    def make_tracker_thread(self, unsettled: Sequence[Remains]) -> TrackerThread:
+    def make_tracker_thread(self, unsettled: Sequence[RecoveryState]) -> TrackerThread:
         """A queue elsewhere needs a thread."""
         tracker_thread = TrackerThread if self.world.kind == "queue" else PromptTrackerThread
         return tracker_thread(self, self.source, unsettled)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.model import Filters, IssueId, Job
-from beads_workers.core.source import Action, DeadRun, Result, Settled, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
 from beads_workers.trackers.bd.source import BdSource, open_bd
 from tests.support.bd import OLD, BdProject
 
@@ -229,7 +229,7 @@ def test_of_two_runs_that_race_each_issue_goes_to_one(project_new: BdProject) ->
     )
 
 
-def test_recovery_takes_back_what_workers_of_the_dead_run_hold(project: BdProject) -> None:
+def test_recovery_takes_back_what_workers_of_the_crashed_run_hold(project: BdProject) -> None:
     ours, workers, opened, strangers = project.create_many(
         [
             {"status": "in_progress", "assignee": US},
@@ -238,7 +238,7 @@ def test_recovery_takes_back_what_workers_of_the_dead_run_hold(project: BdProjec
             {"status": "in_progress", "assignee": "alice"},
         ]
     )
-    answers = project.source(THEM).recover(DeadRun(US, unclosed=(ours, strangers)))
+    answers = project.source(THEM).recover(CrashedRun(US, unclosed=(ours, strangers)))
     said = {a.settlement.issue_id: (a.settlement.action, a.result) for a in answers}
     assert said == {
         ours: (Action.CLOSE, Result.APPLIED),

@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.bd.source import LIFE_SECONDS, BdSource, Leases
 from beads_workers.trackers.bd.tracker import Row
 from beads_workers.trackers.settling import boot_seconds
@@ -206,7 +206,7 @@ def test_a_recovery_leaves_other_fleets_alone(project_new: BdProject) -> None:
         project_new.source(actor, shared=True).take(1, ())
     project_new.let_lapse(keys[1])
     # What its journal took for done has been taken over since.
-    dead = DeadRun(US, unclosed=(keys[1],))
+    dead = CrashedRun(US, unclosed=(keys[1],))
     answers = project_new.source("beads-workers/here/3", shared=True).recover(dead)
     assert {a.settlement.issue_id: a.result for a in answers} == {
         keys[0]: Result.APPLIED,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.source import Action, DeadRun, Result, Settlement, SourceError
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import PARENT_CHILD, Dependency, Issue
 from beads_workers.trackers.sqlite.exchange import DependencyCycle, write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
@@ -257,7 +257,7 @@ def test_what_was_settled_survives_kill_9_and_the_rest_is_recovered(
         assert holder.stdout is not None and holder.stdout.readline() == b"settled\n"
         os.kill(holder.pid, signal.SIGKILL)
     assert source.take(0, ()).listed == ()
-    (answer,) = source.recover(DeadRun("dead"))
+    (answer,) = source.recover(CrashedRun("dead"))
     assert (answer.settlement.issue_id, answer.result) == ("t-2", Result.APPLIED)
     assert [job.issue_id for job in source.take(9, ()).jobs] == ["t-2"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.source import Action, DeadRun, Settlement
+from beads_workers.core.source import Action, CrashedRun, Settlement
 from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
 from beads_workers.trackers.memory import MemorySource, MemoryTracker
 from beads_workers.trackers.sqlite.exchange import write_issues
@@ -114,7 +114,7 @@ class SideBySide(RuleBasedStateMachine):
         handed_over=st.lists(st.sampled_from(KEYS).map(IssueId), max_size=2),
     )
     def recover(self, actor: str, done: list[IssueId], handed_over: list[IssueId]) -> None:
-        dead = DeadRun(actor, tuple(done), tuple(handed_over))
+        dead = CrashedRun(actor, tuple(done), tuple(handed_over))
         real, model = (source.recover(dead) for source in self.pairs[actor])
         assert real == model
 
