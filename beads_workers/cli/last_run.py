@@ -32,10 +32,10 @@ def _written(run: Path) -> dict[str, Any] | None:
 def _from_journal(run: Path) -> dict[str, Any] | None:
     # Imported here: they cost half as much again as the rest of ``status``.
     from beads_workers.core.snapshot import Board
-    from beads_workers.core.status import last_words
+    from beads_workers.core.status import ending
     from beads_workers.runtime.journal_file import read_end
 
     board = Board()
     for entry in read_end(run / "journal.jsonl"):
         board.apply(entry)
-    return None if board.run is None else last_words(board, run.name)
+    return None if board.run is None else ending(board, run.name)

@@ -734,7 +734,7 @@ class Connections:
             if connection.pid not in self._parts.supervisor.by_pid:
                 self._attempt_ends.end_orphaned(
                     in_flight
-                )  # It was reaped before its last words were read.
+                )  # It was reaped before its result spool was read.
         else:
             self._effects.ask(WatchOwner(connection.pid))
 

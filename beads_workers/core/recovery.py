@@ -381,10 +381,10 @@ def resumed(board: Board, segment: int) -> Resumed:
     return Resumed(segment, board.claims, **board.totals)
 
 
-# --- late ends -----------------------------------------------------------------------------------
+# --- spool replay --------------------------------------------------------------------------------
 # What the workers of a crashed run have left word of, made into what its journal lacks.
 #
-# Source: docs/PROTOCOL.md, "Last words". Whoever can write into the run's directory can have
+# Source: docs/PROTOCOL.md, "Result spool". Whoever can write into the run's directory can have
 # written
 # them: they change nothing but what became of an attempt that its run had begun.
 
@@ -392,11 +392,11 @@ def resumed(board: Board, segment: int) -> Resumed:
 MEASURED_SECONDS_MAX = 86_400.0
 """No longer than this a crashed run is taken to have lived on."""
 
-Words = Mapping[str, Done | Failed]
+SpooledResults = Mapping[str, Done | Failed]
 """By request id: what was said last of that attempt."""
 
 
-def read_words(chunks: Iterable[bytes], wanted: Collection[str]) -> Words:
+def read_spool(chunks: Iterable[bytes], wanted: Collection[str]) -> SpooledResults:
     """The first word on each attempt that is ``wanted``, in whatever pieces the file is read."""
     found: dict[str, Done | Failed] = {}
     reader = LineReader(limits.WORD_BYTES_MAX)
@@ -408,7 +408,7 @@ def read_words(chunks: Iterable[bytes], wanted: Collection[str]) -> Words:
     return found
 
 
-def take_in(left: RecoveryState, words: Words) -> dict[str, Entry]:
+def replay(left: RecoveryState, words: SpooledResults) -> dict[str, Entry]:
     """Let ``left`` know what these words say; returns what its journal lacks, by issue.
 
     A success is as good as one that was read in time. Of what a worker had not begun its run

@@ -209,7 +209,7 @@ def _ratio(part: float, whole: int) -> float | None:
     return round(part / whole, 3) if whole else None
 
 
-def last_words(board: Board, run_id: str) -> dict[str, Any]:
+def ending(board: Board, run_id: str) -> dict[str, Any]:
     """How a run ended: the ``last_run`` of ``status --json``, but for ``settled``."""
     shown = status(board, board.elapsed)
     ended = board.ended

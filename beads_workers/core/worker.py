@@ -354,7 +354,7 @@ class Ahead:
 # --- last words ----------------------------------------------------------------------------------
 # What a worker has said last, and leaves word of where its orchestrator may not have read it.
 #
-# Source: docs/PROTOCOL.md, "Last words".
+# Source: docs/PROTOCOL.md, "Result spool".
 
 
 class LastWords:

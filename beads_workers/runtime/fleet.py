@@ -25,7 +25,7 @@ from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings, WorkerSettings
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
-from beads_workers.core.status import Frames, last_words
+from beads_workers.core.status import Frames, ending
 from beads_workers.runtime import sessions
 from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import Refused, read_settings, say, say_failed, vars_of
@@ -223,7 +223,7 @@ class Fleet:
         if loop.settled:
             self._directory.mark_settled(self._run_id)
         self._journal.close()
-        self._directory.write_last_words(self._run_id, last_words(board, self._run_id))
+        self._directory.write_ending(self._run_id, ending(board, self._run_id))
         farewell = {"exit_code": code, "run_id": self._run_id, **loop.snapshot()}
         farewell["requeued"] = list(board.requeued)
         farewell["pending"] = list(loop.pending)

@@ -1,7 +1,7 @@
 """The file of a run's directory with what workers have said last, once nobody reads it any more.
 
-Source: docs/PROTOCOL.md, "Last words". A line for each message, as it would have been sent. Whoever
-was killed leaves none, and what it was sent is taken for begun.
+Source: docs/PROTOCOL.md, "Result spool". A line for each message, as it would have been sent.
+Whoever was killed leaves none, and what it was sent is taken for begun.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from beads_workers.core.journal import Entry
-    from beads_workers.core.recovery import RecoveryState, Words
+    from beads_workers.core.recovery import RecoveryState, SpooledResults
 
 
-FILE = "last_words"
+FILE = "result_spool"
 
 _WRITE = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 # Whatever a task has put in its place: nobody is to wait for it, nor to be led elsewhere.
@@ -50,22 +50,22 @@ def leave_word(run_directory: str, message: Done | Failed) -> None:
         os.close(fd)
 
 
-def words_of(run_directory: Path, wanted: Collection[str]) -> Words:
+def words_of(run_directory: Path, wanted: Collection[str]) -> SpooledResults:
     """What was left there of these attempts, by their request ids."""
     # Imported here: no worker reads them.
-    from beads_workers.core.recovery import read_words
+    from beads_workers.core.recovery import read_spool
 
-    return read_words(_chunks(run_directory / FILE), wanted)
+    return read_spool(_chunks(run_directory / FILE), wanted)
 
 
 def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
-    """``late_ends.take_in`` what was left there; all of it, once the run's workers are gone."""
-    from beads_workers.core.recovery import take_in
+    """``late_ends.replay`` what was left there; all of it, once the run's workers are gone."""
+    from beads_workers.core.recovery import replay
 
     if not left.begun:
         return {}
     wanted = {begun.started.request_id for begun in left.begun.values()}
-    return take_in(left, words_of(run_directory, wanted))
+    return replay(left, words_of(run_directory, wanted))
 
 
 def _line(message: Done | Failed) -> bytes:

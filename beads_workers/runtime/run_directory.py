@@ -155,7 +155,7 @@ class RunDirectory:
         except OSError:
             pass  # The folder is gone, or the disk full: the next start asks the tracker again.
 
-    def write_last_words(self, run_id: str, words: Mapping[str, Any]) -> None:
+    def write_ending(self, run_id: str, words: Mapping[str, Any]) -> None:
         """Keep what the journal says of a run that ended by itself: ``status`` reads it fast."""
         fresh = self.run(run_id) / "ended.json.new"
         try:

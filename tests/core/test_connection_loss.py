@@ -36,7 +36,7 @@ def test_a_worker_that_is_reaped_before_its_connection_ends_is_dead_all_the_same
     assert records(play.do(lost(1)), rec.Finished)[0].outcome == "lost"
 
 
-def test_last_words_that_are_read_after_the_reaping_still_count() -> None:
+def test_spooled_results_that_are_read_after_the_reaping_still_count() -> None:
     play = with_a_task_of_our_own()
     play.reap(1, 0)
     play.do(done(1, "a"), lost(1))

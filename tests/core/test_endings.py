@@ -183,7 +183,7 @@ def test_a_stop_overtakes_a_drain() -> None:
     assert said(play.do(STOP)) == [Shutdown("user_requested")]
 
 
-def test_a_stop_overtakes_the_recovery_and_its_late_end_harms_nothing() -> None:
+def test_a_stop_overtakes_the_recovery_and_its_spooled_result_harms_nothing() -> None:
     play = Play(recovering=True)
     play.do(STOP)
     assert play.ended == 0

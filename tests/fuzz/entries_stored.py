@@ -12,7 +12,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.history import fold
 from beads_workers.core.journal import KINDS, Entry
-from beads_workers.core.recovery import RecoveryState, read_words, recovery_state, take_in
+from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from beads_workers.core.wire import Done, Failed
@@ -172,7 +172,7 @@ def words_hold(read: Any, data: bytes) -> None:
         require(again.keys() == {request_id}, f"{line!r} is not read as it is written")
     left = RecoveryState()
     left.apply(Entry(rec.Started("bw-1", "W1", 1, "r.1"), 1700000000.0, 2.5))
-    for end in take_in(left, found).values():
+    for end in replay(left, found).values():
         well_typed(end.record)
         on_file = journal.decode(journal.encode(end))
         require(on_file is not None and on_file.record == end.record, f"{end} is not on file")
@@ -283,7 +283,7 @@ PARSERS = [
     Parser(
         "last-words",
         ("core/recovery.py",),
-        read_words,
+        read_spool,
         hostile(_words),
         words_hold,
         {"whoever says it": _whoever, "messages only": _uncaught},

@@ -55,6 +55,7 @@ TAGS: dict[str, str] = {
     "RecoveryState": "Remains",
     "CrashedRun": "DeadRun",
     "Checkpointed": "Carried",
+    "SpooledResults": "Words",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

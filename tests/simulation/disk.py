@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from beads_workers.core.journal import CheckpointEnded, Entry, decode, is_repeated
-from beads_workers.core.recovery import RecoveryState, Words, left_over, read_words, recovery_state
+from beads_workers.core.recovery import (
+    RecoveryState,
+    SpooledResults,
+    left_over,
+    read_spool,
+    recovery_state,
+)
 from beads_workers.core.wire import Done, Failed, encode
 
 
@@ -32,7 +38,7 @@ class Folder:
     segments: list[File] = field(default_factory=lambda: [File()])
     settled: bool = False
     words: File = field(default_factory=File)
-    """``edge/last_words``."""
+    """``edge/result_spool``."""
 
     @property
     def journal(self) -> File:
@@ -96,7 +102,7 @@ class Disk:
                 file.synced = kept
         return torn
 
-    # --- edge/last_words.py -------------------------------------------------------------------
+    # --- edge/result_spool.py -------------------------------------------------------------------
 
     def leave_word(self, run_id: str, message: Done | Failed) -> None:
         """A full disk takes no word, or the beginning of it."""
@@ -106,9 +112,9 @@ class Disk:
         except OSError:
             pass
 
-    def words_of(self, run_id: str, wanted: Collection[str]) -> Words:
+    def words_of(self, run_id: str, wanted: Collection[str]) -> SpooledResults:
         """What was left of these attempts."""
-        return read_words([bytes(self.folders[run_id].words.content)], wanted)
+        return read_spool([bytes(self.folders[run_id].words.content)], wanted)
 
     # --- edge/run_directory.py ----------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
 from beads_workers.core.journal import Checkpointed
-from beads_workers.core.recovery import RecoveryState, take_in
+from beads_workers.core.recovery import RecoveryState, replay
 from beads_workers.core.source import Result, Settled, SourceError
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.source import Source
@@ -106,7 +106,7 @@ class TrackerThread:
         if self.abandoned or self._world.mutant.is_deaf:
             return []
         wanted = {begun.started.request_id for begun in left.begun.values()}
-        ends = take_in(left, self._world.disk.words_of(left.run_id, wanted))
+        ends = replay(left, self._world.disk.words_of(left.run_id, wanted))
         self._world.heard_late += len(ends)
         return [retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends]
 

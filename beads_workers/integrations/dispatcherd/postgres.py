@@ -118,7 +118,7 @@ ANSWER_SECONDS = 10.0
 """Whoever does not answer a statement within this is not there any more."""
 UNSENT_MAX = 10_000
 """Chunks of replies that wait to be sent: of what is beyond, nobody is told."""
-LAST_WORDS_SECONDS = 1.0
+FAREWELL_SECONDS = 1.0
 
 _NOTIFY = b"SELECT pg_notify($1, $2)"
 _LOOK = b"SELECT 1"
@@ -223,7 +223,7 @@ class PostgresBroker:
         """Send what is still to be sent, and leave."""
         self.cease()
         self._paused = True
-        until = time.monotonic() + LAST_WORDS_SECONDS
+        until = time.monotonic() + FAREWELL_SECONDS
         while (self._unsent or self._asked_at is not None) and time.monotonic() < until:
             if self._connection is None:
                 break

@@ -126,7 +126,7 @@ UNREAD_BYTES_MAX = 64 << 20
 FRAME_SECONDS = 60.0
 """A frame that was begun is complete by then, or never."""
 
-LAST_WORDS_SECONDS = 1.0
+FAREWELL_SECONDS = 1.0
 """At the end, for answers that are still on their way to a peer."""
 
 
@@ -210,7 +210,7 @@ class RrqFront:
         self.cease()
         self._serving.abandon()
         self.flush()
-        until = time.monotonic() + LAST_WORDS_SECONDS
+        until = time.monotonic() + FAREWELL_SECONDS
         for conn_id, stream in list(self._streams.items()):
             stream.send_rest(until)
             self._drop(conn_id)

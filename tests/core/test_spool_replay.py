@@ -9,7 +9,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.recovery import RecoveryState, read_words, recovery_state, take_in
+from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
 from beads_workers.core.source import Action, Result, Settled, Settlement
 from beads_workers.core.wire import NOT_BEGUN, Done, Failed, encode
 from tests.core.playbook import EPOCH, Play
@@ -34,7 +34,7 @@ def lines(*messages: Done | Failed) -> bytes:
 
 def test_a_success_that_nobody_heard_needs_a_close_with_all_that_came_of_it() -> None:
     left = dead()
-    ends = take_in(left, WORDS)
+    ends = replay(left, WORDS)
     finished = rec.Finished(
         "a", "W1", 2, "r.a", "success", "finish", duration_ms=12, note="all well",
         result='{"note":"all well","sum":3}',
@@ -52,50 +52,50 @@ def test_a_success_that_nobody_heard_needs_a_close_with_all_that_came_of_it() ->
 
 def test_it_is_the_same_as_if_it_had_been_read_in_time() -> None:
     late = dead()
-    ends = take_in(late, WORDS)
+    ends = replay(late, WORDS)
     read = dead()
     for entry in ends.values():
         read.apply(entry)
     read.never_began({"r.b"})
     assert late == read
-    assert take_in(late, WORDS) == {}, "once"
+    assert replay(late, WORDS) == {}, "once"
 
 
 def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
     left, before = dead(), dead()
     for strange in (replace(DONE, issue_id=B), replace(DONE, request_id="r.z")):
-        assert take_in(left, {strange.request_id: strange}) == {}
+        assert replay(left, {strange.request_id: strange}) == {}
     assert left == before
     over = recovery_state(entries(STARTED, rec.Started("a", "W1", 1, "r.a")))
     over.settled_elsewhere("a")
-    assert take_in(over, WORDS) == {}
+    assert replay(over, WORDS) == {}
 
 
 def test_only_what_a_function_returned_is_kept_where_it_is_a_note_alone() -> None:
     said = {"r.a": replace(DONE, result={"note": "x"})}
     for path, kept in (("", ""), ("m.f", '{"note":"x"}')):
-        finished = take_in(dead(path), said)["a"].record
+        finished = replay(dead(path), said)["a"].record
         assert isinstance(finished, rec.Finished) and finished.result == kept
 
 
 def test_words_are_read_in_whatever_pieces_they_come_and_only_those_that_are_wanted() -> None:
     whole = lines(DONE, UNBEGUN)
-    assert read_words([whole], WORDS) == WORDS
+    assert read_spool([whole], WORDS) == WORDS
     pieces = (whole[n : n + 7] for n in range(0, len(whole), 7))
-    assert read_words(pieces, WORDS) == WORDS
-    assert read_words([whole], ()) == {}
+    assert read_spool(pieces, WORDS) == WORDS
+    assert read_spool([whole], ()) == {}
 
 
 def test_the_first_word_on_an_attempt_counts() -> None:
     later = replace(DONE, result="another")
-    assert read_words([lines(DONE, later)], WORDS) == {"r.a": DONE}
+    assert read_spool([lines(DONE, later)], WORDS) == {"r.a": DONE}
 
 
 def test_a_failure_and_whatever_is_no_word_is_passed_over() -> None:
     failed = Failed(A, "W1", "boom", request_id="r.a")
     ready = b'{"type":"READY","worker_id":"W1","timestamp":1,"request_id":"r.a"}\n'
     junk = b"\xff\n[]\n{}\n" + b"x" * (limits.WORD_BYTES_MAX + 1) + b"\n" + ready
-    assert read_words([junk, lines(failed, UNBEGUN), b'{"type":"DO'], WORDS) == {"r.b": UNBEGUN}
+    assert read_spool([junk, lines(failed, UNBEGUN), b'{"type":"DO'], WORDS) == {"r.b": UNBEGUN}
 
 
 def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> None:
