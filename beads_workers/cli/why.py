@@ -39,7 +39,7 @@ from beads_workers.ui.why import (
     survey,
 )
 
-# --- surveying -----------------------------------------------------------------------------------
+# --- dependency look-up --------------------------------------------------------------------------
 # What is known of issues, for people who ask: in the tracker with all that they wait for, and in
 # the journals where no fleet runs. Reads only.
 

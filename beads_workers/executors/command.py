@@ -13,7 +13,7 @@ from typing import Any
 from beads_workers import registry
 from beads_workers.core.model import Call, OutcomeKind, Script
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
-from beads_workers.core.redaction import NotConfined, parts_below, secrets_of
+from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.traces import variables
@@ -300,7 +300,7 @@ def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan |
             return NotRunnable("log_path: this fleet has no folder for the logs of jobs")
         try:
             parts_below(root.path, script.log_path)
-        except NotConfined as error:
+        except UnsafePath as error:
             return NotRunnable(f"log_path: {error}")
         copy = LogCopy(root, script.log_path)
     made = _plan(steps, task, settings)

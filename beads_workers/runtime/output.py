@@ -12,11 +12,11 @@ from dataclasses import replace
 from beads_workers.core import limits
 from beads_workers.core.model import kept, value
 from beads_workers.core.plans import LogCopy, Plan
-from beads_workers.core.redaction import NotConfined, masked, parts_below
+from beads_workers.core.redaction import UnsafePath, masked, parts_below
 from beads_workers.core.scripts import LogRoot
 from beads_workers.core.worker_events import StepEnded
 
-# --- shortening ----------------------------------------------------------------------------------
+# --- log truncation ------------------------------------------------------------------------------
 # A log that grew too long loses its middle, also while somebody still writes to it.
 #
 # What is kept of the end is copied down to what is kept of the beginning, and the file is cut
@@ -50,7 +50,7 @@ class Cut:
         return self.start - self.by
 
 
-def shorten(fd: int, bytes_max: int) -> Cut | None:
+def truncate(fd: int, bytes_max: int) -> Cut | None:
     """Take the middle out of a file of more than ``bytes_max``; None where it is not that long.
 
     ``fd``: open for reading. A quarter of ``bytes_max`` stays of the beginning and half of it of
@@ -63,12 +63,12 @@ def shorten(fd: int, bytes_max: int) -> Cut | None:
     # A descriptor of its own: Linux appends whatever ``pwrite`` writes through one that appends.
     file = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
     try:
-        return _shorten(file, size, bytes_max)
+        return _truncate(file, size, bytes_max)
     finally:
         os.close(file)
 
 
-def _shorten(file: int, size: int, bytes_max: int) -> Cut:
+def _truncate(file: int, size: int, bytes_max: int) -> Cut:
     head = bytes_max // 4
     earlier = _MARK.match(os.pread(file, MARK_BYTES, head))
     start = _line_start(file, size - bytes_max // 2)
@@ -107,7 +107,7 @@ def _mark(left_out: int, bytes_max: int) -> bytes:
     return text.encode().ljust(MARK_BYTES - 1) + b"\n"
 
 
-# --- confined ------------------------------------------------------------------------------------
+# --- safe paths ----------------------------------------------------------------------------------
 # Files below one folder, whatever their path says: no ``..``, no symbolic link, no foreign file.
 #
 # Every part of a path is opened by itself, relative to the one before it, so that nobody can put a
@@ -121,7 +121,7 @@ _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def open_to_read(root: str, path: str) -> int:
-    """A descriptor of the file; raises ``NotConfined``, or ``OSError`` where it is not there."""
+    """A descriptor of the file; raises ``UnsafePath``, or ``OSError`` where it is not there."""
     *folders, name = parts_below(root, path)
     folder = _enter(root, folders, make=False)
     try:
@@ -133,7 +133,7 @@ def open_to_read(root: str, path: str) -> int:
 def append(root: LogRoot, path: str, data: bytes) -> None:
     """Add to the log, making it and its folders where they are missing, for us alone.
 
-    One that would get too long is rotated first. Raises ``NotConfined`` or ``OSError``.
+    One that would get too long is rotated first. Raises ``UnsafePath`` or ``OSError``.
     """
     *folders, name = parts_below(root.path, path)
     folder = _enter(root.path, folders, make=True)
@@ -187,16 +187,16 @@ def _opened(folder: int, name: str, flags: int) -> int:
         trouble = "belongs to another user"
     if trouble:
         os.close(file)
-        raise NotConfined(f"{name} {trouble}")
+        raise UnsafePath(f"{name} {trouble}")
     return file
 
 
 def _explained(error: OSError, name: str) -> Exception:
     match error.errno:
         case errno.ELOOP | errno.ENOTDIR:
-            return NotConfined(f"{name} is a link, or no folder")
+            return UnsafePath(f"{name} is a link, or no folder")
         case errno.ENXIO | errno.EISDIR:
-            return NotConfined(f"{name} is no file")
+            return UnsafePath(f"{name} is no file")
         case _:
             error.filename = name
             return error
@@ -214,14 +214,14 @@ def _rotate(folder: int, name: str, keep: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-# --- passing on ----------------------------------------------------------------------------------
+# --- log tee -------------------------------------------------------------------------------------
 # What a task prints, seen while it grows: secrets are masked, and a copy is passed on.
 
 
-class PassingOn:
+class LogTee:
     """For one step, whose output is in a file from ``start`` on. Call ``look`` while it grows.
 
-    Raises ``NotConfined`` or ``OSError`` where its copy cannot be written.
+    Raises ``UnsafePath`` or ``OSError`` where its copy cannot be written.
     """
 
     def __init__(self, plan: Plan, start: int) -> None:
@@ -240,7 +240,7 @@ class PassingOn:
         Raises ``OSError`` where the log cannot be read or written; a copy that cannot is given up.
         """
         size = os.fstat(fd).st_size
-        begins, ends = bytes_max // 4, size - bytes_max  # More than ``shorten`` keeps of both.
+        begins, ends = bytes_max // 4, size - bytes_max  # More than ``truncate`` keeps of both.
         if self._at < begins < ends:
             self._go_to(fd, begins + self._held, last=False)
         self._at = max(self._at, ends)
@@ -258,7 +258,7 @@ class PassingOn:
             self._at += count
 
     def moved(self, kept: int, by: int) -> None:
-        """The log has lost its middle: see ``shortening.Cut``."""
+        """The log has lost its middle: see ``Cut``."""
         self._at = max(kept, self._at - by)
 
     def mask(self, data: bytes) -> bytes:
@@ -281,12 +281,12 @@ class PassingOn:
         if self._copy is not None:
             try:
                 append(self._copy.root, self._copy.path, clean[:count])
-            except (OSError, NotConfined):
+            except (OSError, UnsafePath):
                 # Somebody took its place, or the disk is full: the log has it all the same.
                 self._copy = None
 
 
-# --- spoken --------------------------------------------------------------------------------------
+# --- captured output -----------------------------------------------------------------------------
 # What a step prints to its stdout, where that is its result: kept, and written to its log as well.
 #
 # A pipe carries it, so that the log has it at once; the worker reads it in its loop.
@@ -297,7 +297,7 @@ _READS_AT_ONCE = 16
 """A program that never stops printing must leave the worker time for its deadlines."""
 
 
-class Spoken:
+class CapturedOutput:
     """Give ``writing`` to the step, then call ``started``; watch ``fd``, and ``pump`` when it has
     something. Raises ``OSError`` when made."""
 
@@ -328,10 +328,10 @@ class Spoken:
             self._log_it(data)
         return True
 
-    def end(self, passing: PassingOn | None = None) -> str:
+    def end(self, tee: LogTee | None = None) -> str:
         """All of its process group have ended: the JSON text of what it said, a text.
 
-        ``passing`` masks what is no result for anybody.
+        ``tee`` masks what is no result for anybody.
         """
         if self.writing >= 0:
             self.started()
@@ -339,8 +339,8 @@ class Spoken:
         os.close(self.fd)
         # What a shell's $(...) would give: the last line's end is no part of a result.
         words = bytes(self._kept)
-        if passing is not None:
-            words = passing.mask_beginning(words) if self._cut else passing.mask(words)
+        if tee is not None:
+            words = tee.mask_beginning(words) if self._cut else tee.mask(words)
             self._cut += len(self._kept) - len(words)
         said = words.decode("utf-8", "replace").removesuffix("\n")
         if self._cut:
@@ -417,11 +417,11 @@ class Output:
         self._start = self._seen = os.fstat(self.fd).st_size
         self._bytes_max = plan.log_bytes_max
         self.look_seconds = LOOK_SECONDS_MIN
-        self.passing: PassingOn | None = None
+        self.tee: LogTee | None = None
         if plan.log_copy or plan.secrets:
             try:
-                self.passing = PassingOn(plan, self._start)
-            except (OSError, NotConfined):
+                self.tee = LogTee(plan, self._start)
+            except (OSError, UnsafePath):
                 self.close()
                 raise
 
@@ -449,19 +449,19 @@ class Output:
         size = os.fstat(self.fd).st_size
         fast = size - self._seen > self._bytes_max // 16
         # A secret lies there unmasked no longer than that, and who follows a copy sees it soon.
-        often = fast or self.passing is not None
+        often = fast or self.tee is not None
         self.look_seconds = (
             LOOK_SECONDS_MIN if often else min(self.look_seconds * 2, LOOK_SECONDS_MAX)
         )
         try:
-            if self.passing is not None:
-                self.passing.look(self.fd, self._bytes_max, last=last)
-            cut = shorten(self.fd, self._bytes_max)
+            if self.tee is not None:
+                self.tee.look(self.fd, self._bytes_max, last=last)
+            cut = truncate(self.fd, self._bytes_max)
         except OSError:
             cut = None  # No descriptor left: the next look finds it longer still.
         if cut is not None:
-            if self.passing is not None:
-                self.passing.moved(cut.kept, cut.by)
+            if self.tee is not None:
+                self.tee.moved(cut.kept, cut.by)
             self._start = max(cut.kept, self._start - cut.by)
             size = os.fstat(self.fd).st_size
         self._seen = size
@@ -496,7 +496,7 @@ class Output:
             sent = 0
             while sent < size and (more := os.pread(self.fd, _COPY_BYTES, sent)):
                 sent += os.write(earlier, more)
-            shorten(earlier, self._bytes_max)
+            truncate(earlier, self._bytes_max)
         finally:
             os.close(earlier)
         os.unlink(self._from)  # noqa: PTH108 - no Path here

@@ -14,9 +14,9 @@ import signal
 from collections.abc import Iterator, Mapping
 
 from beads_workers.core.plans import Plan, Step
-from beads_workers.core.redaction import NotConfined
+from beads_workers.core.redaction import UnsafePath
 from beads_workers.core.worker_events import StepEnded
-from beads_workers.runtime.output import Output, Spoken, with_result
+from beads_workers.runtime.output import CapturedOutput, Output, with_result
 from beads_workers.runtime.processes import spawn_found
 
 HINDERED = frozenset(
@@ -36,12 +36,14 @@ HINDERED = frozenset(
 class RunningStep:
     """A started step. Watch ``fd`` for reading; then call ``finish`` once."""
 
-    def __init__(self, pid: int, output: Output, spoken: Spoken | None, result_file: str) -> None:
+    def __init__(
+        self, pid: int, output: Output, captured: CapturedOutput | None, result_file: str
+    ) -> None:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
         self.ended_by_us = False
         self.output = output
-        self.spoken = spoken
+        self.captured = captured
         self._result_file = result_file
 
     def end(self, *, hard: bool) -> None:
@@ -55,7 +57,7 @@ class RunningStep:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        result = self.spoken.end(self.output.passing) if self.spoken else ""
+        result = self.captured.end(self.output.tee) if self.captured else ""
         tail = self.output.end()
         os.close(self.fd)
         ended = step_ended(os.waitstatus_to_exitcode(status), tail)
@@ -95,17 +97,17 @@ def launch(
     step: Step, output: Output, inherited: Mapping[bytes, bytes], result_file: str = ""
 ) -> RunningStep:
     """``start_step`` with what it prints to; ends that where there is nothing to run."""
-    spoken = None
+    captured = None
     try:
-        spoken = Spoken(output.fd) if step.speaks else None
-        said = spoken.writing if spoken else output.fd
+        captured = CapturedOutput(output.fd) if step.speaks else None
+        said = captured.writing if captured else output.fd
         pid = _spawn_in_place(step, (said, output.fd), inherited)
-        return _watched(pid, output, spoken, result_file)
+        return _watched(pid, output, captured, result_file)
     except _NoPlace as error:
-        _unused(output, spoken)
+        _unused(output, captured)
         raise CannotStart(str(error)) from None
     except OSError as error:
-        _unused(output, spoken)
+        _unused(output, captured)
         missing = error.errno in (errno.ENOENT, errno.EACCES)
         hindered = error.errno in HINDERED
         error_text = _explain(error, step.argv[0])
@@ -118,7 +120,7 @@ def prepare(plan: Plan, step: Step) -> Output:
         if step is plan.steps[0] and plan.issue_file:
             _write_private(plan.issue_file, plan.issue_text)
         return Output(plan)
-    except NotConfined as error:
+    except UnsafePath as error:
         raise CannotStart(f"log_path: {error}") from None
     except OSError as error:
         error_text = f"cannot write {error.filename}: {error.strerror}"
@@ -130,17 +132,19 @@ def step_ended(status: int, tail: str) -> StepEnded:
     return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
-def _unused(output: Output, spoken: Spoken | None) -> None:
+def _unused(output: Output, captured: CapturedOutput | None) -> None:
     output.end()
-    if spoken:
-        spoken.end()
+    if captured:
+        captured.end()
 
 
-def _watched(pid: int, output: Output, spoken: Spoken | None, result_file: str) -> RunningStep:
-    if spoken:
-        spoken.started()
+def _watched(
+    pid: int, output: Output, captured: CapturedOutput | None, result_file: str
+) -> RunningStep:
+    if captured:
+        captured.started()
     try:
-        return RunningStep(pid, output, spoken, result_file)
+        return RunningStep(pid, output, captured, result_file)
     except OSError:
         # Without a descriptor to watch it by, it must not run on as nobody's.
         os.killpg(pid, signal.SIGKILL)

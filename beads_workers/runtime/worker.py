@@ -310,7 +310,7 @@ class _Process:
     spares: Spares = field(default_factory=lambda: Spares(SPARES))
     watched: int = -1
     """The descriptor of the process for functions, while it is there."""
-    spoken: int = -1
+    captured: int = -1
     """The pipe of a step whose words are its result, while somebody may still speak."""
     look_at: float = 0.0
     """When to look at what the running step has printed (monotonic)."""
@@ -423,27 +423,27 @@ class _Process:
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if isinstance(self.step, RunningStep):
                 self.selector.register(self.step.fd, selectors.EVENT_READ)
-                self._watch_spoken(self.step)
+                self._watch_captured(self.step)
         # It stays watched from call to call.
         self._watch_functions()
 
-    def _watch_spoken(self, step: RunningStep) -> None:
-        if step.spoken is not None:
-            self.spoken = step.spoken.fd
-            self.selector.register(self.spoken, selectors.EVENT_READ)
+    def _watch_captured(self, step: RunningStep) -> None:
+        if step.captured is not None:
+            self.captured = step.captured.fd
+            self.selector.register(self.captured, selectors.EVENT_READ)
 
     def _listen(self, ready: Collection[int]) -> None:
         """Take what the running step has said, where that is its result."""
-        if self.spoken not in ready:
+        if self.captured not in ready:
             return
-        assert isinstance(self.step, RunningStep) and self.step.spoken is not None
-        if not self.step.spoken.pump():
+        assert isinstance(self.step, RunningStep) and self.step.captured is not None
+        if not self.step.captured.pump():
             self._deafen()
 
     def _deafen(self) -> None:
-        if self.spoken >= 0:
-            self.selector.unregister(self.spoken)
-            self.spoken = -1
+        if self.captured >= 0:
+            self.selector.unregister(self.captured)
+            self.captured = -1
 
     def _watch_functions(self) -> None:
         fd = self.functions.fd

@@ -95,7 +95,7 @@ def _say_reported(report_end: int, workers: int) -> None:
         pass  # They were killed while they waited; their end is seen like any other.
 
 
-# --- rehearsal -----------------------------------------------------------------------------------
+# --- warm-up -------------------------------------------------------------------------------------
 # What every worker does first, done in the zygote before it forks one.
 #
 # A page of memory is shared by the zygote and its workers until somebody writes to it, and running
@@ -107,7 +107,7 @@ def _say_reported(report_end: int, workers: int) -> None:
 TIMES = 4
 
 
-def rehearse(settings: WorkerSettings) -> None:
+def warm_up(settings: WorkerSettings) -> None:
     """Be a worker that is told to wait, and then to leave; what goes wrong is said on stderr.
 
     There must be no child yet. INT, TERM, HUP and CHLD do nothing afterwards, until they are set.
@@ -168,7 +168,7 @@ class _Zygote:
     children: dict[int, _Child] = field(default_factory=dict)
     reader: LineReader = field(default_factory=lambda: LineReader(LINE_BYTES_MAX))
     orphaned_at: float | None = None
-    rehearsed: bool = False
+    warmed_up: bool = False
     reports: Reports = field(init=False)
     kept: list[int] = field(default_factory=list)
     """Open for as long as this process or a worker lives."""
@@ -240,10 +240,10 @@ class _Zygote:
                 pass
 
     def _spawn(self, batch: list[WorkerSettings]) -> None:
-        if not self.rehearsed:
-            self.rehearsed = True
+        if not self.warmed_up:
+            self.warmed_up = True
             if not batch[0].work.executors:
-                rehearse(batch[0])
+                warm_up(batch[0])
             _ignore_signals()
         # Workers start only when they were reported, and never when that did not happen: the
         # orchestrator knows every worker of its own by its pid before that can connect.

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from beads_workers.core.redaction import NotConfined, parts_below
+from beads_workers.core.redaction import UnsafePath, parts_below
 from beads_workers.integrations.hero.connection import Place, read_url
 from beads_workers.integrations.hero.options import HeroTable, read_hero
 from tests.fuzz.inputs import objects, texts
@@ -41,7 +41,7 @@ def paths_hold(read: Any, data: bytes) -> None:
     path = data.decode("utf-8", "surrogateescape")
     try:
         parts = read(ROOT, path)
-    except NotConfined:
+    except UnsafePath:
         return
     require(parts, "no name at all")
     for part in parts:
@@ -87,7 +87,7 @@ def _hopeful(root: str, path: str) -> tuple[str, ...]:
     """Planted bug: believes that a path which begins with the root stays below it."""
     whole = path if path.startswith("/") else f"{root}/{path}"
     if not whole.startswith(f"{root}/"):
-        raise NotConfined("elsewhere")
+        raise UnsafePath("elsewhere")
     return tuple(part for part in whole.removeprefix(root).split("/") if part) or ("x",)
 
 

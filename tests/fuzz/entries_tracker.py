@@ -206,10 +206,10 @@ def _as_said(row: tracker.Row) -> float:
 PLAIN_PIECES = (b"Error: ", b"a", b"\x1b[31m", b"\xe2\x80\xae", b"\n", b"\xc2\x85", b"  ")
 
 
-def plain_holds(shorten: Any, data: bytes) -> None:
-    line = shorten(as_text(data))
+def plain_holds(truncate: Any, data: bytes) -> None:
+    line = truncate(as_text(data))
     require(line.isprintable() and len(line) <= 300, "no line for a screen")
-    require(shorten(line) == line, "it changes what is plain")
+    require(truncate(line) == line, "it changes what is plain")
 
 
 PARSERS = [

@@ -56,6 +56,9 @@ TAGS: dict[str, str] = {
     "CrashedRun": "DeadRun",
     "Checkpointed": "Carried",
     "SpooledResults": "Words",
+    "CapturedOutput": "Spoken",
+    "LogTee": "PassingOn",
+    "UnsafePath": "NotConfined",
 }
 """Name of a class today -> what it was called when the digests were made."""
 

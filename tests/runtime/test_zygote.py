@@ -18,7 +18,7 @@ import pytest
 from beads_workers.core.settings import Work, WorkerSettings, to_json
 from beads_workers.runtime import sessions
 from beads_workers.runtime.zygote import WorkerExited, WorkerSpawned, ZygoteEvent, start_zygote
-from beads_workers.runtime.zygote_loop import rehearse, run_zygote
+from beads_workers.runtime.zygote_loop import run_zygote, warm_up
 from tests.support.fleet import until
 from tests.support.peer import Peer, gone, wait_for
 
@@ -222,6 +222,6 @@ def test_what_is_loaded_before_the_fork_does_nothing_of_its_own_after_one() -> N
     assert done.stdout.split() == []
 
 
-def test_a_rehearsal_that_fails_is_skipped_and_named(capfd: pytest.CaptureFixture[str]) -> None:
-    rehearse(WorkerSettings("W1", "/s", 1, "/p", "r", "/a\0b", "actor", Work()))
+def test_a_warm_up_that_fails_is_skipped_and_named(capfd: pytest.CaptureFixture[str]) -> None:
+    warm_up(WorkerSettings("W1", "/s", 1, "/p", "r", "/a\0b", "actor", Work()))
     assert "null" in capfd.readouterr().err

@@ -94,7 +94,7 @@ TAIL_BYTES_MAX = 16 << 20
 class JobLog:
     """One log, open for reading; follows it when it is rotated.
 
-    Raises ``NotConfined``, or ``OSError`` where it is not there, when made. Use it as a context.
+    Raises ``UnsafePath``, or ``OSError`` where it is not there, when made. Use it as a context.
     """
 
     def __init__(self, root: str, path: str) -> None:

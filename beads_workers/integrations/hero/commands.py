@@ -310,7 +310,7 @@ def logs(
 
     It is read on this machine, and only below the root of logs.
     """
-    from beads_workers.core.redaction import NotConfined
+    from beads_workers.core.redaction import UnsafePath
     from beads_workers.integrations.hero.client import JobLog
 
     with opened(url, naming, None, patience) as here:
@@ -327,7 +327,7 @@ def logs(
         try:
             with JobLog(root, found.log_path) as log:
                 _show_log(here.client, job, log, lines, follow=follow, as_json=as_json)
-        except NotConfined as error:
+        except UnsafePath as error:
             hint = f"only what is below {printable(root)} is read"
             raise CommandError(f"{where} is not read: {error}", hint) from None
         except OSError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core import limits
-from beads_workers.runtime.output import shorten
+from beads_workers.runtime.output import truncate
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
 
@@ -50,14 +50,14 @@ def log(tmp_path: Path) -> Log:
 
 def test_a_log_within_its_limit_is_left_alone(log: Log) -> None:
     log.add("x" * MAX)
-    assert shorten(log.fd, MAX) is None
+    assert truncate(log.fd, MAX) is None
     assert log.path.read_text() == "x" * MAX
 
 
 def test_beginning_and_end_are_kept_and_a_line_says_how_much_is_missing(log: Log) -> None:
     written = lines(0, 100_000)
     log.add(written)
-    cut = shorten(log.fd, MAX)
+    cut = truncate(log.fd, MAX)
     assert cut is not None
     text = log.path.read_text()
     assert text.startswith(written[: MAX // 4] + "\n[beads-workers: ")
@@ -70,9 +70,9 @@ def test_beginning_and_end_are_kept_and_a_line_says_how_much_is_missing(log: Log
 
 def test_a_second_cut_counts_what_the_first_one_left_out(log: Log) -> None:
     log.add(lines(0, 100_000))
-    shorten(log.fd, MAX)
+    truncate(log.fd, MAX)
     log.add(lines(100_000, 200_000))
-    shorten(log.fd, MAX)
+    truncate(log.fd, MAX)
     text = log.path.read_text()
     tail = text[text.index("]") :]
     assert len(text) < MAX
@@ -89,7 +89,7 @@ def test_what_is_written_meanwhile_lands_behind_it_in_order(log: Log) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     while writer.is_alive():
-        shorten(log.fd, MAX)
+        truncate(log.fd, MAX)
     writer.join()
     text = log.path.read_text()
     found = numbers(text)
@@ -100,7 +100,7 @@ def test_what_is_written_meanwhile_lands_behind_it_in_order(log: Log) -> None:
 
 def test_a_log_without_lines_is_shortened_too(log: Log) -> None:
     log.add("x" * (3 * MAX))
-    shorten(log.fd, MAX)
+    truncate(log.fd, MAX)
     assert len(log.path.read_bytes()) == MAX // 4 + 128 + MAX // 2
 
 

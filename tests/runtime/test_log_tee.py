@@ -16,7 +16,7 @@ from beads_workers.core.model import Script
 from beads_workers.core.plans import Plan
 from beads_workers.core.redaction import masked
 from beads_workers.core.scripts import ANY_CONTEXT, Context, Limits, LogRoot, to_payload
-from beads_workers.runtime.output import PassingOn
+from beads_workers.runtime.output import LogTee
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
 from tests.support.peer import wait_for
@@ -181,11 +181,11 @@ def test_no_secret_is_passed_on_however_its_bytes_arrive(data: st.DataObject) ->
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
     file = os.memfd_create("log")
     try:
-        passing = PassingOn(Plan((), "", "", "", "", secrets=secrets), 0)
+        tee = LogTee(Plan((), "", "", "", "", secrets=secrets), 0)
         for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
             os.write(file, text[start:end])
-            passing.look(file, 1 << 20)
-        passing.look(file, 1 << 20, last=True)
+            tee.look(file, 1 << 20)
+        tee.look(file, 1 << 20, last=True)
         left = os.pread(file, 1 << 20, 0)
     finally:
         os.close(file)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.redaction import NotConfined, parts_below
+from beads_workers.core.redaction import UnsafePath, parts_below
 from beads_workers.core.scripts import LogRoot
 from beads_workers.runtime.output import append, open_to_read
 
@@ -48,9 +48,9 @@ def test_a_log_is_made_with_its_folders_for_us_alone(root: Path) -> None:
 )  # fmt: skip
 def test_a_path_that_leads_elsewhere_is_refused(root: Path, path: str) -> None:
     path = path.replace("{root}", str(root))
-    with pytest.raises(NotConfined):
+    with pytest.raises(UnsafePath):
         write(root, path)
-    with pytest.raises(NotConfined):
+    with pytest.raises(UnsafePath):
         read(root, path)
     assert list(root.iterdir()) == []
     assert (root.parent / "outside").read_text() == "secret"
@@ -66,9 +66,9 @@ def test_no_link_is_followed_be_it_a_file_or_a_folder(root: Path) -> None:
     (root / "folder").symlink_to(root.parent)
     (root / "nowhere").symlink_to(root.parent / "new")
     for path in ("file", "folder/outside", "nowhere"):
-        with pytest.raises(NotConfined, match="link"):
+        with pytest.raises(UnsafePath, match="link"):
             write(root, path)
-        with pytest.raises(NotConfined, match="link"):
+        with pytest.raises(UnsafePath, match="link"):
             read(root, path)
     assert (root.parent / "outside").read_text() == "secret"
     assert not (root.parent / "new").exists()
@@ -76,7 +76,7 @@ def test_no_link_is_followed_be_it_a_file_or_a_folder(root: Path) -> None:
 
 def test_a_file_with_a_second_name_outside_is_left_alone(root: Path) -> None:
     os.link(root.parent / "outside", root / "hard")
-    with pytest.raises(NotConfined, match="another name"):
+    with pytest.raises(UnsafePath, match="another name"):
         write(root, "hard")
     assert (root.parent / "outside").read_text() == "secret"
 
@@ -85,9 +85,9 @@ def test_what_is_no_file_is_refused_and_holds_nobody_up(root: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "folder").mkdir()
     for path in ("pipe", "folder"):
-        with pytest.raises(NotConfined, match="no file"):
+        with pytest.raises(UnsafePath, match="no file"):
             write(root, path)
-    with pytest.raises(NotConfined, match="no file"):
+    with pytest.raises(UnsafePath, match="no file"):
         read(root, "pipe")
 
 
