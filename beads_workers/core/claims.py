@@ -53,17 +53,19 @@ class ClaimScheduler:
         # A moving average over about four attempts: a change of work shows soon.
         self._attempt_seconds += (seconds - self._attempt_seconds) * 0.25
 
-    def more_ahead(self, keeps: int, kept: int) -> int:
-        """How many more tasks are for a worker that could keep so many, and has some of them."""
+    def to_prefetch(self, prefetch_count: int, queued: int) -> int:
+        """How many more tasks to send to a worker that accepts so many, and has some of them."""
         seconds = self._attempt_seconds
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
         # Its share of what is there: at the end of a backlog nobody is to be without.
         share = -(-self._tasks.count(IssueState.CLAIMED) // max(1, self._parts.registry.slots()))
-        soon = limits.TASKS_AHEAD_SECONDS
-        room = (keeps if keeps * seconds <= soon else int(soon / seconds)) - kept
+        soon = limits.PREFETCH_SECONDS
+        room = (
+            prefetch_count if prefetch_count * seconds <= soon else int(soon / seconds)
+        ) - queued
         # Several at once: each time a worker is sent something it wakes up.
-        return min(share, room) if room >= kept else 0
+        return min(share, room) if room >= queued else 0
 
     def reschedule(self) -> None:
         """Something changed that may have made work ready.

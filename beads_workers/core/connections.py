@@ -30,8 +30,8 @@ from beads_workers.core.states import (
 )
 from beads_workers.core.wire import (
     CANNOT_START,
-    NOT_BEGUN,
-    RECALLED,
+    RETURNED_UNSTARTED,
+    REVOKED,
     Cancel,
     Done,
     Failed,
@@ -56,9 +56,9 @@ class Connection:
     """``worker_id`` is ours to give; ``own``: a process that we started; ``v1``: speaks 1 only.
 
     ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
-    ``ahead``: of those that it was sent beside that one, in their order; ``keeps``: how many.
-    ``retiring``: it gets no more work after this (scaled down). ``strays``: valid messages
-    that made no sense in its state.
+    ``prefetched``: the tasks queued on it behind that one, in their order; ``prefetch_count``: how
+    many it accepts. ``retiring``: it gets no more work after this (scaled down). ``strays``: valid
+    messages that made no sense in its state.
     """
 
     conn_id: ConnId
@@ -71,8 +71,8 @@ class Connection:
     grouped: bool = False
     cancellable: bool = False
     issue_id: IssueId | None = None
-    keeps: int = 0
-    ahead: list[IssueId] = field(default_factory=list)
+    prefetch_count: int = 0
+    prefetched: list[IssueId] = field(default_factory=list)
     retiring: bool = False
     bad_lines: int = 0
     strays: int = 0
@@ -82,7 +82,7 @@ class Connection:
         self.v1 = ready.version != wire.VERSION
         self.grouped = not self.v1 and wire.GROUPED in ready.features
         self.cancellable = not self.v1 and wire.CANCEL in ready.features
-        self.keeps = ready.ahead if self.grouped and self.cancellable else 0
+        self.prefetch_count = ready.prefetch_count if self.grouped and self.cancellable else 0
 
 
 class ConnectionRegistry:
@@ -196,8 +196,8 @@ class Overdue:
     conn_id: ConnId
 
 
-RECALL = "recall"
-"""Timer key: look whether TASKs wait behind one that takes long."""
+REVOKE = "revoke"
+"""Timer key: look for TASKs that are queued behind a long one."""
 
 
 class Sender:
@@ -225,13 +225,13 @@ class Sender:
         self._send_task(connection, in_flight)
         self._watch(connection, in_flight)
 
-    def send_behind(self, connection: Connection, in_flight: InFlight) -> None:
-        """TASK, for a worker that has one already: it keeps this one for later."""
-        in_flight.behind = True
-        connection.ahead.append(in_flight.job.issue_id)
+    def send_prefetched(self, connection: Connection, in_flight: InFlight) -> None:
+        """TASK for a worker that is busy: it is queued on the worker."""
+        in_flight.queued_on_worker = True
+        connection.prefetched.append(in_flight.job.issue_id)
         self._send_task(connection, in_flight)
-        if RECALL not in self._timers:
-            self._timers.set(RECALL, self._effects.now + limits.RECALL_SECONDS)
+        if REVOKE not in self._timers:
+            self._timers.set(REVOKE, self._effects.now + limits.REVOKE_SECONDS)
 
     def _send_task(self, connection: Connection, in_flight: InFlight) -> None:
         self._tasks.begin(in_flight, connection.conn_id, connection.worker_id)
@@ -239,35 +239,36 @@ class Sender:
         self.say(connection, self._task(connection, in_flight))
 
     def ended(self, connection: Connection, issue_id: IssueId) -> None:
-        """It does not have this one any more; after its task it begins the next that it kept."""
+        """It does not have this one any more; after its task it begins the next one of its
+        queue."""
         if issue_id != connection.issue_id:
-            connection.ahead.remove(issue_id)
+            connection.prefetched.remove(issue_id)
             return
         connection.issue_id = None
         self._timers.cancel(Overdue(connection.conn_id))
-        if connection.ahead:
+        if connection.prefetched:
             self._begins_next(connection)
 
     def _begins_next(self, connection: Connection) -> None:
-        connection.issue_id = connection.ahead.pop(0)
+        connection.issue_id = connection.prefetched.pop(0)
         in_flight = self.in_flight(connection)
         assert in_flight is not None, "what it keeps is in flight"
-        in_flight.behind, in_flight.started_at = False, self._effects.now
-        if in_flight.cancelled == RECALLED:
+        in_flight.queued_on_worker, in_flight.started_at = False, self._effects.now
+        if in_flight.cancelled == REVOKED:
             in_flight.cancelled = ""  # It came too late, and its worker takes no notice.
         self._watch(connection, in_flight)
 
-    def recall(self) -> None:
-        """What waits behind a task that takes long comes back: others may be free."""
-        waits = [c for c in self._registry.in_state(ConnState.BUSY) if c.ahead]
+    def revoke(self) -> None:
+        """Revoke what is queued behind a long task: another worker may be free."""
+        waits = [c for c in self._registry.in_state(ConnState.BUSY) if c.prefetched]
         for connection in waits:
             in_flight = self.in_flight(connection)
             assert in_flight is not None, "a busy connection has a job"
-            if self._effects.now - in_flight.started_at >= limits.RECALL_SECONDS:
-                for issue_id in connection.ahead:
-                    self.end_attempt(self._tasks.in_flight[issue_id], RECALLED)
+            if self._effects.now - in_flight.started_at >= limits.REVOKE_SECONDS:
+                for issue_id in connection.prefetched:
+                    self.end_attempt(self._tasks.in_flight[issue_id], REVOKED)
         if waits:
-            self._timers.set(RECALL, self._effects.now + limits.RECALL_SECONDS)
+            self._timers.set(REVOKE, self._effects.now + limits.REVOKE_SECONDS)
 
     def repeat_task(self, connection: Connection) -> None:
         """It asks for work while it has some: the same TASK again, never a second one."""
@@ -313,7 +314,7 @@ class Sender:
             return False
         in_flight.cancelled = reason
         self.say(connection, Cancel(in_flight.job.issue_id, reason))
-        if not in_flight.behind:
+        if not in_flight.queued_on_worker:
             self._watch(connection, in_flight)
         return True
 
@@ -430,16 +431,18 @@ class AttemptEnds:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, Failed) else None
-        unbegun = bool(failed and failed.error_detail == NOT_BEGUN and connection.keeps)
-        if failed and unbegun and self._goes_on(in_flight):
-            self._tasks.not_begun(in_flight, failed.error)
+        unstarted = bool(
+            failed and failed.error_detail == RETURNED_UNSTARTED and connection.prefetch_count
+        )
+        if failed and unstarted and self._goes_on(in_flight):
+            self._tasks.returned_unstarted(in_flight, failed.error)
             return False
         for warning in message.warnings:
             self._effects.note("warning", f"{connection.worker_id}: {warning}")
         if connection.own and failed and failed.error_detail == CANNOT_START:
             self.command_unusable = failed.error
         outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
-        asked = unbegun or self._asked_to_end(connection, in_flight)
+        asked = unstarted or self._asked_to_end(connection, in_flight)
         if outcome.kind is OutcomeKind.CANCELLED and not asked:
             # Nobody asked for that: free like a retry, but it backs off, and not for ever.
             outcome = replace(outcome, kind=OutcomeKind.RETRY)
@@ -449,9 +452,10 @@ class AttemptEnds:
         return True
 
     def _goes_on(self, in_flight: InFlight) -> bool:
-        """Whether what was not begun is for somebody else, because nobody has taken it away."""
+        """Whether a task that was returned unstarted is for another worker: nobody has taken it
+        away."""
         runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
-        return runs and in_flight.cancelled in ("", RECALLED)
+        return runs and in_flight.cancelled in ("", REVOKED)
 
     def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
         told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
@@ -459,11 +463,13 @@ class AttemptEnds:
 
     def end_orphaned(self, in_flight: InFlight) -> None:
         """A worker's death charges the attempt; one that we asked for does not."""
-        if in_flight.behind and self._goes_on(in_flight):
-            self._tasks.not_begun(in_flight, f"its worker (pid {in_flight.owner_pid}) died before")
+        if in_flight.queued_on_worker and self._goes_on(in_flight):
+            self._tasks.returned_unstarted(
+                in_flight, f"its worker (pid {in_flight.owner_pid}) died before"
+            )
             return
         ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
-        if in_flight.cancelled or in_flight.behind or ends:
+        if in_flight.cancelled or in_flight.queued_on_worker or ends:
             outcome = Outcome(OutcomeKind.CANCELLED, in_flight.cancelled or "stopped")
         else:
             outcome = lost(in_flight.owner_pid)
@@ -557,7 +563,7 @@ class Connections:
                     if self._attempt_ends.task_ended(connection, message)
                     else ConnReaction.NONE
                 )
-            case ConnReaction.REPEAT_TASK if connection.keeps:
+            case ConnReaction.REPEAT_TASK if connection.prefetch_count:
                 pass  # A TASK for later has met it at its end.
             case ConnReaction.REPEAT_TASK:
                 self._sender.repeat_task(connection)
@@ -589,7 +595,7 @@ class Connections:
                 self._tasks.unreserve(in_flight)
             else:
                 self._lose(connection, in_flight)
-        for issue_id in connection.ahead:
+        for issue_id in connection.prefetched:
             self._lose(connection, self._tasks.in_flight[issue_id])
         if connection.own and not self._registry.is_connected(connection.pid):
             # It ends its task and exits by itself; if it does not, it is stuck.
@@ -622,7 +628,7 @@ class Connections:
         elif not soon:
             self._sender.tell_to_wait(connection)
 
-    def send_ahead(self, connection: Connection, tasks: int) -> None:
+    def prefetch(self, connection: Connection, tasks: int) -> None:
         """So many tasks for later, while nobody waits for work."""
         if connection.retiring or self._parts.state is not RunState.RUNNING:
             return
@@ -631,7 +637,7 @@ class Connections:
                 in_flight := self._tasks.most_urgent()
             ):
                 return
-            self._sender.send_behind(connection, in_flight)
+            self._sender.send_prefetched(connection, in_flight)
 
     def serve_waiting(self, *, soon: bool) -> None:
         """The source has answered: go through those who wait for their reply."""
@@ -719,12 +725,12 @@ class Connections:
         if isinstance(message, Ready):
             return ConnStimulus.SAID_READY
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
-        if not has_task or message.issue_id not in (connection.issue_id, *connection.ahead):
+        if not has_task or message.issue_id not in (connection.issue_id, *connection.prefetched):
             return ConnStimulus.STRAY
         in_flight = self._tasks.in_flight[message.issue_id]
         if isinstance(message, Failed) and message.request_id not in ("", in_flight.request_id):
             return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
-        return ConnStimulus.FINISHED_ONE if connection.ahead else ConnStimulus.FINISHED
+        return ConnStimulus.FINISHED_ONE if connection.prefetched else ConnStimulus.FINISHED
 
     def _lose(self, connection: Connection, in_flight: InFlight) -> None:
         if connection.state is ConnState.ENDING:

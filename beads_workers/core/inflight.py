@@ -50,8 +50,8 @@ class InFlight:
 
     ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
     ``owner_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
-    why it was taken from its worker, if it was. ``behind``: its worker has another task to
-    end before it begins this one. ``overdue``: its time was over long before.
+    why it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task
+    to end before it begins this one. ``overdue``: its time was over long before.
     ``trace_context``: the W3C headers of its attempt.
     """
 
@@ -67,7 +67,7 @@ class InFlight:
     owner_pid: int = 0
     lost_conn_id: ConnId | None = None
     cancelled: str = ""
-    behind: bool = False
+    queued_on_worker: bool = False
     overdue: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
 
@@ -312,14 +312,14 @@ class Tasks:
             if in_flight.state is IssueState.CLAIMED:
                 self.drop_claim(in_flight)
 
-    def not_begun(self, in_flight: InFlight, why: str) -> None:
-        """Its worker had it for later and has not begun it: it is claimed and unsent again."""
+    def returned_unstarted(self, in_flight: InFlight, why: str) -> None:
+        """Its worker returned it unstarted: it is claimed and unsent again."""
         history = self._retry_state.history(in_flight.job.issue_id)
         outcome = Outcome(OutcomeKind.CANCELLED, why)
         self._record(in_flight, outcome, 0, "requeue", Requeue(0.0, history))
-        self._move(in_flight, IssueStimulus.RECALLED)
+        self._move(in_flight, IssueStimulus.RETURNED_UNSTARTED)
         in_flight.conn_id = in_flight.lost_conn_id = None
-        in_flight.cancelled, in_flight.behind = "", False
+        in_flight.cancelled, in_flight.queued_on_worker = "", False
         self._line_up(in_flight.job)
 
     def drop_claim(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:

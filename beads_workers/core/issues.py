@@ -101,7 +101,7 @@ class Issue:
         return next((lost.pid for lost in told if isinstance(lost, rec.OwnerLost)), 0)
 
     @property
-    def is_unbegun(self) -> bool:
+    def is_unstarted(self) -> bool:
         """In our hands, and no attempt was made since its claim."""
         return self.claimed is not None and self.attempt is None and self.end is None
 
@@ -178,8 +178,8 @@ class Issues:
         self._in_state[issue.state] += 1
         self._stands(issue, stood)
 
-    def not_begun(self, request_ids: Collection[str]) -> None:
-        """Workers have left word: of these attempts they had not begun any."""
+    def returned_unstarted(self, request_ids: Collection[str]) -> None:
+        """Workers have left word: these attempts were returned unstarted."""
         for issue in self.known.values():
             sent = issue.attempt
             if sent is not None and sent.started.request_id in request_ids:
@@ -201,7 +201,7 @@ class Issues:
                 None if retry_entry.quarantined else replace(retry_entry, not_before=0.0)
             )
         if issue.pending is Action.RELEASE:
-            issue.pending = None  # Its worker had not begun it: it never went back.
+            issue.pending = None  # Returned unstarted: it never went back.
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
         issue.claimed, issue.worker_id, issue.attempt, issue.end = claimed, "", None, None
         issue.told = [entry]

@@ -123,11 +123,11 @@ POLL_SECONDS = 5.0
 RECHECK_SECONDS = 0.5
 """What has come to a queue is shown within this, also while every worker is busy."""
 
-TASKS_AHEAD_MAX = 32
-"""So many TASKs a worker is sent, at most, beside the one that it works on: enough that it never
+PREFETCH_MAX = 32
+"""TASKs queued on a worker, at most, beside the one that it works on: enough that it never
 waits for one, while others are at work on the machine."""
 
-LINES_OF_A_WORKER = TASKS_AHEAD_MAX + 2
+LINES_OF_A_WORKER = PREFETCH_MAX + 2
 """So many lines are read at once of a connection that has talked sense so far: a READY, and the
 answers to all that it was sent. A worker that keeps to the protocol never sends more."""
 
@@ -136,11 +136,11 @@ WORD_BYTES_MAX = 2 * RESULT_CHARS_MAX
 WORDS_BYTES_MAX = 16 << 20
 """Of all such lines of a run: what stands behind that is not read, and runs again."""
 
-TASKS_AHEAD_SECONDS = 0.01
-"""Only what it will have begun within this: nobody else could have begun it much sooner."""
+PREFETCH_SECONDS = 0.01
+"""Prefetched is what a worker will begin within this: nobody else could begin it much sooner."""
 
-RECALL_SECONDS = 0.1
-"""What waits behind a task that takes this long is called back: others may be free."""
+REVOKE_SECONDS = 0.1
+"""What is queued behind a task that takes this long is revoked: another worker may be free."""
 
 # --- leases ---------------------------------------------------------------------------------
 LEASE_SURE_SECONDS = 60.0

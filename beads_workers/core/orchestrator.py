@@ -10,7 +10,7 @@ from beads_workers.core import events as ev
 from beads_workers.core.claims import RECHECK, ClaimScheduler
 from beads_workers.core.commands import Command
 from beads_workers.core.connections import (
-    RECALL,
+    REVOKE,
     AttemptEnds,
     ConnectionRegistry,
     Connections,
@@ -266,9 +266,11 @@ class Orchestrator:
             self._scheduler.completed(self._parts.tasks.last_seconds)
         else:
             self._connections.serve(connection, soon=self._coming())
-        if connection.keeps and connection.state is ConnState.BUSY:
-            more = self._scheduler.more_ahead(connection.keeps, len(connection.ahead))
-            self._connections.send_ahead(connection, more)
+        if connection.prefetch_count and connection.state is ConnState.BUSY:
+            more = self._scheduler.to_prefetch(
+                connection.prefetch_count, len(connection.prefetched)
+            )
+            self._connections.prefetch(connection, more)
 
     def _coming(self) -> bool:
         # A pending write may make work ready as soon as it is written.
@@ -364,7 +366,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,
-            RECALL: self._sender.recall,
+            REVOKE: self._sender.revoke,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
             inflight.LOOK: lambda: None,  # ``_after_events`` looks at them.
             STOP_DEADLINE: lambda: self._ending.move(RunStimulus.DEADLINE),

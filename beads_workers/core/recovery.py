@@ -16,7 +16,7 @@ from beads_workers.core.policy import quarantine_note
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import CrashedRun
 from beads_workers.core.states import IssueState
-from beads_workers.core.wire import NOT_BEGUN, Done, Failed, parse
+from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, parse
 
 # --- recovery ------------------------------------------------------------------------------------
 # What a crashed run left, told by its journal alone: a reader of ``core.issues``.
@@ -116,15 +116,15 @@ class RecoveryState:
             tuple((IssueId(i), note) for i, note in self.quarantined.items()),
             _sorted(self.reopened),
             tuple((i, outcome_of(end)) for i, end in untold.items()),
-            tuple(IssueId(i.issue_id) for i in self._all() if i.is_unbegun),
+            tuple(IssueId(i.issue_id) for i in self._all() if i.is_unstarted),
             _sorted(self.begun),
             _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
         )
         return [*unsettled_runs, last]
 
-    def never_began(self, request_ids: Collection[str]) -> None:
-        """Workers have left word: of these attempts they had not begun any."""
-        self.issues.not_begun(request_ids)
+    def returned_unstarted(self, request_ids: Collection[str]) -> None:
+        """Workers have left word: these attempts were returned unstarted."""
+        self.issues.returned_unstarted(request_ids)
 
     def settled_elsewhere(self, issue_ids: Iterable[str]) -> None:
         """The tracker has said what became of these, to this run or a later one: nothing is pending.
@@ -411,11 +411,11 @@ def read_spool(chunks: Iterable[bytes], wanted: Collection[str]) -> SpooledResul
 def replay(left: RecoveryState, words: SpooledResults) -> dict[str, Entry]:
     """Let ``left`` know what these words say; returns what its journal lacks, by issue.
 
-    A success is as good as one that was read in time. Of what a worker had not begun its run
+    A success is as good as one that was read in time. Of what a worker returned unstarted its run
     has nothing to give up; a failure that nobody heard is not here, and its task runs again.
     """
     ends: dict[str, Entry] = {}
-    unbegun: set[str] = set()
+    unstarted: set[str] = set()
     for issue_id, begun in left.begun.items():
         said = words.get(begun.started.request_id)
         if said is None or said.issue_id != issue_id:
@@ -424,8 +424,8 @@ def replay(left: RecoveryState, words: SpooledResults) -> dict[str, Entry]:
             ends[issue_id] = _end(left, begun, said)
             left.apply(ends[issue_id])
         else:
-            unbegun.add(said.request_id)
-    left.never_began(unbegun)
+            unstarted.add(said.request_id)
+    left.returned_unstarted(unstarted)
     return ends
 
 
@@ -436,7 +436,7 @@ def _word(line: bytes) -> Done | Failed | None:
         return None
     if isinstance(said, Done):
         return said
-    return said if isinstance(said, Failed) and said.error_detail == NOT_BEGUN else None
+    return said if isinstance(said, Failed) and said.error_detail == RETURNED_UNSTARTED else None
 
 
 def _end(left: RecoveryState, begun: Attempt, done: Done) -> Entry:

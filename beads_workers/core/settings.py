@@ -105,12 +105,12 @@ class Work:
     function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
-    def tasks_ahead(self) -> int:
-        """How many tasks a worker, or a slot of a driver, keeps beside the one that it works on:
-        functions may take less time than their way here."""
+    def prefetch_count(self) -> int:
+        """How many tasks a worker, or a slot of a driver, prefetches beside the one that it works
+        on: functions may take less time than their way here."""
         alone = self.bd_argv or self.worktrees or self.verify
         calls = self.allow_modules or self.executors
-        return limits.TASKS_AHEAD_MAX if calls and not alone else 0
+        return limits.PREFETCH_MAX if calls and not alone else 0
 
 
 @value

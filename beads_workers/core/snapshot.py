@@ -24,8 +24,8 @@ from beads_workers.core.states import IssueState
 @dataclass(slots=True)
 class WorkerRow:
     """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
-    same for its process. ``finished``: attempts that ended, in whatever way. ``ahead``: what it was
-    sent beside its task, with the same for each."""
+    same for its process. ``finished``: attempts that ended, in whatever way. ``prefetched``: what
+    it was sent beside its task, with the same for each."""
 
     worker_id: str
     pid: int | None = None
@@ -40,12 +40,12 @@ class WorkerRow:
     connected: bool = False
     began: float = 0.0
     finished: int = 0
-    ahead: list[tuple[rec.Started, float]] = field(default_factory=list)
+    prefetched: list[tuple[rec.Started, float]] = field(default_factory=list)
 
     def has(self, started: rec.Started, since: float) -> None:
         """It was sent this one."""
         if self.issue_id is not None and self.issue_id != started.issue_id:
-            self.ahead.append((started, since))
+            self.prefetched.append((started, since))
             return
         self.state, self.since = "busy", since
         self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
@@ -53,19 +53,19 @@ class WorkerRow:
     def has_not(self, issue_id: str) -> None:
         """It ended this one, or requeued it."""
         if self.issue_id != issue_id:
-            self.ahead = [sent for sent in self.ahead if sent[0].issue_id != issue_id]
+            self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
         self.issue_id = self.title = self.attempt = None
-        if self.ahead:
+        if self.prefetched:
             stopping = self.state == "stopping"
-            self.has(*self.ahead.pop(0))
+            self.has(*self.prefetched.pop(0))
             self.state = "stopping" if stopping else self.state
         elif self.state == "busy":
             self.state = "idle"
 
     def left(self) -> None:
         """Its connection is over."""
-        self.connected, self.state, self.ahead = False, "stopping", []
+        self.connected, self.state, self.prefetched = False, "stopping", []
         self.issue_id = self.title = self.attempt = None
 
 
@@ -292,9 +292,9 @@ class Board:
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
-    def ahead(self) -> int:
+    def prefetched(self) -> int:
         """How many were sent, and wait for their worker to end others."""
-        return sum(len(row.ahead) for row in self.workers.values())
+        return sum(len(row.prefetched) for row in self.workers.values())
 
     @property
     def unsent(self) -> int:

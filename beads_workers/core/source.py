@@ -159,8 +159,8 @@ class CrashedRun:
 
     ``quarantined``: issues that have had their last attempt, each with the note that says so.
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
-    ``outcomes``: how the last attempts went of which the source was not told; ``unbegun``: what was
-    claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
+    ``outcomes``: how the last attempts went of which the source was not told; ``unstarted``: what
+    was claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
     ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them.
     """
 
@@ -170,7 +170,7 @@ class CrashedRun:
     quarantined: tuple[tuple[IssueId, str], ...] = ()
     reopened: tuple[IssueId, ...] = ()
     outcomes: tuple[tuple[IssueId, Outcome], ...] = ()
-    unbegun: tuple[IssueId, ...] = ()
+    unstarted: tuple[IssueId, ...] = ()
     begun: tuple[IssueId, ...] = ()
     handed_back: tuple[IssueId, ...] = ()
 

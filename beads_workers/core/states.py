@@ -305,7 +305,7 @@ class ConnReaction(Enum):
 
     NONE = "-"
     SERVE = "answer: TASK, WAIT or SHUTDOWN; hold it while the tracker is asked"
-    REPEAT_TASK = "log an error, send the same TASK again; nothing where it keeps TASKs for later"
+    REPEAT_TASK = "log an error, send the same TASK again; nothing where it prefetches"
     ATTEMPT_END = "the policy decides what becomes of the job"
     RESYNC = "log an error, send a short WAIT"
     NOTE = "log it; a reply is already on its way"
@@ -373,7 +373,7 @@ class IssueStimulus(Key):
     CLAIMED = "the source claimed it"
     RESERVED = "it is reserved for a worker that claims by itself"
     SENT = "TASK is sent"
-    RECALLED = "its worker requeues it as it went, or died before it began it"
+    RETURNED_UNSTARTED = "its worker requeues it as it went, or died before it began it"
     SUCCEEDED = "the policy says finish"
     REQUEUED = "the policy, or a stop, says requeue"
     SPENT = "the policy says quarantine"
@@ -414,8 +414,8 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.RUNNING, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
-        (st.RUNNING, sti.RECALLED): Move(st.CLAIMED, re.NONE),
-        (st.ORPHANED, sti.RECALLED): Move(st.CLAIMED, re.NONE),
+        (st.RUNNING, sti.RETURNED_UNSTARTED): Move(st.CLAIMED, re.NONE),
+        (st.ORPHANED, sti.RETURNED_UNSTARTED): Move(st.CLAIMED, re.NONE),
         (st.RUNNING, sti.OWNER_LOST): Move(st.ORPHANED, re.WATCH),
         (st.ORPHANED, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.ORPHANED, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),

@@ -46,9 +46,9 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     """The JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
     rate = _rate_per_minute(board, elapsed)
-    ahead = board.ahead()
-    ready = sum(board.listed.by_priority) + board.unsent + ahead
-    running, retrying, quarantined = board.running - ahead, board.retrying, board.quarantined
+    prefetched = board.prefetched()
+    ready = sum(board.listed.by_priority) + board.unsent + prefetched
+    running, retrying, quarantined = board.running - prefetched, board.retrying, board.quarantined
     left = ready + running + len(retrying) + board.listed.blocked
     return {
         "running": board.ended is None,

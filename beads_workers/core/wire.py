@@ -41,10 +41,10 @@ CANCEL = "cancel"
 CANNOT_START = "cannot_start"
 """``error_detail`` of a FAILED: the fleet's command is missing or may not be executed."""
 
-RECALLED = "recalled"
-"""``reason`` of a CANCEL that is meant only for a task which has not begun."""
+REVOKED = "revoked"
+"""``reason`` of a CANCEL that means only a task which has not started."""
 
-NOT_BEGUN = "not_begun"
+RETURNED_UNSTARTED = "returned_unstarted"
 """``error_detail`` of a FAILED: the task was kept for later, and comes back as it went."""
 
 
@@ -55,14 +55,14 @@ NOT_BEGUN = "not_begun"
 class Ready:
     """Idle: one READY is answered by exactly one TASK, WAIT or SHUTDOWN.
 
-    ``ahead``: 1.1; how many more TASKs it keeps while it works on one, and begins in their order
-    without another READY.
+    ``prefetch_count``: 1.1; how many more TASKs it accepts while it works on one, and begins in
+    their order without another READY.
     """
 
     worker_id: str
     version: str = "1"
     features: frozenset[str] = frozenset()
-    ahead: int = 0
+    prefetch_count: int = 0
 
 
 @value
@@ -88,7 +88,7 @@ class Done:
 class Failed:
     """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error.
 
-    ``is_stopping``: as in DONE. ``request_id``: of the TASK, where it was not begun.
+    ``is_stopping``: as in DONE. ``request_id``: of the TASK, where it is returned unstarted.
     """
 
     issue_id: IssueId
@@ -237,8 +237,10 @@ def _ready(fields: dict[str, Any]) -> Ready:
     features = fields.get("features")
     known = [f for f in features if isinstance(f, str)] if isinstance(features, list) else []
     version = fields.get("version")
-    ahead = min(max(as_integer(fields.get("ahead")) or 0, 0), limits.TASKS_AHEAD_MAX)
-    return Ready(worker_id, version if isinstance(version, str) else "1", frozenset(known), ahead)
+    prefetch_count = min(max(as_integer(fields.get("prefetch_count")) or 0, 0), limits.PREFETCH_MAX)
+    return Ready(
+        worker_id, version if isinstance(version, str) else "1", frozenset(known), prefetch_count
+    )
 
 
 def _done(fields: dict[str, Any]) -> Done:
@@ -440,7 +442,9 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
 
 
 def _ready_additions(message: Ready) -> dict[str, Any]:
-    extra: dict[str, Any] = {"ahead": message.ahead} if message.ahead else {}
+    extra: dict[str, Any] = (
+        {"prefetch_count": message.prefetch_count} if message.prefetch_count else {}
+    )
     return {"version": VERSION, "features": sorted(message.features), **extra}
 
 

@@ -27,8 +27,8 @@ from beads_workers.core.wire import (
     CANCEL,
     CANNOT_START,
     GROUPED,
-    NOT_BEGUN,
-    RECALLED,
+    RETURNED_UNSTARTED,
+    REVOKED,
     VERSION,
     Cancel,
     ControlAsked,
@@ -302,14 +302,14 @@ class Current:
         return {"note": answer.note} if answer.note else None
 
 
-# --- worker ahead --------------------------------------------------------------------------------
-# The TASKs that a worker keeps for later, in their order: none of them has begun.
+# --- prefetched tasks ----------------------------------------------------------------------------
+# The TASKs queued on a worker, in their order: none of them has started.
 #
-# Source: docs/PROTOCOL.md, "Tasks ahead".
+# Source: docs/PROTOCOL.md, "Prefetch".
 
 
 @dataclass(slots=True)
-class Ahead:
+class Prefetched:
     """``room``: how many there may be."""
 
     room: int
@@ -319,7 +319,7 @@ class Ahead:
         return len(self._kept)
 
     def keep(self, task: Task, plan: Plan) -> bool:
-        """For later; False where it is one too many."""
+        """Queue it; False where it is one too many."""
         if len(self._kept) >= self.room:
             return False
         self._kept.append((task, plan))
@@ -330,11 +330,11 @@ class Ahead:
         return self._kept.popleft()
 
     def has(self, issue_id: IssueId) -> bool:
-        """Whether it is kept."""
+        """Whether it is queued."""
         return any(task.issue_id == issue_id for task, _ in self._kept)
 
     def release(self, worker_id: str, why: str, only: IssueId | None = None) -> list[Failed]:
-        """Keep it, or all of them, no longer: what the orchestrator is told."""
+        """Drop it, or all of them, from the queue; what the orchestrator is told."""
         back = [task for task, _ in self._kept if only in (None, task.issue_id)]
         self._kept = deque(kept for kept in self._kept if kept[0] not in back)
         return [
@@ -344,7 +344,7 @@ class Ahead:
                 why,
                 0,
                 OutcomeKind.CANCELLED,
-                error_detail=NOT_BEGUN,
+                error_detail=RETURNED_UNSTARTED,
                 request_id=task.request_id,
             )
             for task in back
@@ -360,18 +360,18 @@ class Ahead:
 class LastWords:
     """``is_alone``: the connection is lost, and nobody reads what is said from now on."""
 
-    def __init__(self, ahead: int) -> None:
-        """``ahead``: so many tasks its worker keeps; no more than these and one can be answered
-        before the orchestrator has read any of the answers."""
+    def __init__(self, prefetch_count: int) -> None:
+        """``prefetch_count``: that of its worker; no more than these and one can be
+        answered before the orchestrator has read any of the answers."""
         self.is_alone = False
-        self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=ahead + 1)
+        self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
 
     def say(self, answer: Done | Failed, request_id: str) -> Send | LeaveWord:
         """What becomes of an answer to the TASK with this ``request_id``.
 
         A failure that nobody hears is none: its task is begun again.
         """
-        if isinstance(answer, Failed) and answer.error_detail != NOT_BEGUN:
+        if isinstance(answer, Failed) and answer.error_detail != RETURNED_UNSTARTED:
             return Send(answer)
         if self.is_alone:
             return LeaveWord(replace(answer, request_id=request_id))
@@ -408,14 +408,17 @@ class WorkerHalf:
     _tries: int = 0
     _deadline: float | None = None
     _planned: Plan | NotRunnable | None = None
-    _ahead: Ahead = field(init=False)
+    _prefetched: Prefetched = field(init=False)
     _taken: str = ""
     """The request that was begun last: its TASK may come once more when it is over."""
     _words: LastWords = field(init=False)
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._ahead, self._words = Ahead(self.work.tasks_ahead), LastWords(self.work.tasks_ahead)
+        self._prefetched, self._words = (
+            Prefetched(self.work.prefetch_count),
+            LastWords(self.work.prefetch_count),
+        )
 
     def start(self) -> list[Command]:
         """The first commands; call once, before anything else."""
@@ -443,7 +446,7 @@ class WorkerHalf:
             return [ev.TellStep(event.message.reply)]
         if isinstance(event, ev.Received) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
-            if back := self._ahead.release(self.worker_id, why, issue_id):
+            if back := self._prefetched.release(self.worker_id, why, issue_id):
                 return [self._words.say(each, each.request_id) for each in back]
         return self._move(self._sort(event), event, now)
 
@@ -471,7 +474,7 @@ class WorkerHalf:
     def _sort_message(self, message: Task | Wait | Shutdown | Cancel | object) -> WorkerStimulus:
         ours = self.current.task.issue_id if self.current else None
         match message:
-            case Task(issue_id) if ours == issue_id or self._ahead.has(issue_id):
+            case Task(issue_id) if ours == issue_id or self._prefetched.has(issue_id):
                 return WorkerStimulus.REPEATED_TASK
             case Task() if self._taken == message.request_id != "":
                 return WorkerStimulus.REPEATED_TASK
@@ -484,7 +487,7 @@ class WorkerHalf:
                 return WorkerStimulus.WAIT
             case Shutdown():
                 return WorkerStimulus.SHUTDOWN
-            case Cancel() if message.issue_id == ours and message.reason != RECALLED:
+            case Cancel() if message.issue_id == ours and message.reason != REVOKED:
                 return WorkerStimulus.CANCEL
             case _:
                 return WorkerStimulus.OTHER_CANCEL
@@ -496,7 +499,7 @@ class WorkerHalf:
             why = failure(current.step, ended).error
             self._log(f"{current.step.kind.value} of {current.task.issue_id} failed: {why}")
         stimulus = current.step_ended(self.state, ended)
-        if stimulus is WorkerStimulus.TASK_OVER and self._ahead and not current.is_stopping:
+        if stimulus is WorkerStimulus.TASK_OVER and self._prefetched and not current.is_stopping:
             return WorkerStimulus.NEXT_DUE
         return stimulus
 
@@ -505,8 +508,8 @@ class WorkerHalf:
     def _move(self, stimulus: WorkerStimulus, event: Event | None, now: float) -> list[Command]:
         move = look_up(WORKER, self.state, stimulus)
         before, self.state = self.state, move.to
-        if self._ahead and self.state not in GOES_ON:
-            back = self._ahead.release(self.worker_id, "its worker takes no more")
+        if self._prefetched and self.state not in GOES_ON:
+            back = self._prefetched.release(self.worker_id, "its worker takes no more")
             self._out += [self._words.say(each, each.request_id) for each in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
@@ -538,7 +541,7 @@ class WorkerHalf:
                 self._start(_task(event), self._planned, now)
             case WorkerReaction.KEEP:
                 assert isinstance(self._planned, Plan)
-                if not self._ahead.keep(_task(event), self._planned):
+                if not self._prefetched.keep(_task(event), self._planned):
                     self._refuse(event, busy=True)
             case WorkerReaction.CONTINUE:
                 self._run(self._busy(), self._busy().next_step(), now)
@@ -555,7 +558,7 @@ class WorkerHalf:
                 self._ask()
             case WorkerReaction.ANSWER_NEXT:
                 self._answer(now)
-                self._start(*self._ahead.next(), now)
+                self._start(*self._prefetched.next(), now)
             case WorkerReaction.ANSWER_LEAVE:
                 self._answer(now)
                 self._exit(0)
@@ -581,7 +584,7 @@ class WorkerHalf:
     def _ask(self) -> None:
         self._deadline = None
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
-        ready = Ready(self.worker_id, VERSION, frozenset(features), self._ahead.room)
+        ready = Ready(self.worker_id, VERSION, frozenset(features), self._prefetched.room)
         self._out.append(ev.Send(ready))
 
     def _start(self, task: Task, plan: Plan, now: float) -> None:
@@ -621,7 +624,7 @@ class WorkerHalf:
 
     def _refuse(self, event: Event | None, *, busy: bool) -> None:
         why = self._planned
-        if not isinstance(why, NotRunnable) or (busy and not self._ahead.room):
+        if not isinstance(why, NotRunnable) or (busy and not self._prefetched.room):
             why = NotRunnable("busy", OutcomeKind.CANCELLED)
         refusal = Failed(_task(event).issue_id, self.worker_id, why.error, 0, why.outcome)
         self._out.append(ev.Send(refusal))

@@ -22,7 +22,7 @@ REQUEUED = rec.Requeued("a")
 DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
 FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
 SPENT = rec.Finished("a", "W1", 1, "r.1", "error", "quarantined", "boom", charged=3)
-UNBEGUN = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue")
+UNSTARTED = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue")
 
 
 def settled(action: str, result: str = "applied") -> rec.SettledRecord:
@@ -63,7 +63,7 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
         IssueStimulus.CLAIMED: (CLAIMED,),
         IssueStimulus.RESERVED: (DELEGATING,),
         IssueStimulus.SENT: (STARTED,),
-        IssueStimulus.RECALLED: (UNBEGUN, CLAIMED),
+        IssueStimulus.RETURNED_UNSTARTED: (UNSTARTED, CLAIMED),
         IssueStimulus.SUCCEEDED: (DONE,),
         IssueStimulus.SPENT: (SPENT,),
         IssueStimulus.OWNER_LOST: (LOST,),
@@ -204,7 +204,7 @@ _ANY = st.sampled_from(
         DONE,
         FAILED,
         SPENT,
-        UNBEGUN,
+        UNSTARTED,
         rec.PutOnHold("a"),
         rec.RetryAsked("a"),
         rec.Refunded("a", 1),

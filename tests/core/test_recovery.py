@@ -34,7 +34,7 @@ def reread(written: Iterable[Entry]) -> list[Entry]:
 def written(left: RecoveryState) -> list[CrashedRun]:
     """Pending writes; without what only a source is told that keeps outcomes."""
     return [
-        replace(crashed, outcomes=(), unbegun=(), begun=(), handed_back=())
+        replace(crashed, outcomes=(), unstarted=(), begun=(), handed_back=())
         for crashed in left.unsettled_runs()
     ]
 
@@ -154,16 +154,16 @@ def test_what_was_taken_back_has_a_reopening_pending_until_the_tracker_has_heard
 
 def test_an_attempt_that_was_not_begun_has_no_end_once_its_issue_is_claimed_again() -> None:
     began = rec.Started("a", "W1", 1, "r1")
-    unbegun = rec.Finished("a", "W1", 1, "r1", "cancelled", "requeue")
+    unstarted = rec.Finished("a", "W1", 1, "r1", "cancelled", "requeue")
     again = (rec.Claimed("a"), rec.Started("a", "W2", 1, "r2"))
-    left = recovery_state(entries(STARTED, rec.Claimed("a"), began, unbegun, *again))
+    left = recovery_state(entries(STARTED, rec.Claimed("a"), began, unstarted, *again))
     assert left.unsettled_runs() == [CrashedRun("actor/run-1", begun=(A,))]
 
 
 def test_a_hand_over_that_was_refused_leaves_nothing_that_was_not_begun() -> None:
     told = (STARTED, rec.Claimed("a"), rec.ClaimDelegated("a", "W1"))
     refused = rec.SettledRecord("a", "hand_over", "not_ours")
-    assert recovery_state(entries(*told)).unsettled_runs()[-1].unbegun == (A,)
+    assert recovery_state(entries(*told)).unsettled_runs()[-1].unstarted == (A,)
     assert recovery_state(entries(*told, refused)).unsettled_runs() == [CrashedRun("actor/run-1")]
 
 
@@ -225,7 +225,7 @@ def test_how_attempts_went_of_which_the_source_was_not_told_is_known() -> None:
         "done": Outcome(OutcomeKind.SUCCESS, result='"42"'),
         "bad": Outcome(OutcomeKind.TIMEOUT, "late"),
     }
-    assert crashed.unbegun == ("waits",)
+    assert crashed.unstarted == ("waits",)
     assert crashed.begun == ("runs",)
     assert crashed.handed_back == ("bad",)
 
@@ -390,11 +390,11 @@ def test_what_is_shown_of_a_carried_retry_does_not_grow_with_a_clock_that_was_se
     assert board.retrying == {"bw-1": 11.0}
 
 
-def test_what_a_worker_had_for_later_was_never_begun() -> None:
+def test_what_was_queued_on_a_worker_was_never_started() -> None:
     records: list[rec.Record] = []
     for name in ("a", "b"):
         records += [rec.Claimed(name), rec.Started(name, "W1", 1, f"run.{name}")]
     left = recovery_state(Entry(record, 1.0, 1.0) for record in records)
-    left.never_began({"run.b", "another.a"})
+    left.returned_unstarted({"run.b", "another.a"})
     (crashed,) = left.unsettled_runs()
-    assert (crashed.begun, crashed.unbegun) == (("a",), ("b",))
+    assert (crashed.begun, crashed.unstarted) == (("a",), ("b",))

@@ -9,16 +9,16 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.wire import NOT_BEGUN, Done, Failed, encode, parse
+from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, encode, parse
 from beads_workers.core.worker import LastWords
-from tests.core.test_tasks_ahead import Keeper
+from tests.core.test_prefetch import Keeper
 from tests.core.test_worker import BAD, LOST, OK, SHUTDOWN, TERMINATED, Playbook, busy, task
 
 RETURNED = ev.StepAnswered(Outcome(OutcomeKind.SUCCESS, result='{"sum":3}'))
 
 
 def left(commands: list[ev.Command]) -> list[tuple[str, str, str]]:
-    """Of which attempts word is left, by their request ids: as done, or as not begun."""
+    """Of which attempts word is left, by their request ids: as done, or as returned unstarted."""
     words = [c.message for c in commands if isinstance(c, ev.LeaveWord)]
     for word in words:
         assert word == parse(encode(word, word.worker_id, 1.0, v1=False)), "as it is read back"
@@ -32,7 +32,7 @@ def test_an_answer_that_may_not_have_been_read_is_left_when_the_connection_is_lo
     assert left(commands) == [("Done", "a", "r.1")] and commands[-1] == ev.Exit(1)
 
 
-def test_what_it_had_for_later_is_left_as_not_begun_beside_what_it_has_done() -> None:
+def test_what_was_queued_on_it_is_left_as_returned_unstarted_beside_what_it_has_done() -> None:
     keeper = Keeper()
     told = [task(name, request_id=f"r.{name}") for name in "abc"]
     keeper.tell(*told, OK)
@@ -50,12 +50,12 @@ def test_what_was_sent_back_may_not_have_been_read_either() -> None:
 def test_there_are_never_more_than_can_lie_unread() -> None:
     keeper, book = Keeper(), Playbook()
     book.tell(ev.Connected())
-    most = limits.TASKS_AHEAD_MAX + 1
+    most = limits.PREFETCH_MAX + 1
     for number in range(most + 2):
         keeper.tell(task(f"t-{number}", request_id=f"r.{number}"), OK)
         book.tell(task(f"t-{number}", request_id=f"r.{number}"), OK)
     assert [found[-1] for found in left(keeper.tell(LOST))] == [f"r.{n + 2}" for n in range(most)]
-    # Who keeps none has no other task before its answer was read.
+    # Without prefetch there is no other task before its answer was read.
     assert [found[-1] for found in left(book.tell(LOST))] == [f"r.{most + 1}"]
 
 
@@ -93,5 +93,5 @@ def test_each_word_is_left_once() -> None:
     assert words.say(done, "r.1") == ev.Send(done)
     assert words.leave() == [ev.LeaveWord(replace(done, request_id="r.1"))]
     assert words.leave() == []
-    unbegun = Failed(done.issue_id, "W1", error_detail=NOT_BEGUN)
-    assert isinstance(words.say(unbegun, "r.2"), ev.LeaveWord)
+    unstarted = Failed(done.issue_id, "W1", error_detail=RETURNED_UNSTARTED)
+    assert isinstance(words.say(unstarted, "r.2"), ev.LeaveWord)

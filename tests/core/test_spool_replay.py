@@ -11,14 +11,14 @@ from beads_workers.core.journal import Entry
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
 from beads_workers.core.source import Action, Result, Settled, Settlement
-from beads_workers.core.wire import NOT_BEGUN, Done, Failed, encode
+from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, encode
 from tests.core.playbook import EPOCH, Play
 from tests.core.test_recovery import STARTED, entries, reread
 
 A, B = IssueId("a"), IssueId("b")
 DONE = Done(A, "W1", 12, {"note": "all well", "sum": 3}, request_id="r.a")
-UNBEGUN = Failed(B, "W1", "why", 0, error_detail=NOT_BEGUN, request_id="r.b")
-WORDS = {"r.a": DONE, "r.b": UNBEGUN}
+UNSTARTED = Failed(B, "W1", "why", 0, error_detail=RETURNED_UNSTARTED, request_id="r.b")
+WORDS = {"r.a": DONE, "r.b": UNSTARTED}
 
 
 def dead(path: str = "") -> RecoveryState:
@@ -42,7 +42,7 @@ def test_a_success_that_nobody_heard_needs_a_close_with_all_that_came_of_it() ->
     # It had begun at the third second.
     assert ends == {"a": Entry(finished, EPOCH + 3.012, 3.012)}
     (crashed,) = left.unsettled_runs()
-    assert (crashed.unclosed, crashed.begun, crashed.unbegun) == ((A,), (), (B,))
+    assert (crashed.unclosed, crashed.begun, crashed.unstarted) == ((A,), (), (B,))
     (close,) = crashed.closes([A])
     assert close == Settlement(
         Action.CLOSE, A, "all well", read_first=True, result='{"note":"all well","sum":3}'
@@ -56,7 +56,7 @@ def test_it_is_the_same_as_if_it_had_been_read_in_time() -> None:
     read = dead()
     for entry in ends.values():
         read.apply(entry)
-    read.never_began({"r.b"})
+    read.returned_unstarted({"r.b"})
     assert late == read
     assert replay(late, WORDS) == {}, "once"
 
@@ -79,7 +79,7 @@ def test_only_what_a_function_returned_is_kept_where_it_is_a_note_alone() -> Non
 
 
 def test_words_are_read_in_whatever_pieces_they_come_and_only_those_that_are_wanted() -> None:
-    whole = lines(DONE, UNBEGUN)
+    whole = lines(DONE, UNSTARTED)
     assert read_spool([whole], WORDS) == WORDS
     pieces = (whole[n : n + 7] for n in range(0, len(whole), 7))
     assert read_spool(pieces, WORDS) == WORDS
@@ -95,7 +95,7 @@ def test_a_failure_and_whatever_is_no_word_is_passed_over() -> None:
     failed = Failed(A, "W1", "boom", request_id="r.a")
     ready = b'{"type":"READY","worker_id":"W1","timestamp":1,"request_id":"r.a"}\n'
     junk = b"\xff\n[]\n{}\n" + b"x" * (limits.WORD_BYTES_MAX + 1) + b"\n" + ready
-    assert read_spool([junk, lines(failed, UNBEGUN), b'{"type":"DO'], WORDS) == {"r.b": UNBEGUN}
+    assert read_spool([junk, lines(failed, UNSTARTED), b'{"type":"DO'], WORDS) == {"r.b": UNSTARTED}
 
 
 def test_a_close_that_was_heard_of_late_and_fails_is_kept_like_any_other() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import Ran, StartFleet
-from tests.end_to_end.test_tasks_ahead import SHOP, marks
+from tests.end_to_end.test_prefetch import SHOP, marks
 from tests.support.bd import NEW, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until

@@ -152,7 +152,7 @@ DONE: dict[str, Any] = {
     "type": "DONE", "worker_id": "W1", "timestamp": 1.5, "issue_id": "bw-1", "duration_ms": 7,
     "request_id": "r.1", "result": {"note": "x"}, "result_file": "/r",
 }  # fmt: skip
-WORD_LINES = [DONE, DONE | {"type": "FAILED", "error": "x", "error_detail": "not_begun"}]
+WORD_LINES = [DONE, DONE | {"type": "FAILED", "error": "x", "error_detail": "returned_unstarted"}]
 WANTED = frozenset(("r.1", "bw-1"))
 
 

@@ -9,23 +9,23 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.wire import NOT_BEGUN, Done, Failed
+from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed
 from beads_workers.runtime.result_spool import FILE, leave_word, words_of
 
 A, B = IssueId("a"), IssueId("b")
 DONE = Done(A, "W1", 12, {"sum": 3}, request_id="run.1")
-UNBEGUN = Failed(
-    B, "W1", "why", 0, OutcomeKind.CANCELLED, error_detail=NOT_BEGUN, request_id="run.2"
+UNSTARTED = Failed(
+    B, "W1", "why", 0, OutcomeKind.CANCELLED, error_detail=RETURNED_UNSTARTED, request_id="run.2"
 )
 BOTH = ("run.1", "run.2")
 
 
 def test_what_is_left_is_found_as_it_was_said_and_nobody_else_may_read_it(tmp_path: Path) -> None:
     assert words_of(tmp_path, BOTH) == {}
-    for message in (DONE, UNBEGUN, DONE):
+    for message in (DONE, UNSTARTED, DONE):
         leave_word(str(tmp_path), message)
-    assert words_of(tmp_path, BOTH) == {"run.1": DONE, "run.2": UNBEGUN}
-    assert words_of(tmp_path, ("run.2",)) == {"run.2": UNBEGUN}, "and no more than is asked for"
+    assert words_of(tmp_path, BOTH) == {"run.1": DONE, "run.2": UNSTARTED}
+    assert words_of(tmp_path, ("run.2",)) == {"run.2": UNSTARTED}, "and no more than is asked for"
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -47,7 +47,7 @@ def test_of_a_huge_file_the_beginning_is_read(tmp_path: Path) -> None:
     leave_word(str(tmp_path), DONE)
     with (tmp_path / FILE).open("ab") as file:
         file.truncate(limits.WORDS_BYTES_MAX)
-    leave_word(str(tmp_path), UNBEGUN)
+    leave_word(str(tmp_path), UNSTARTED)
     assert words_of(tmp_path, BOTH) == {"run.1": DONE}
 
 

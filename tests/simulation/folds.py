@@ -144,7 +144,7 @@ def _told(issue: Issue, now: Entry) -> Facts:
         "holder": issue.owner,
         "handed_over": issue.handed_over,
         "reopened": issue.is_reopened,
-        "unbegun": issue.is_unbegun,
+        "unstarted": issue.is_unstarted,
         # What has no past has its name in the records that are dropped at an attempt's end.
         "title": "" if issue.end else issue.title,
     }

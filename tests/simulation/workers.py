@@ -46,9 +46,9 @@ class Worker:
 
     def heard(self, message: ToWorker) -> None:
         """``network.Peer``."""
-        ahead = len(self._half._ahead)
+        prefetched = len(self._half._prefetched)
         self._handle(ev.Received(message))
-        self._world.kept_ahead += len(self._half._ahead) > ahead
+        self._world.prefetched += len(self._half._prefetched) > prefetched
 
     def hung_up(self) -> None:
         """``network.Peer``."""

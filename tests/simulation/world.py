@@ -80,11 +80,11 @@ class World:
         self.self_claiming = kind >= 2
         self.own_self_claiming = kind == 3
         self.functions = options.seed % 3 == 1
-        """Most tasks take less time than their way to a worker, which keeps some for later."""
+        """Most tasks take less time than their way to a worker, which prefetches some."""
         self.attempts_max = self.random.choice((1, 2, 3, 3))
         self.until_empty = False
         self.wall_offset = 0.0
-        self.kept_ahead = 0
+        self.prefetched = 0
         self.heard_late = 0
         self.broken_until = 0.0
         """Until then every task fails at its start, as where nobody is logged in."""

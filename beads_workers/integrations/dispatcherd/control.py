@@ -200,7 +200,7 @@ def main(scene: Scene) -> dict[str, Any]:
             "canceled_count": cancelled,
             "retirement_count": 0,
             "worker_ct": len(there),
-            "running_ct": board.running - board.ahead(),
+            "running_ct": board.running - board.prefetched(),
             "active_task_ct": len(at_once) + service.queued,
             "usage": {"count": 0, "top5": {}, "near_worker_ct": {}},
         },

@@ -129,7 +129,7 @@ def settle_past(
     """First what its journal says, which Redis was not told; then all that it holds goes back to
     the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
     """
-    outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unbegun)
+    outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unstarted)
     outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.unclosed}
     outcomes |= dict(dead.outcomes)
     known = _known(store, list(outcomes))
@@ -323,10 +323,10 @@ class HeroSource:
                     kept.attempts += 1
                     begun.append(self._job(kept))
                 else:
-                    self._not_begun(kept, answer)
+                    self._not_started(kept, answer)
         return begun
 
-    def _not_begun(self, kept: Kept, answer: str) -> None:
+    def _not_started(self, kept: Kept, answer: str) -> None:
         stock = self.holding.stock
         match answer:
             case "busy":

@@ -150,8 +150,8 @@ def _queue(board: Board) -> list[Family]:
     depths = {str(priority): n for priority, n in enumerate(board.listed.by_priority)}
     jobs = {
         "ready": sum(board.listed.by_priority),
-        "claimed": board.unsent + board.ahead(),
-        "running": board.running - board.ahead(),
+        "claimed": board.unsent + board.prefetched(),
+        "running": board.running - board.prefetched(),
         "retrying": len(board.retrying),
         "blocked": board.listed.blocked,
         "quarantined": len(board.quarantined),

@@ -21,7 +21,7 @@ NAME = "cannot begin"
 """What the shell calls itself, should the program vanish in the very moment."""
 SCRIPT = 'input=$1; shift; read -r go && exec "$@" <"$input"'
 WORD = b"go\n"
-NOT_BEGUN = (126, 127)
+NOT_STARTED = (126, 127)
 """Exit statuses of a shell that found no program, or could not run it."""
 
 
@@ -86,4 +86,4 @@ def _check_program(program: str, folder: Path, environment: Mapping[str, str]) -
 
 def could_not_begin(status: int, stderr: bytes) -> bool:
     """Whether an exit status is the shell's own, because the program could not be run."""
-    return status in NOT_BEGUN and stderr.startswith(NAME.encode())
+    return status in NOT_STARTED and stderr.startswith(NAME.encode())

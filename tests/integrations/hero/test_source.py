@@ -216,7 +216,7 @@ def test_what_a_crashed_run_did_is_told_from_its_journal(redis: Redis, client: L
             (IssueId("bad"), NOT_NOW),
             (IssueId("again"), NOT_NOW),
         ),
-        unbegun=(IssueId("never"),),
+        unstarted=(IssueId("never"),),
     )
     told = recovered(redis, dead)
     assert told["done"] == ("close", "applied")

@@ -18,8 +18,8 @@ from beads_workers.core.status import status
 from beads_workers.core.wire import (
     CANCEL,
     GROUPED,
-    NOT_BEGUN,
-    RECALLED,
+    RETURNED_UNSTARTED,
+    REVOKED,
     Cancel,
     Done,
     Failed,
@@ -33,24 +33,24 @@ from beads_workers.core.worker import WorkerHalf
 from tests.core.playbook import Play, done, lost, notes, records, said
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, task
 
-KEEPS = 3
+PREFETCH_COUNT = 3
 
 
 def asks(conn: int) -> ev.Received:
-    """READY of a worker that keeps three."""
-    ready = Ready("w", "1.1", frozenset({GROUPED, CANCEL}), ahead=KEEPS)
+    """READY of a worker that prefetches three."""
+    ready = Ready("w", "1.1", frozenset({GROUPED, CANCEL}), prefetch_count=PREFETCH_COUNT)
     return ev.Received(ConnId(conn), ready)
 
 
-def unbegun(conn: int, issue_id: str, request_id: str = "") -> ev.Received:
-    """FAILED, for what it kept."""
+def unstarted(conn: int, issue_id: str, request_id: str = "") -> ev.Received:
+    """FAILED, for what was queued on it."""
     message = Failed(
         IssueId(issue_id),
         "w",
         "not wanted",
         0,
         OutcomeKind.CANCELLED,
-        error_detail=NOT_BEGUN,
+        error_detail=RETURNED_UNSTARTED,
         request_id=request_id,
     )
     return ev.Received(ConnId(conn), message)
@@ -62,7 +62,8 @@ def tasks(commands: list[Command], conn: int | None = None) -> list[str]:
 
 
 def hurried(*more: str, workers: int = 0) -> Play:
-    """Worker 1 has done one task in no time, and has the first of ``more`` and keeps others."""
+    """Worker 1 has done one task in no time, and has the first of ``more`` and prefetches
+    others."""
     play = Play(workers)
     play.own(1) if workers else play.connect(1)
     play.do(asks(1))
@@ -75,7 +76,7 @@ def hurried(*more: str, workers: int = 0) -> Play:
 
 
 def full() -> Play:
-    """Worker 1 works on b, and keeps c, d and e; f waits here."""
+    """Worker 1 works on b, and c, d and e are queued on it; f waits here."""
     play = hurried("a", "b", "c", "d", "e", "f")
     assert tasks(play.do(done(1, "a"), asks(1))) == ["b", "c", "d", "e"]
     play.quiet()
@@ -91,14 +92,14 @@ def free(commands: list[Command]) -> dict[str, tuple[str, int, int, float]]:
 # --- what is handed out -------------------------------------------------------------------------
 
 
-def test_no_task_goes_ahead_before_it_is_known_how_long_one_takes() -> None:
+def test_no_task_is_prefetched_before_it_is_known_how_long_one_takes() -> None:
     play = Play()
     play.connect(1)
     play.do(asks(1))
     assert tasks(play.answer("a")) == ["a"]
 
 
-def test_short_tasks_go_ahead_as_many_as_are_kept_each_with_its_record_first() -> None:
+def test_short_tasks_are_prefetched_up_to_the_count_each_with_its_record_first() -> None:
     play = full()
     begun = [e.record.issue_id for e in play.entries if isinstance(e.record, rec.Started)]
     assert begun == ["first", "a", "b", "c", "d", "e"]
@@ -112,12 +113,12 @@ def test_a_worker_that_has_used_up_half_gets_more_and_needs_not_ask() -> None:
     assert tasks(play.do(done(1, "b"))) == [], "for one alone it is not woken up"
     assert tasks(play.do(done(1, "c"))) == ["f"]
     row = play.board.workers["W1"]
-    assert (row.state, row.issue_id, [s.issue_id for s, _ in row.ahead]) == (
+    assert (row.state, row.issue_id, [s.issue_id for s, _ in row.prefetched]) == (
         "busy", "d", ["e", "f"],
     )  # fmt: skip
 
 
-def test_long_tasks_do_not_go_ahead() -> None:
+def test_long_tasks_are_not_prefetched() -> None:
     play = Play()
     play.connect(1)
     play.do(asks(1))
@@ -143,7 +144,7 @@ def test_ready_that_has_crossed_a_task_for_later_is_no_mistake() -> None:
     assert tasks(play.do(asks(1))) == []
 
 
-def test_a_paused_fleet_hands_nothing_out_ahead() -> None:
+def test_a_paused_fleet_prefetches_nothing() -> None:
     play = full()
     play.do(ev.PauseAsked(ev.Ticket(1)))
     assert tasks(play.do(done(1, "b"))) == []
@@ -179,22 +180,22 @@ def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_re
     assert told[0].attempt == 1 and told[0].request_id in requests
 
 
-def test_what_waits_behind_a_task_that_takes_long_is_called_back() -> None:
+def test_what_is_queued_behind_a_long_task_is_revoked() -> None:
     play = full()
-    commands = play.wait(2 * limits.RECALL_SECONDS)
-    assert said(commands, 1) == [Cancel(IssueId(i), RECALLED) for i in ("c", "d", "e")]
-    back = play.do(unbegun(1, "c"), unbegun(1, "d"), unbegun(1, "e"))
+    commands = play.wait(2 * limits.REVOKE_SECONDS)
+    assert said(commands, 1) == [Cancel(IssueId(i), REVOKED) for i in ("c", "d", "e")]
+    back = play.do(unstarted(1, "c"), unstarted(1, "d"), unstarted(1, "e"))
     assert not tasks(back) and not records(back, rec.SettledRecord)
     assert play.board.workers["W1"].issue_id == "b"
-    assert not said(play.wait(2 * limits.RECALL_SECONDS), 1), "only once"
+    assert not said(play.wait(2 * limits.REVOKE_SECONDS), 1), "only once"
     play.connect(2)
     assert tasks(play.do(asks(2)))[0] in {"c", "f"}
 
 
 def test_a_recall_that_comes_too_late_changes_nothing() -> None:
     play = full()
-    play.wait(2 * limits.RECALL_SECONDS)
-    play.do(done(1, "b"), unbegun(1, "d"), unbegun(1, "e"))
+    play.wait(2 * limits.REVOKE_SECONDS)
+    play.do(done(1, "b"), unstarted(1, "d"), unstarted(1, "e"))
     assert play.board.workers["W1"].issue_id == "c"
     commands = play.do(done(1, "c"))
     assert [r.verdict for r in records(commands, rec.Finished)] == ["finish"]
@@ -202,14 +203,14 @@ def test_a_recall_that_comes_too_late_changes_nothing() -> None:
 
 def test_an_answer_for_an_earlier_time_is_none_for_this_one() -> None:
     play = full()
-    commands = play.do(unbegun(1, "c", "another"))
+    commands = play.do(unstarted(1, "c", "another"))
     assert not records(commands, rec.Finished) and notes(commands, "error")
 
 
 def test_a_stop_requeues_what_was_not_begun() -> None:
     play = full()
     assert Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
-    commands = play.do(*(unbegun(1, i) for i in "cde"))
+    commands = play.do(*(unstarted(1, i) for i in "cde"))
     assert free(commands) == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
     play.do(ev.Received(ConnId(1), Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
     play.do(lost(1))
@@ -228,7 +229,7 @@ def test_what_was_not_begun_costs_nothing_in_a_fleet_that_drains_either(dies: bo
     if dies:
         commands = play.do(lost(1), ev.OwnerGone(901))
     else:
-        commands = play.do(*(unbegun(1, i) for i in "cde"), done(1, "b", is_stopping=True))
+        commands = play.do(*(unstarted(1, i) for i in "cde"), done(1, "b", is_stopping=True))
     ended = {i: end for i, end in free(commands).items() if i != "b"}
     assert ended == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
 
@@ -237,7 +238,7 @@ def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
     play = full()
     commands = play.do(ev.ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
     assert said(commands, 1) == [Cancel(IssueId("d"), "released")]
-    commands = play.do(unbegun(1, "d"))
+    commands = play.do(unstarted(1, "d"))
     assert records(commands, rec.PutOnHold)
     play.wait(limits.LINGER_SECONDS_MAX)
     assert (Action.RELEASE, "d") in play.pending()
@@ -245,7 +246,7 @@ def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
 
 def test_a_worker_that_stops_by_itself_requeues_what_it_keeps() -> None:
     play = full()
-    commands = play.do(*(unbegun(1, i) for i in "cde"), done(1, "b", is_stopping=True), asks(1))
+    commands = play.do(*(unstarted(1, i) for i in "cde"), done(1, "b", is_stopping=True), asks(1))
     assert Shutdown("user_requested") in said(commands, 1)
     assert [r.issue_id for r in records(commands, rec.Claimed)] == ["c", "d", "e"]
 
@@ -254,7 +255,7 @@ def test_a_worker_that_stops_by_itself_requeues_what_it_keeps() -> None:
 
 
 class Keeper:
-    """A worker's half that keeps tasks, and its time."""
+    """A worker's half that prefetches, and its time."""
 
     def __init__(self) -> None:
         work = Work(allow_modules=("shop",))
@@ -288,7 +289,7 @@ def test_tasks_that_came_early_are_run_in_their_order_and_ready_is_said_at_the_e
 
 def test_one_task_too_many_is_refused() -> None:
     keeper = Keeper()
-    keeper.tell(*(task(f"t{n}") for n in range(1 + limits.TASKS_AHEAD_MAX)))
+    keeper.tell(*(task(f"t{n}") for n in range(1 + limits.PREFETCH_MAX)))
     assert keeper.messages(task("more")) == [("Failed", "more")]
 
 
@@ -298,22 +299,24 @@ def test_a_task_that_comes_twice_is_kept_once() -> None:
     assert keeper.messages(OK, OK) == [("Done", "a"), ("Done", "b"), ("Ready", "")]
 
 
-@pytest.mark.parametrize("why", [RECALLED, "released"])
+@pytest.mark.parametrize("why", [REVOKED, "released"])
 def test_what_is_kept_and_cancelled_comes_back_as_it_went(why: str) -> None:
     keeper = Keeper()
     keeper.tell(task("a"), task("b", request_id="r-2"))
     (command,) = keeper.tell(wev.Received(Cancel(IssueId("b"), why)))
     assert isinstance(command, wev.Send)
     back = command.message
-    assert isinstance(back, Failed) and back.error_detail == NOT_BEGUN and back.error == why
+    assert (
+        isinstance(back, Failed) and back.error_detail == RETURNED_UNSTARTED and back.error == why
+    )
     assert back.request_id == "r-2" and back == parse(encode(back, "W1", 1.0, v1=False))
     assert keeper.messages(OK) == [("Done", "a"), ("Ready", "")]
 
 
-def test_what_has_begun_is_not_called_back() -> None:
+def test_what_has_started_is_not_revoked() -> None:
     keeper = Keeper()
     keeper.tell(task("a"))
-    assert keeper.tell(wev.Received(Cancel(IssueId("a"), RECALLED))) == []
+    assert keeper.tell(wev.Received(Cancel(IssueId("a"), REVOKED))) == []
     assert keeper.tell(wev.Received(Cancel(IssueId("a"), "released"))) == [TERM]
 
 
@@ -347,8 +350,8 @@ def test_a_task_that_wants_its_worker_to_end_sends_the_others_back_first() -> No
         Work(allow_modules=("m",), bd_argv=("bd",)),
     ],
 )
-def test_only_who_calls_functions_and_nothing_else_keeps_any(work: Work) -> None:
+def test_only_who_calls_functions_and_nothing_else_prefetches(work: Work) -> None:
     half = WorkerHalf("W1", work, lambda _: Plan((RUN,), "i", "", "l", "o"))
     (command,) = half.handle(CONNECTED, 0.0)
     assert isinstance(command, wev.Send) and isinstance(command.message, Ready)
-    assert command.message.ahead == 0
+    assert command.message.prefetch_count == 0

@@ -1,4 +1,4 @@
-"""Short functions are handed out ahead; one that lasts, or kills its worker, harms no other."""
+"""Short functions are prefetched; one that lasts, or kills its worker, harms no other."""
 
 from __future__ import annotations
 
