@@ -63,7 +63,7 @@ class Capabilities:
 
     ``dependencies``: an issue may wait for others; ``parents``: it may be below another one.
     ``leases``: claims end by themselves, so that several fleets may share the tracker.
-    ``hand_over``: a worker may claim and close by itself. ``pushes``: work comes by itself, through
+    ``hand_over``: a worker may claim and close by itself. ``push``: work arrives by itself, through
     an ingress. ``looks``: somebody else can see what is there (``why``, ``list``, ``show``).
     """
 
@@ -71,7 +71,7 @@ class Capabilities:
     parents: bool = False
     leases: bool = False
     hand_over: bool = False
-    pushes: bool = False
+    push: bool = False
     looks: bool = True
 
 
@@ -134,7 +134,7 @@ class SourceKind:
     may look at it. Both raise ``CommandError``; None: from what ``locate`` or the project says.
     ``workers``: how many there would be.
 
-    ``ingress``: makes what looks after the sockets of a source that pushes (``edge.fronts``).
+    ``ingress``: makes what looks after the sockets of a push source (``runtime.opening``).
     ``prompt``: its ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
 
     ``checks``: what ``doctor`` says of it, from ``Looked``, in lines that are called ``checked``;

@@ -48,8 +48,8 @@ def test_whatever_a_kind_names_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_what_pushes_has_an_ingress_and_nothing_else_has_one(name: str) -> None:
     kind = kind_of(name)
-    assert (kind.ingress is not None) == kind.capabilities.pushes
-    assert not (kind.prompt and not kind.capabilities.pushes)
+    assert (kind.ingress is not None) == kind.capabilities.push
+    assert not (kind.prompt and not kind.capabilities.push)
 
 
 @pytest.mark.parametrize(

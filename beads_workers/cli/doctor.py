@@ -232,8 +232,8 @@ class Situation:
             self.workers = self.kind.workers(resolved)
         self.verify = resolved.options.verify
         self.command, self.agent = self._choose(resolved)
-        pushed = self.kind is not None and self.kind.capabilities.pushes
-        self.tracker = None if pushed else self._find_tracker()
+        push = self.kind is not None and self.kind.capabilities.push
+        self.tracker = None if push else self._find_tracker()
         if self.tracker is not None:
             self.kind = kind_of(self.tracker.source)
         self.folder = self.tracker.folder if self.tracker else Path.cwd()
@@ -304,8 +304,8 @@ class Situation:
 def _source(here: Situation) -> Any:
     from beads_workers.doctor.tracker import tracker
 
-    pushed = here.kind is not None and here.kind.capabilities.pushes
-    if here.kind is None or not (here.fleet or pushed):
+    push = here.kind is not None and here.kind.capabilities.push
+    if here.kind is None or not (here.fleet or push):
         return None
     return (here.kind.checks or tracker)(here.looked)
 

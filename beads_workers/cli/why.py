@@ -222,7 +222,7 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
     kind = kind_said(options.source)
     if kind is not None and kind.beside is not None:
         return kind.beside(resolved, directory)
-    if kind is not None and kind.capabilities.pushes:
+    if kind is not None and kind.capabilities.push:
         return FleetSettings(0, kind.name, str(directory), str(Path.cwd()), str(directory))
     tracker = find_tracker(options.source)
     filters = Filters(

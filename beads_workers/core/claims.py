@@ -42,7 +42,7 @@ class ClaimScheduler:
         self._attempt_seconds: float | None = None
         self._asked_for = 0
         # Whether somebody waits to be told how each job went.
-        self._awaited = parts.pushed and parts.settings.awaited
+        self._awaited = parts.push and parts.settings.awaited
         self.found_nothing = False
         """The last turn asked, and there was nothing that we may take."""
 
@@ -196,7 +196,7 @@ class ClaimScheduler:
         quick = self._round_trips.trip_seconds < limits.QUICK_TRIP_SECONDS
         most = limits.CLAIM_AHEAD_QUICK_MAX if quick else limits.CLAIM_AHEAD_MAX
         most = max(most, limits.CLAIM_AHEAD_PER_SLOT * slots)
-        if self._parts.pushed and not self._awaited:
+        if self._parts.push and not self._awaited:
             return most  # They are nobody else's, and fewer round trips are cheaper.
         # How many attempts end within a time, if they go on like this.
         a_second = slots / max(seconds, 0.0001)

@@ -619,7 +619,7 @@ class Connections:
             self._sender.shut_down(connection)
         elif state is RunState.RUNNING and (in_flight := self._tasks.most_urgent()):
             self._sender.deliver(connection, in_flight)
-        elif self._parts.pushed and connection.own and state is RunState.RUNNING:
+        elif self._parts.push and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
         elif soon and HoldTimeout(connection.conn_id) not in self._timers:
             self._timers.set(

@@ -147,7 +147,7 @@ class Control:
             self._parts.retry_state.done(issue_id)
             not_ours = Action.RELEASE.value, Result.NOT_OURS.value
             self._effects.write(SettledRecord(issue_id, *not_ours, CANCELLED))
-        elif not self._parts.pushed or in_flight is None:
+        elif not self._parts.push or in_flight is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self._release_one(issue_id)
         elif in_flight.state is IssueState.CLAIMED:

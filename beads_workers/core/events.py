@@ -101,7 +101,7 @@ class RecoveryFailed:
 
 @value
 class Unreachable:
-    """A source that tends its queue by itself could not; it tries again by itself."""
+    """A source that maintains its queue by itself could not; it tries again by itself."""
 
     error: str
     hint: str

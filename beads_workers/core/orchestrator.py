@@ -56,14 +56,14 @@ class Parts:
     coming SHUTDOWN.
 
     ``self_claiming``: on this source a plain v1 worker claims and closes by itself. ``listed``:
-    what the last listing showed; kept by ``scheduler``. ``pushed``: work comes to the source by
+    what the last listing showed; kept by ``scheduler``. ``push``: a push source: work arrives by
     itself, and somebody waits for its answer.
     """
 
     settings: FleetSettings
     run_id: str
     self_claiming: bool
-    pushed: bool
+    push: bool
     effects: Effects
     registry: ConnectionRegistry
     supervisor: Supervisor
@@ -81,11 +81,11 @@ class Parts:
 
 
 def make_parts(
-    settings: FleetSettings, run_id: str, now: float, *, self_claiming: bool, pushed: bool
+    settings: FleetSettings, run_id: str, now: float, *, self_claiming: bool, push: bool
 ) -> Parts:
     """Everything new and empty."""
     effects = Effects(now)
-    round_trips = RoundTrips(effects, pushed=pushed)
+    round_trips = RoundTrips(effects, push=push)
     retry_state = RetryState(effects.timers)
     breaker = CircuitBreaker(effects, round_trips, retry_state)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
@@ -94,7 +94,7 @@ def make_parts(
         settings,
         run_id,
         self_claiming,
-        pushed,
+        push,
         effects,
         ConnectionRegistry(),
         Supervisor(effects),
@@ -134,18 +134,18 @@ class Orchestrator:
         now: float,
         *,
         self_claiming: bool,
-        pushed: bool = False,
+        push: bool = False,
         checkpointed: Iterable[Checkpointed] = (),
         epoch: float = 0.0,
     ) -> None:
         """``self_claiming``: a plain v1 worker claims and closes by itself on this source.
 
-        ``pushed``: work comes to it by itself; ``Arrived`` says when.
+        ``push``: of a push source; ``Arrived`` says when there is work.
 
         ``checkpointed``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
         needed only for their ``not_before``.
         """
-        self._parts = make_parts(settings, run_id, now, self_claiming=self_claiming, pushed=pushed)
+        self._parts = make_parts(settings, run_id, now, self_claiming=self_claiming, push=push)
         self._effects = self._parts.effects
         self._sender = Sender(self._parts)
         self._attempt_ends = AttemptEnds(self._parts, self._sender)

@@ -64,10 +64,10 @@ class WriteRetryDue:
 class RoundTrips:
     """The core's side of the one helper thread that talks to the source."""
 
-    def __init__(self, effects: Effects, *, pushed: bool = False) -> None:
-        """``pushed``: a round trip asks nobody, and costs nothing that people would want to know."""
+    def __init__(self, effects: Effects, *, push: bool = False) -> None:
+        """``push``: a round trip asks nobody, and costs nothing that people would want to know."""
         self._effects = effects
-        self._pushed = pushed
+        self._push = push
         self.pending: dict[IssueId, PendingWrite] = {}
         self.busy = False
         self._delegating: set[IssueId] = set()
@@ -148,7 +148,7 @@ class RoundTrips:
         """Start a round trip; ``RoundTripEnded`` will answer."""
         assert not self.busy, "one round trip at a time"
         self.busy = True
-        if not self._pushed:
+        if not self._push:
             self._effects.write(
                 RoundTripBegan(len(round_trip.settlements), len(round_trip.renew), round_trip.take)
             )
@@ -172,7 +172,7 @@ class RoundTrips:
         # A moving average over about four round trips: groups grow and shrink with the tracker.
         self.trip_seconds = self.trip_seconds or round_trip.seconds
         self.trip_seconds += (round_trip.seconds - self.trip_seconds) * 0.25
-        if not self._pushed:
+        if not self._push:
             self._effects.write(Spent(round_trip.calls, round(round_trip.call_seconds, 3)))
         self.claims_unknown = bool(round_trip.take_error) or (
             self.claims_unknown and round_trip.taken is None

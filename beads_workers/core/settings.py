@@ -158,8 +158,8 @@ class FleetSettings:
     removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
     other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
     the port of the loopback interface on which figures are served; 0: any that is free.
-    ``claims_ahead``: jobs may be taken before a worker is free for them. ``awaited``: of a source
-    that pushes, whether somebody waits to be told how each job went.
+    ``claims_ahead``: jobs may be taken before a worker is free for them. ``awaited``: of a push
+    source, whether somebody waits to be told how each job went.
     ``tracing``: None where no spans are made. ``source_options``: what the kind of source needs to
     be opened (``sources.kind``); ``source_private``: the same, where it may hold a secret, so that
     only the orchestrator is told.

@@ -259,9 +259,9 @@ class FiguresServer(Protocol):
         """Whether ``flush`` has work left."""
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Cut off who takes too long."""
 
     def flush(self, now: float) -> None:
@@ -282,7 +282,7 @@ class ControlServer:
     """``status`` gives the snapshot. The ``owner`` is the client that started the fleet.
 
     Followers get lines of the journal, watchers the snapshots of ``frames``; all of them are told
-    the end. ``acceptor``: to be tended by the loop.
+    the end. ``acceptor``: ticked by the loop.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ from beads_workers.runtime.journal import Journal, Size
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.opening import (
     JournalCalls,
-    is_pushed,
-    open_front,
+    is_push,
+    open_ingress,
     open_source,
     open_tracker_thread,
     self_claiming_argv,
@@ -55,7 +55,7 @@ from beads_workers.runtime.zygote import Zygote, start_zygote
 from beads_workers.runtime.zygote_client import ZygoteClient
 
 if TYPE_CHECKING:
-    from beads_workers.runtime.opening import Front
+    from beads_workers.runtime.opening import Ingress
 
 
 TRACKER_STOP_SECONDS = 10.0
@@ -138,7 +138,7 @@ class Fleet:
             self._run_id,
             time.monotonic(),
             self_claiming=self._source.self_claiming,
-            pushed=is_pushed(self._settings),
+            push=is_push(self._settings),
             checkpointed=last.checkpoint(),
             epoch=time.time(),
         )
@@ -165,7 +165,7 @@ class Fleet:
                 metrics = registry.need("metrics")
                 loop.metrics = metrics.serve(self._scrapes, selector, loop.tell, loop.look)
             loop.control.attach(loop.workers, loop.metrics)
-            loop.front = self._front(selector, loop)
+            loop.ingress = self._ingress(selector, loop)
             # Only now: whoever hears it may talk to us at once.
             where = {"tracker": description, "metrics": _url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})
@@ -181,14 +181,14 @@ class Fleet:
             recovery.abandon()
         finally:
             loop.workers.close()
-            if loop.front is not None:
-                loop.front.close()
+            if loop.ingress is not None:
+                loop.ingress.close()
             if loop.metrics is not None:
                 loop.metrics.close()
         return self._end(loop, zygote_client, board, code)
 
-    def _front(self, selector: selectors.BaseSelector, loop: Loop) -> Front | None:
-        return open_front(
+    def _ingress(self, selector: selectors.BaseSelector, loop: Loop) -> Ingress | None:
+        return open_ingress(
             self._settings, self._source, selector, loop.tell, lambda: loop.control.control_plane
         )
 

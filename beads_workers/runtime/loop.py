@@ -51,7 +51,7 @@ from beads_workers.trackers.settling import boot_seconds
 
 if TYPE_CHECKING:
     from beads_workers.runtime.notifications import Notifier
-    from beads_workers.runtime.opening import Front
+    from beads_workers.runtime.opening import Ingress
 
 
 # --- mailbox -------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Loop:
         self.tracker_thread: TrackerThread
         self.conditions: Conditions
         self.notifier: Notifier | None = None
-        self.front: Front | None = None
+        self.ingress: Ingress | None = None
         self.metrics: FiguresServer | None = None
 
     def tell(self, event: Event) -> None:
@@ -270,10 +270,10 @@ class Loop:
             if not self._act() or not self._events:
                 break
         self.workers.flush()
-        if self.front is not None:
+        if self.ingress is not None:
             if self._core.state in _OVER:
-                self.front.cease()
-            self.front.flush()
+                self.ingress.stop_accepting()
+            self.ingress.flush()
         self._fold()  # Only now: nobody waits any more for what is due.
         self._show()
         self.control.flush(time.monotonic())
@@ -301,8 +301,8 @@ class Loop:
         due.append(self.conditions.deadline())
         soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
         due += [at for at in (*soon, self._zygote_client.deadline()) if at is not None]
-        if self.front is not None:
-            due.append(self.front.deadline())
+        if self.ingress is not None:
+            due.append(self.ingress.deadline())
         if self.metrics is not None:
             due.append(self.metrics.deadline())
         if self.notifier is not None:
@@ -383,13 +383,13 @@ class Loop:
             self.control.show(snapshot)
 
     def _tend(self, now: float) -> None:
-        self.workers.acceptor.tend(now)
-        self.control.acceptor.tend(now)
-        self._zygote_client.tend(now)
-        if self.front is not None:
-            self.front.tend(now)
+        self.workers.acceptor.tick(now)
+        self.control.acceptor.tick(now)
+        self._zygote_client.tick(now)
+        if self.ingress is not None:
+            self.ingress.tick(now)
         if self.metrics is not None:
-            self.metrics.tend(now)
+            self.metrics.tick(now)
         if now >= self.conditions.deadline():
             self._check_memory()
             self.conditions.look(now)

@@ -1,4 +1,4 @@
-"""Which source a fleet works on, and where work comes in by itself."""
+"""Opening the source that a fleet works on, and the ingress of a push source."""
 
 from __future__ import annotations
 
@@ -58,27 +58,27 @@ def sync_of(source: Source) -> Callable[[], None]:
     return sync
 
 
-# --- fronts --------------------------------------------------------------------------------------
-# Where work comes in by itself: what the loop does with a source that is not only asked.
+# --- ingress -------------------------------------------------------------------------------------
+# The ingress of a push source, as the loop sees it.
 #
-# A front looks after the sockets of such a source, in the loop: it tells the core ``Arrived``, and
-# ``Withdrawn``, and sends what the source has come to have pending when its jobs were settled. See
-# docs/ARCHITECTURE.md, "Sources that push".
+# An ingress looks after the sockets of a push source, in the loop: it tells the core ``Arrived``,
+# and ``Withdrawn``, and sends what the source has come to have pending when its jobs were settled.
+# See docs/ARCHITECTURE.md, "Sources that push".
 
 
-class Front(Protocol):
+class Ingress(Protocol):
     """What the loop does with it. None of it may block, but for a moment in ``close``."""
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Whatever time has come for; called in every turn of the loop."""
 
     def flush(self) -> None:
         """Send what is pending: the journal has all that led to it."""
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """The run is ending: let nobody in, and begin nothing."""
 
     def close(self) -> None:
@@ -87,12 +87,12 @@ class Front(Protocol):
 
 Tell = Callable[[Event], None]
 Control = Callable[[], Any]
-"""What answers on the fleet's control socket, for a front that is asked the same."""
+"""Answers the fleet's control socket; an ingress that receives the same requests uses it."""
 
 
-def is_pushed(settings: FleetSettings) -> bool:
-    """Whether the source is one that work comes to by itself."""
-    return kind_of(settings.source).capabilities.pushes
+def is_push(settings: FleetSettings) -> bool:
+    """Whether it is a push source."""
+    return kind_of(settings.source).capabilities.push
 
 
 def open_tracker_thread(
@@ -107,7 +107,7 @@ def open_tracker_thread(
     """The tracker thread that fits the source; ``folder``: of the run. See
     ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
-    if not is_pushed(settings):
+    if not is_push(settings):
         return TrackerThread(*made)
 
     def tidy() -> None:
@@ -120,19 +120,19 @@ def open_tracker_thread(
     )  # It asks over a network, and the loop must not wait for that.
 
 
-def open_front(
+def open_ingress(
     settings: FleetSettings,
     source: Source,
     selector: selectors.BaseSelector,
     tell: Tell,
     dispatching: Control,
-) -> Front | None:
-    """The front of a source for which ``is_pushed`` holds; raises ``OSError``. None for another.
+) -> Ingress | None:
+    """The ingress of a push source; raises ``OSError``. None for a pull source.
 
-    ``dispatching`` answers what a front is asked of the fleet itself.
+    ``dispatching`` answers what an ingress is asked of the fleet itself.
     """
     make = kind_of(settings.source).ingress
     if make is None:
         return None
-    front: Front = make(settings, source, selector, tell, dispatching)
-    return front
+    ingress: Ingress = make(settings, source, selector, tell, dispatching)
+    return ingress

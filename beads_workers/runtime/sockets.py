@@ -210,10 +210,10 @@ class Acceptor:
         selector.register(self._listener, selectors.EVENT_READ, self._knocked)
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         return self._next_look
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Open what is shut, and put the file back; does nothing before ``deadline``."""
         if now < self._next_look:
             return

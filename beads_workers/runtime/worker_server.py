@@ -28,7 +28,7 @@ from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 class WorkerServer:
     """``tell`` takes every event. ``before_serving`` brings word of new workers of our own.
 
-    ``acceptor``: to be tended by the loop.
+    ``acceptor``: ticked by the loop.
     """
 
     def __init__(

@@ -107,13 +107,13 @@ class ZygoteClient:
                 self._expect()
 
     def deadline(self) -> float | None:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         if self._vacant_until is not None:
             return self._vacant_until
         since = self._unanswered_since
         return None if since is None else since + ANSWER_SECONDS
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Replace a zygote that does not answer (somebody froze it); its workers live on."""
         self._bury()
         deadline = self.deadline()

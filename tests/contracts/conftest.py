@@ -9,7 +9,7 @@ import pytest
 
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Source
-from tests.contracts.asking import US, MakeSource, taken
+from tests.contracts.pull_sources import US, MakeSource, taken
 from tests.contracts.trackers import CAPABILITIES, TRACKERS, Tracker
 
 

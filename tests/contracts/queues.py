@@ -1,6 +1,6 @@
 """The queues that ``test_queues`` runs against: one class and one entry in ``QUEUES`` each.
 
-To add a source that is pushed, or whose jobs have a sender that is to get an answer, write a class
+To add a push source, or whose jobs have a sender that is to get an answer, write a class
 of the shape ``Queue`` and name it in ``QUEUES``. Every test uses a fresh one.
 """
 

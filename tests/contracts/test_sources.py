@@ -1,4 +1,4 @@
-"""What every source promises when it is asked for work: every tracker in ``TRACKERS``."""
+"""What every pull source promises: every tracker in ``TRACKERS``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import COMMAND, FUNCTION, Filters, IssueId
 from beads_workers.core.source import Action, Result, Settlement, Source
-from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
+from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from beads_workers.cli.why import look_down
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Source
-from tests.contracts.asking import STRANGER, US, taken
+from tests.contracts.pull_sources import STRANGER, US, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, Source
-from tests.contracts.asking import STRANGER, THEM, US, MakeSource, settled, taken
+from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker
 
 

@@ -118,7 +118,7 @@ class Play:
         workers: int = 0,
         *,
         self_claiming: bool = False,
-        pushed: bool = False,
+        push: bool = False,
         checkpointed: Iterable[Checkpointed] = (),
         recovering: bool = False,
         **others: Any,
@@ -139,7 +139,7 @@ class Play:
             "run-1",
             self.now,
             self_claiming=self_claiming,
-            pushed=pushed,
+            push=push,
             checkpointed=checkpointed,
             epoch=EPOCH,
         )

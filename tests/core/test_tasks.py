@@ -77,7 +77,7 @@ def test_cancelling_what_nobody_has_changes_nothing() -> None:
 
 
 def test_a_source_that_sends_gets_a_cancelled_task_back_and_nothing_is_remembered() -> None:
-    play = Play(2, pushed=True, policy=Policy(hand_back=True), poll_seconds=3600.0)
+    play = Play(2, push=True, policy=Policy(hand_back=True), poll_seconds=3600.0)
     play.own(1)
     play.quiet()
     play.do(ev.Arrived())
@@ -91,7 +91,7 @@ def test_a_source_that_sends_gets_a_cancelled_task_back_and_nothing_is_remembere
 
 
 def test_what_was_claimed_ahead_from_such_a_source_is_over_and_not_put_back() -> None:
-    play = Play(2, pushed=True, policy=Policy(hand_back=True), poll_seconds=3600.0)
+    play = Play(2, push=True, policy=Policy(hand_back=True), poll_seconds=3600.0)
     play.own(1)
     play.own(2)
     play.quiet()
@@ -108,7 +108,7 @@ def test_what_was_claimed_ahead_from_such_a_source_is_over_and_not_put_back() ->
 
 def test_what_waits_with_its_sender_for_another_try_is_forgotten() -> None:
     policy = Policy(hand_back=True, hand_back_after=3)
-    play = Play(1, pushed=True, policy=policy, poll_seconds=3600.0)
+    play = Play(1, push=True, policy=policy, poll_seconds=3600.0)
     play.own(1)
     play.quiet()
     play.do(ev.Arrived())

@@ -28,7 +28,7 @@ EXEMPT = {
     "cli/fleet.py": "run.json, for the pid of a run that is known to live",
     "cli/restarting.py": "run.json of a fleet that has just been talked to",
     "ui/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
-    "integrations/dispatcherd/brokers.py": "lines by the fuzzed 'LineReader'; a front reads them",
+    "integrations/dispatcherd/brokers.py": "lines by the fuzzed 'LineReader'; an ingress reads them",
     "runtime/function_host.py": "the worker at the other end of that socket pair",
     "runtime/handshake.py": "our own client at the other end of a socket pair",
     "runtime/project.py": "the mark in a git directory: three paths",

@@ -34,8 +34,8 @@ class Hall:
             key.data(mask)
         return len(ready)
 
-    def tend(self) -> None:
-        self.acceptor.tend(self.acceptor.deadline())
+    def tick(self) -> None:
+        self.acceptor.tick(self.acceptor.deadline())
 
     def knock(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
@@ -66,7 +66,7 @@ def test_a_file_that_is_gone_comes_back_and_who_waited_at_the_old_one_comes_in(
     hall = Hall(tmp_path / "s")
     early = hall.knock()
     (tmp_path / "s").unlink()
-    hall.tend()
+    hall.tick()
     late = hall.knock()
     hall.turn()
     assert len(hall.peers) == 2
@@ -81,12 +81,12 @@ def test_what_is_not_ours_in_its_place_stays_and_is_told_once(tmp_path: Path) ->
     hall = Hall(tmp_path / "s")
     (tmp_path / "s").unlink()
     (tmp_path / "s").write_text("mine")
-    hall.tend()
-    hall.tend()
+    hall.tick()
+    hall.tick()
     (told,) = hall.events
     assert isinstance(told, Degraded) and "not ours" in told.text and not told.stops
     (tmp_path / "s").unlink()
-    hall.tend()
+    hall.tick()
     assert hall.events[-1] == ConditionRecovered("the acceptor")
     hall.close()
 
@@ -97,12 +97,12 @@ def test_without_a_descriptor_it_is_shut_for_a_while_and_then_opens(tmp_path: Pa
     with no_descriptors():
         assert hall.turn() == 1
         assert hall.turn() == 0, "it would spin"
-        hall.tend()
+        hall.tick()
         assert hall.turn() == 0
     assert hall.peers == []
-    hall.tend()
+    hall.tick()
     assert len(hall.peers) == 1
-    hall.tend()
+    hall.tick()
     assert [type(event) for event in hall.events] == [Degraded, ConditionRecovered]
     client.close()
     hall.close()
@@ -119,7 +119,7 @@ def test_a_spare_lets_somebody_in_when_no_descriptor_is_left_and_is_kept_again(
         assert hall.turn() == 0
         hall.peers.pop()[0].close()
         hall.acceptor.room()
-        hall.tend()
+        hall.tick()
         assert len(hall.peers) == 1
     for client in clients:
         client.close()
@@ -131,10 +131,10 @@ def test_an_acceptor_that_backs_off_lets_nobody_in_and_loses_nobody(tmp_path: Pa
     hall.acceptor.back_off(True)
     with hall.knock():
         hall.turn()
-        hall.tend()
+        hall.tick()
         assert hall.turn() == 0 and hall.peers == []
         hall.path.unlink()
-        hall.tend()
+        hall.tick()
         assert len(hall.peers) == 1, "who waited at the old one comes in"
         with hall.knock():
             hall.turn()

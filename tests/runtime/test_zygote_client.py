@@ -153,9 +153,9 @@ def test_a_zygote_that_does_not_answer_is_put_down_after_its_time(room: Room) ->
     room.zygote_client.spawn("W1")
     due = room.zygote_client.deadline()
     assert due is not None
-    room.zygote_client.tend(due - 0.1)
+    room.zygote_client.tick(due - 0.1)
     assert room.zygote_client.deadline() == due
-    room.zygote_client.tend(due + ANSWER_SECONDS)
+    room.zygote_client.tick(due + ANSWER_SECONDS)
     assert room.zygote_client.deadline() is None
 
 
@@ -167,10 +167,10 @@ def test_a_dead_zygote_is_replaced_as_soon_as_the_machine_has_room_for_another(r
     assert room.events == [ev.WorkerNotStarted("W1", "Too many open files")]
     due = room.zygote_client.deadline()
     assert due is not None
-    room.zygote_client.tend(due)
+    room.zygote_client.tick(due)
     assert len(room.far) == 1
     room.full = False
-    room.zygote_client.tend(room.zygote_client.deadline() or 0.0)
+    room.zygote_client.tick(room.zygote_client.deadline() or 0.0)
     room.zygote_client.spawn("W1")
     (asked,) = room.far[1].asked()
     assert "spawn" in asked
@@ -190,9 +190,9 @@ def test_a_zygote_that_always_fails_is_replaced_ever_more_slowly_and_then_no_mor
         due = room.zygote_client.deadline()
         assert due is not None and len(room.far) == number
         waits.append(due - time.monotonic())
-        room.zygote_client.tend(due - 0.01)
+        room.zygote_client.tick(due - 0.01)
         assert len(room.far) == number
-        room.zygote_client.tend(due)
+        room.zygote_client.tick(due)
         assert len(room.far) == number + 1
     assert all(later > 1.5 * sooner for sooner, later in itertools.pairwise(waits[2:]))
     assert not [event for event in room.events if isinstance(event, ev.FatalError)]
@@ -200,7 +200,7 @@ def test_a_zygote_that_always_fails_is_replaced_ever_more_slowly_and_then_no_mor
     room.turn()
     (fatal,) = (event for event in room.events if isinstance(event, ev.FatalError))
     assert f"ended {EARLY_ENDS_MAX} times in a row" in fatal.error and "orchestrator" in fatal.error
-    room.zygote_client.tend(time.monotonic() + 1e9)
+    room.zygote_client.tick(time.monotonic() + 1e9)
     assert len(room.far) == EARLY_ENDS_MAX
 
 
@@ -224,7 +224,7 @@ def test_a_zygote_that_starts_a_worker_is_well_again(room: Room) -> None:
         room.zygote_client.spawn("W1")
         room.far[-1].socket.close()
         room.turn()
-    room.zygote_client.tend(room.zygote_client.deadline() or 0.0)
+    room.zygote_client.tick(room.zygote_client.deadline() or 0.0)
     room.zygote_client.spawn("W1")
     room.far[-1].says(spawned="W1", pid=4_000_000, started=1)
     room.turn()
@@ -243,7 +243,7 @@ def test_a_zygote_is_buried_though_its_socket_ended_before_it_did(room: Room) ->
     room.turn()
 
     def gone() -> bool:
-        room.zygote_client.tend(time.monotonic())
+        room.zygote_client.tick(time.monotonic())
         return not Path(f"/proc/{room.pids[1]}").exists()
 
     until(gone)

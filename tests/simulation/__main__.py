@@ -26,7 +26,7 @@ SHRUNK_MAX = 3
 def main(argv: list[str]) -> int:
     """0 where everything held, or where the mutant was caught; else 1."""
     asked = _parser().parse_args(argv)
-    options = Options(asked.seed or 0, asked.minutes, 1.0, asked.first, asked.pushed)
+    options = Options(asked.seed or 0, asked.minutes, 1.0, asked.first, asked.push)
     if asked.seed is not None and asked.seeds is None and asked.faults is None:
         return _one(replace(options, verbose=asked.verbose), asked)
     return _many(options, asked)
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=10.0, help="of trouble in each world (10)")
     parser.add_argument("--first", type=int, help="inject only so many faults, then peace")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), default="", help="a planted bug")
-    parser.add_argument("--pushed", action="store_true", help="only worlds with sources that push")
+    parser.add_argument("--push", action="store_true", help="only worlds with push sources")
     parser.add_argument("--jobs", type=int, default=cores(), help="worlds at a time")
     parser.add_argument("--json", action="store_true", help="the figures as one object")
     parser.add_argument("--progress", action="store_true", help="on stderr, also into a pipe")

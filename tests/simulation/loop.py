@@ -82,7 +82,7 @@ class Loop:
                 self._perform(self._core.on_deadline(now))
             if not self._act() or not self._events:
                 break
-        self._node.flush_front()
+        self._node.flush_ingress()
         self._world.check.turn_over(self._node)
         if self.ended is not None:
             self._node.loop_ended(self.ended)

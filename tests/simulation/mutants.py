@@ -12,7 +12,7 @@ from beads_workers.core.orchestrator import Orchestrator
 class Mutant:
     """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants.
 
-    ``pushed``: it is planted in worlds where work comes by itself, of this ``kind``.
+    ``push``: it is planted in worlds with a push source, of this ``kind``.
     """
 
     caught_by: tuple[int, ...] = ()
@@ -28,7 +28,7 @@ class Mutant:
     settles_unasked: bool = False
     ignores_lock: bool = False
     writes_no_requeued: bool = False
-    pushed: bool = False
+    push: bool = False
     kind: str = ""
     answers_twice: bool = False
     loses_answers: bool = False
@@ -84,9 +84,9 @@ MUTANTS = {
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
-    "answers-twice": Mutant((10,), pushed=True, kind="rrq", answers_twice=True),
-    "acknowledges-early": Mutant((11,), pushed=True, kind="spool", acknowledges_early=True),
-    "runs-duplicates": Mutant((1, 10), pushed=True, kind="queue", forgets_duplicates=True),
-    "forgets-what-a-dead-run-had": Mutant((11,), pushed=True, kind="spool", forgets_in_flight=True),
-    "loses-answers": Mutant((11,), pushed=True, kind="rrq", loses_answers=True),
+    "answers-twice": Mutant((10,), push=True, kind="rrq", answers_twice=True),
+    "acknowledges-early": Mutant((11,), push=True, kind="spool", acknowledges_early=True),
+    "runs-duplicates": Mutant((1, 10), push=True, kind="queue", forgets_duplicates=True),
+    "forgets-what-a-dead-run-had": Mutant((11,), push=True, kind="spool", forgets_in_flight=True),
+    "loses-answers": Mutant((11,), push=True, kind="rrq", loses_answers=True),
 }

@@ -32,7 +32,7 @@ ACTOR = "beads-workers/host"
 class Node:
     """``begin`` is what ``Fleet.run`` does before its loop; a crash may come anywhere in it."""
 
-    pushed = False
+    push = False
     """Whether work comes to the source by itself."""
     journal_class = Journal
 
@@ -71,7 +71,7 @@ class Node:
             self.run_id,
             world.agenda.now,
             self_claiming=self.self_claiming,
-            pushed=self.pushed,
+            push=self.push,
             checkpointed=() if world.mutant.forgets_attempts else checkpoint,
             epoch=world.wall(),
         )
@@ -90,8 +90,8 @@ class Node:
         """``Fleet._lane``."""
         return TrackerThread(self, self.source, unsettled)
 
-    def flush_front(self) -> None:
-        """``Loop._turn``, where there is a front."""
+    def flush_ingress(self) -> None:
+        """``Loop._turn``, where there is an ingress."""
 
     def _begin_journal(self) -> Thread:
         try:

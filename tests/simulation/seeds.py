@@ -9,10 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field, replace
 
 from tests.simulation.mutants import MUTANTS, Mutant
-from tests.simulation.pushed.world import PushedWorld
+from tests.simulation.push.world import PushWorld
 from tests.simulation.world import Options, Outcome, World
 
-PUSHED_EACH = 4
+PUSH_EACH = 4
 """Every so many seeds are worlds in which work comes by itself."""
 
 BATCH = 10
@@ -49,8 +49,8 @@ class Figures:
 def run_seed(options: Options, mutant: str = "") -> Outcome:
     """One world from its beginning to its end."""
     planted = MUTANTS[mutant] if mutant else Mutant()
-    pushed = planted.pushed if mutant else options.pushed or options.seed % PUSHED_EACH == 1
-    return (PushedWorld if pushed else World)(options, planted).run()
+    push = planted.push if mutant else options.push or options.seed % PUSH_EACH == 1
+    return (PushWorld if push else World)(options, planted).run()
 
 
 def run_batch(options: Options, mutant: str, count: int) -> list[Outcome]:

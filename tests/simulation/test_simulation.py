@@ -25,8 +25,8 @@ def test_all_invariants_hold_whatever_goes_wrong(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whoever_sends_work_gets_one_answer_whatever_goes_wrong(seed: int) -> None:
-    outcome = run_seed(Options(seed, pushed=True))
-    again = f"scripts/simulate --pushed --seed {seed} --verbose"
+    outcome = run_seed(Options(seed, push=True))
+    again = f"scripts/simulate --push --seed {seed} --verbose"
     assert not outcome.violation, f"{again}\n{outcome.violation}"
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 

@@ -32,14 +32,14 @@ STEPS_MAX = 2_000_000
 class Options:
     """``minutes``: of trouble. ``rate`` scales all chances. ``faults_max``: None is no limit.
 
-    ``pushed``: work comes by itself, whatever the seed.
+    ``push``: a push source, whatever the seed.
     """
 
     seed: int
     minutes: float = 10.0
     rate: float = 1.0
     faults_max: int | None = None
-    pushed: bool = False
+    push: bool = False
     verbose: bool = False
 
 

@@ -34,7 +34,7 @@ KIND = SourceKind(
     name="dispatcherd",
     called="tasks of dispatcherd",
     open=_open,
-    capabilities=Capabilities(pushes=True),
+    capabilities=Capabilities(push=True),
     prefixes=(CONFIG, *SCHEMES),
     forms=("dispatcherd:CONFIG", "dispatcherd+unix:///PATH", "postgresql://"),
     named=False,

@@ -18,7 +18,7 @@ from beads_workers.integrations.dispatcherd.wire_chunks import split_message
 from beads_workers.runtime.sockets import Acceptor, Peers
 
 # --- broker --------------------------------------------------------------------------------------
-# What a broker of dispatcherd is to the front, and the front to a broker.
+# What a broker of dispatcherd is to the ingress, and the ingress to a broker.
 
 
 Answer = Callable[[str], None]
@@ -32,9 +32,9 @@ class Broker(Protocol):
     """What dispatcherd calls that which reads from it."""
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Whatever time has come for."""
 
     def status(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Broker(Protocol):
     def pause(self, paused: bool) -> None:
         """Read nothing more, or go on; called while it hands over, too."""
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """Nobody is let in any more; what has come already is handed over."""
 
     def close(self) -> None:
@@ -156,14 +156,14 @@ class UnixBroker:
         )
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         at = self._acceptor.deadline() if self._acceptor is not None else float("inf")
         return min(at, self._look_at)
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Whatever time has come for."""
         if self._acceptor is not None:
-            self._acceptor.tend(now)
+            self._acceptor.tick(now)
         if now >= self._look_at:
             self._look_for_silent(now)
 
@@ -179,7 +179,7 @@ class UnixBroker:
             self._tidy(visitor)
         self._settle_acceptor()
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """Nobody is let in any more; who was on the way is heard."""
         if self._acceptor is None:
             return
@@ -192,7 +192,7 @@ class UnixBroker:
 
     def close(self) -> None:
         """Everybody goes."""
-        self.cease()
+        self.stop_accepting()
         for visitor in list(self._visitors.values()):
             self._drop(visitor)
 

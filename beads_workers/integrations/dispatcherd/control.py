@@ -35,7 +35,7 @@ SET_LOG_LEVEL = "set_log_level"
 NEED_TASKS = frozenset({RUNNING, CANCEL, "workers", "main", STATUS})
 """Commands whose answer is made of ``FoundTasks``, too."""
 NEED_WAITING = frozenset({RUNNING, CANCEL, STATUS})
-"""Those that show what waits in a front, however much that is."""
+"""Those that show what waits in an ingress, however much that is."""
 
 LOGGER = "dispatcherd"
 _LEVEL_NAMES = {
@@ -285,7 +285,7 @@ NO_TASKS = "this fleet takes no tasks: its source is no dispatcherd broker"
 
 
 class Dispatches(Protocol):
-    """What a front adds through which tasks of dispatcherd come."""
+    """What an ingress adds through which tasks of dispatcherd come."""
 
     @property
     def node_id(self) -> str:
@@ -305,7 +305,7 @@ class Dispatches(Protocol):
 
 
 class DispatcherControl:
-    """``ask`` is all that a broker needs. ``front`` is set where there is one; ``metrics``: the
+    """``ask`` is all that a broker needs. ``ingress`` is set where there is one; ``metrics``: the
     figures that are served."""
 
     def __init__(
@@ -322,7 +322,7 @@ class DispatcherControl:
         self._chunks = ChunkAccumulator()
         self._service = Service()
         self._ran = self._warned = 0
-        self.front: Dispatches | None = None
+        self.ingress: Dispatches | None = None
 
     def ask(self, control: Control, reply: Reply) -> None:
         """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
@@ -392,18 +392,18 @@ class DispatcherControl:
             self._tell(Warned(text))
 
     def _run(self, message: Mapping[str, Any]) -> str:
-        if self.front is None:
+        if self.ingress is None:
             return NO_TASKS
-        error = self.front.submit(message)
+        error = self.ingress.submit(message)
         self._ran += not error
         return error
 
     def _found(self, control: Control, wanted: TaskFilter, answer: Answer, reply: Reply) -> None:
         found, more = answer.found or FoundTasks(), tuple[FoundTask, ...]()
-        if self.front is not None and control.control in NEED_WAITING:
-            waiting = tuple(self.front.find(wanted))
+        if self.ingress is not None and control.control in NEED_WAITING:
+            waiting = tuple(self.ingress.find(wanted))
             if control.control == CANCEL:
-                self.front.cancel(task.key for task in waiting)
+                self.ingress.cancel(task.key for task in waiting)
             known = {task.key for task in found.tasks}
             more = tuple(task for task in waiting if task.key not in known)
         scene = self._scene(found, more)
@@ -413,8 +413,8 @@ class DispatcherControl:
         service = self._service
         service.chunks[:] = [self._chunks]
         board, elapsed = self._look()
-        if self.front is not None:
-            self.front.describe(service)
+        if self.ingress is not None:
+            self.ingress.describe(service)
             counted = {"produced_count": self._ran, "uptime_seconds": elapsed}
             service.producers["control-producer"] = counted
         if self._metrics is not None:
@@ -422,8 +422,8 @@ class DispatcherControl:
         return Scene(board, elapsed, time.monotonic(), service, found or FoundTasks(), waiting)
 
     def _named(self, answer: dict[str, Any]) -> dict[str, Any]:
-        if self.front is not None:
-            return {**answer, "node_id": self.front.node_id}
+        if self.ingress is not None:
+            return {**answer, "node_id": self.ingress.node_id}
         run = self._look()[0].run
         return {**answer, "node_id": run.run_id if run else ""}
 

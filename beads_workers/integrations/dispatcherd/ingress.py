@@ -24,8 +24,9 @@ from beads_workers.integrations.dispatcherd.source import DispatcherdSource, mes
 from beads_workers.integrations.dispatcherd.wire import Control, Task, bare_task, from_fields
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, read_object
 
-# --- front ---------------------------------------------------------------------------------------
-# What dispatcherd's brokers bring, in the loop of the orchestrator. See ``edge.fronts.Front``.
+# --- ingress -------------------------------------------------------------------------------------
+# What dispatcherd's brokers bring, in the loop of the orchestrator. See
+# ``runtime.opening.Ingress``.
 #
 # A message that was read is put on file before anything else happens to it, together with all that
 # came in the same turn of the loop. A control request is answered at once, by ``answerer``.
@@ -44,7 +45,7 @@ Answerer = Callable[[Control, Reply], None]
 """Answers a control request, at once or later, whether or not anybody wants the answer."""
 
 
-class DispatcherdFront:
+class DispatcherdIngress:
     """See also ``edge.dispatching.Dispatches``. ``answerer`` is set by whoever answers."""
 
     def __init__(
@@ -166,7 +167,7 @@ class DispatcherdFront:
     # --- the loop ---------------------------------------------------------------------------------
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         due = [broker.deadline() for broker in self.brokers]
         if (at := self.queue.deadline()) is not None:
             due.append(at)
@@ -176,11 +177,11 @@ class DispatcherdFront:
             due.append(self._write_at)
         return min(due, default=float("inf"))
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """What was read goes on file and into the queue; and whatever time has come for."""
         self._enter(now)
         for broker in self.brokers:
-            broker.tend(now)
+            broker.tick(now)
         self.queue.on_deadline(now)
         if self.chunks.active_messages and now >= self._expire_at:
             self._expire_at = now + EXPIRE_SECONDS
@@ -196,17 +197,17 @@ class DispatcherdFront:
         self._pause(self._disk_full or self.queue.is_full)
         self._tell_news()
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """The run is ending: what has come already is kept for the next one."""
         if not self._source.is_ending:
             self._source.is_ending = True
             for broker in self.brokers:
-                broker.cease()
+                broker.stop_accepting()
             self._enter(time.monotonic())
 
     def close(self) -> None:
         """The run is over."""
-        self.cease()
+        self.stop_accepting()
         for broker in self.brokers:
             broker.close()
         self._put_on_file([])
@@ -263,7 +264,7 @@ def _nobody(asked: Control, reply: Reply) -> None:
 
 
 # --- opening -------------------------------------------------------------------------------------
-# A front with its brokers.
+# An ingress with its brokers.
 
 
 def open_dispatcherd(
@@ -271,20 +272,20 @@ def open_dispatcherd(
     source: DispatcherdSource,
     selector: selectors.BaseSelector,
     tell: Callable[[Event], None],
-) -> DispatcherdFront:
+) -> DispatcherdIngress:
     """Listens everywhere. Raises ``OSError`` where something is in the way."""
     source.open()
-    front = DispatcherdFront(
+    ingress = DispatcherdIngress(
         source, tell, chunk_seconds=brokers.chunk_seconds, node_id=brokers.node_id
     )
     for path in brokers.sockets:
-        front.brokers.append(UnixBroker(Path(path), selector, tell, front))
+        ingress.brokers.append(UnixBroker(Path(path), selector, tell, ingress))
     for settings in brokers.postgres:
         # Few fleets need it, and it takes longer to load than all the rest.
         from beads_workers.integrations.dispatcherd.postgres import PostgresBroker
 
-        front.brokers.append(PostgresBroker(settings, selector, tell, front))
-    return front
+        ingress.brokers.append(PostgresBroker(settings, selector, tell, ingress))
+    return ingress
 
 
 def open_ingress(
@@ -293,11 +294,11 @@ def open_ingress(
     selector: selectors.BaseSelector,
     tell: Callable[[Event], None],
     control: Callable[[], Any],
-) -> DispatcherdFront:
+) -> DispatcherdIngress:
     """See ``sources.kind.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
     assert isinstance(source, DispatcherdSource)
     brokers = brokers_from_json(dict(settings.source_private))
-    front = open_dispatcherd(brokers, source, selector, tell)
+    ingress = open_dispatcherd(brokers, source, selector, tell)
     answering = control()
-    front.answerer, answering.front = answering.ask, front
-    return front
+    ingress.answerer, answering.ingress = answering.ask, ingress
+    return ingress

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.options import POLL_PUSHED_SECONDS
+from beads_workers.cli.options import POLL_PUSH_SECONDS
 from beads_workers.cli.refusing import of_trackers, refuse
 from beads_workers.integrations.dispatcherd import CONFIG
 
@@ -53,7 +53,7 @@ def prepare_dispatcherd(
             hand_back=True,
             hand_back_after=tries,
         ),
-        poll_seconds=POLL_PUSHED_SECONDS,
+        poll_seconds=POLL_PUSH_SECONDS,
         source_private=asdict(brokers),
         awaited=False,
     )

@@ -168,7 +168,7 @@ class PostgresBroker:
         self._connector.wait(CONNECT_SECONDS)
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         if self._connection is None:
             return self._connect_at
         if self._asked_at is not None:
@@ -176,7 +176,7 @@ class PostgresBroker:
         idle = self._settings.idle_seconds
         return self._heard_at + idle if idle else float("inf")
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Connect again, or see whether the connection still stands."""
         if self._over or now < self.deadline():
             return
@@ -210,7 +210,7 @@ class PostgresBroker:
             self._hand_over()
         self._watch()
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """Everything that has come is handed over; nothing is listened to any more."""
         if self._over:
             return
@@ -221,7 +221,7 @@ class PostgresBroker:
 
     def close(self) -> None:
         """Send what is still to be sent, and leave."""
-        self.cease()
+        self.stop_accepting()
         self._paused = True
         until = time.monotonic() + FAREWELL_SECONDS
         while (self._unsent or self._asked_at is not None) and time.monotonic() < until:

@@ -103,7 +103,7 @@ class DispatcherdSource:
         self.actor = actor
         self.calls = Calls()
         self.is_ending = False
-        """Set by the front: what is cancelled from now on was so because the fleet ends."""
+        """Set by the ingress: what is cancelled from now on was so because the fleet ends."""
         self.troubles: list[str] = []
         """For people, in a line each; cleared by whoever tells them."""
         self._place = place
@@ -199,7 +199,7 @@ class DispatcherdSource:
             self.spool.sync()
 
     def close(self) -> None:
-        """The file is the front's to close."""
+        """The file is the ingress's to close."""
 
     # --- inside -------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ KIND = SourceKind(
     name="hero",
     called="Hero jobs",
     open=_open,
-    capabilities=Capabilities(pushes=True),
+    capabilities=Capabilities(push=True),
     prefixes=SCHEMES,
     prepare=Late("beads_workers.integrations.hero.opening:prepare_hero"),
     beside=Late("beads_workers.integrations.hero.opening:look_at_hero"),

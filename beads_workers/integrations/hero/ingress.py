@@ -1,4 +1,4 @@
-"""The front of a Hero queue: one thread that tends it, and what it has to say to the loop."""
+"""The ingress of a Hero queue: one thread that maintains it, and what it has to say to the loop."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ LEAVE_SECONDS = 2.0
 """For the round that is under way; it ends by itself, unless Redis is silent."""
 
 
-class HeroFront:
-    """See ``edge.fronts.Front``. The thread begins at once, and fetches when the fleet asks."""
+class HeroIngress:
+    """See ``runtime.opening.Ingress``. The thread begins at once, and fetches when the fleet
+    asks."""
 
     def __init__(
         self, source: HeroSource, selector: selectors.BaseSelector, tell: Callable[[Event], None]
@@ -42,12 +43,12 @@ class HeroFront:
         self._thread.start()
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         with self._holding.lock:
             due = self._holding.stock.deadline()
         return float("inf") if due is None else due
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Tell what the thread has found, and what has waited long enough."""
         for event in self._box.collect():
             self._tell(event)
@@ -59,13 +60,13 @@ class HeroFront:
     def flush(self) -> None:
         """What is pending to Redis goes through the tracker thread."""
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """The run is ending: what we hold is kept, and nothing more is fetched."""
-        self._tending.ceased = True
+        self._tending.stopped_accepting = True
 
     def close(self) -> None:
         """The run is over; what is left is requeued by the source."""
-        self.cease()
+        self.stop_accepting()
         self._over.set()
         self._holding.wake.set()
         self._thread.join(LEAVE_SECONDS)
@@ -107,7 +108,7 @@ def open_ingress(
     selector: selectors.BaseSelector,
     tell: Callable[[Event], None],
     control: Callable[[], Any],
-) -> HeroFront:
+) -> HeroIngress:
     """See ``sources.kind.SourceKind.ingress``."""
     assert isinstance(source, HeroSource)
-    return HeroFront(source, selector, tell)
+    return HeroIngress(source, selector, tell)

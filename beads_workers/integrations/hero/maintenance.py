@@ -263,7 +263,7 @@ class Tending:
         self._alive_at = clock()
         self._missing: dict[str, float] = {}
         self._unknown: dict[str, _Unknown] = {}
-        self.ceased = False
+        self.stopped_accepting = False
         """The run is ending: nothing more is fetched, and what we hold is kept."""
 
     def round(self) -> None:
@@ -349,7 +349,7 @@ class Tending:
     def _fetch(self) -> None:
         with self._holding.lock:
             room = min(self._stock.room(), FETCH_MAX)
-        if self.ceased or not self._holding.opened.is_set() or not room:
+        if self.stopped_accepting or not self._holding.opened.is_set() or not room:
             self._holding.wake.wait(self._patience())
             self._holding.wake.clear()
             return

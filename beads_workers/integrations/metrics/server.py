@@ -251,12 +251,12 @@ class MetricsServer:
         return any(v.asked is not None and v.answer is None for v in self._visitors)
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         return min([self._acceptor.deadline(), *(v.until for v in self._visitors)])
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Cut off who takes too long."""
-        self._acceptor.tend(now)
+        self._acceptor.tick(now)
         for visitor in [v for v in self._visitors if now >= v.until]:
             self._visits.request_timeouts += visitor.answer is None
             self._drop(visitor)

@@ -36,7 +36,7 @@ KIND = SourceKind(
     name="rrq",
     called="an RRQ orchestrator",
     open=_open,
-    capabilities=Capabilities(pushes=True, looks=False),
+    capabilities=Capabilities(push=True, looks=False),
     named=False,
     ingress=Late("beads_workers.integrations.rrq.ingress:open_ingress"),
     prompt=True,

@@ -69,7 +69,7 @@ class Steps(Protocol):
         """End what runs; its end follows."""
 
     def touch(self, slot: Slot) -> None:
-        """Something happened: call ``tend`` in this turn."""
+        """Something happened: call ``tick`` in this turn."""
 
 
 class Slot:
@@ -105,10 +105,10 @@ class Slot:
         self._steps.touch(self)
 
     def deadline(self) -> float | None:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         return None if self.status is not None else self._half.deadline()
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Call at the end of a turn in which it was touched, or its deadline has passed."""
         if self.status is None:
             self._drain(self._half.on_deadline(now))
@@ -150,7 +150,7 @@ class Slot:
         self._steps.touch(self)
         if mask & selectors.EVENT_READ and self.status is None:
             self._tell_all(self._connection.receive())
-        # What is due goes out in ``tend``, which is called in every turn.
+        # What is due goes out in ``tick``, which is called in every turn.
 
     def _flush(self) -> None:
         self._tell_all(self._connection.flush())
@@ -265,7 +265,7 @@ class _Driver:
                 key.data(mask)
             now = time.monotonic()
             for executor in self._executors.values():
-                executor.tend(now)
+                executor.tick(now)
             self._tend_slots(now)
             self._leave_together()
         self._end_executors()
@@ -314,7 +314,7 @@ class _Driver:
         self._touched |= {number for number, at in self._dues.items() if at <= now}
         while self._touched:
             slot = self._slots[self._touched.pop() - 1]
-            slot.tend(now)
+            slot.tick(now)
             if (at := slot.deadline()) is None:
                 self._dues.pop(slot.number, None)
             else:

@@ -264,14 +264,14 @@ class DrivenExecutor:
         self._tell(ev.EndAsked(slot, hard))
 
     def deadline(self) -> float | None:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         due = self._core.deadline()
         if self._process is None:
             return due
         look_at = min(self._look_at, self._connect_at) if self._queued else self._look_at
         return look_at if due is None else min(due, look_at)
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Call when ``deadline()`` has passed; harmless when it has not."""
         self._drain(self._core.on_deadline(now))
         if self._queued and now >= self._connect_at:

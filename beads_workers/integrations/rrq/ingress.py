@@ -109,7 +109,7 @@ class FrameStream:
             self.flush()
 
 
-# --- rrq front -----------------------------------------------------------------------------------
+# --- ingress -------------------------------------------------------------------------------------
 # The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
 #
 # What is said and answered is decided in ``sources.rrq.serving``. Source: docs/PROTOCOL.md, "Being
@@ -130,8 +130,9 @@ FAREWELL_SECONDS = 1.0
 """At the end, for answers that are still on their way to a peer."""
 
 
-class RrqFront:
-    """Tells the core what has arrived, and sends what is pending. See ``edge.fronts.Front``."""
+class RrqIngress:
+    """Tells the core what has arrived, and sends what is pending. See
+    ``runtime.opening.Ingress``."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class RrqFront:
         )
 
     def deadline(self) -> float:
-        """When ``tend`` is due (monotonic seconds)."""
+        """When ``tick`` is due (monotonic seconds)."""
         due = [self._look_at]
         if self._acceptor is not None:
             due.append(self._acceptor.deadline())
@@ -177,10 +178,10 @@ class RrqFront:
             due.append(at)
         return min(due)
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Whatever time has come for."""
         if self._acceptor is not None:
-            self._acceptor.tend(now)
+            self._acceptor.tick(now)
         self._serving.on_deadline(now)
         if now >= self._look_at:
             self._look_for_unfinished(now)
@@ -198,7 +199,7 @@ class RrqFront:
         if self._serving.has_commands:
             self.flush()  # Somebody has gone while he was sent something.
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """The run is ending: nobody is let in any more, and nothing is begun."""
         if self._acceptor is not None:
             self._acceptor.close()
@@ -207,7 +208,7 @@ class RrqFront:
 
     def close(self) -> None:
         """The run is over: the last answers, as far as their peers take them."""
-        self.cease()
+        self.stop_accepting()
         self._serving.abandon()
         self.flush()
         until = time.monotonic() + FAREWELL_SECONDS
@@ -332,8 +333,8 @@ def open_ingress(
     selector: selectors.BaseSelector,
     tell: Callable[[Event], None],
     control: Callable[[], Any],
-) -> RrqFront:
+) -> RrqIngress:
     """See ``sources.kind.SourceKind.ingress``."""
     assert isinstance(source, RrqSource)
     address = from_text(RrqExecutor(**settings.source_options).address)
-    return RrqFront(address, source.serving, selector, tell)
+    return RrqIngress(address, source.serving, selector, tell)

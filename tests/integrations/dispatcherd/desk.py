@@ -1,4 +1,4 @@
-"""A front with brokers in a loop that is stepped by hand."""
+"""An ingress with brokers in a loop that is stepped by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from typing import Any, TypeVar
 
 from beads_workers.core.events import Event, Warned
 from beads_workers.integrations.dispatcherd.configuration import Brokers
-from beads_workers.integrations.dispatcherd.ingress import DispatcherdFront, Reply, open_dispatcherd
+from beads_workers.integrations.dispatcherd.ingress import (
+    DispatcherdIngress,
+    Reply,
+    open_dispatcherd,
+)
 from beads_workers.integrations.dispatcherd.queue import Queue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource
 from beads_workers.integrations.dispatcherd.spool import read_spool
@@ -33,10 +37,10 @@ class Desk:
         self.source = DispatcherdSource(
             Queue(**queue), self.path, actor="us", place="here", calls_functions=True
         )
-        self.front: DispatcherdFront = open_dispatcherd(
+        self.ingress: DispatcherdIngress = open_dispatcherd(
             brokers, self.source, self.selector, self.events.append
         )
-        self.front.answerer = lambda control, reply: self.asked.append((control, reply))
+        self.ingress.answerer = lambda control, reply: self.asked.append((control, reply))
         self.source.take(0, ())
         self.is_closed = False
 
@@ -44,8 +48,8 @@ class Desk:
         """A turn of the loop, which waits a little where nothing happens."""
         for key, mask in self.selector.select(0.01):
             key.data(mask)
-        self.front.tend(time.monotonic())
-        self.front.flush()
+        self.ingress.tick(time.monotonic())
+        self.ingress.flush()
 
     def until(self, holds: Callable[[], T]) -> T:
         """Turn until it holds."""
@@ -57,7 +61,7 @@ class Desk:
 
     def queued(self) -> list[str]:
         """The ids of what waits."""
-        return [entry.issue_id for entry in self.front.queue.untaken()]
+        return [entry.issue_id for entry in self.ingress.queue.untaken()]
 
     def filed(self) -> list[str]:
         """The ids of what is on file."""
@@ -72,7 +76,7 @@ class Desk:
         """The end of the run; a second one changes nothing."""
         if not self.is_closed:
             self.is_closed = True
-            self.front.close()
+            self.ingress.close()
             self.selector.close()
 
 

@@ -61,7 +61,7 @@ def test_tasks_are_numbered_within_their_places_and_by_their_workers() -> None:
     assert ask("cancel", scene(*found)) == shown
 
 
-def test_what_waits_in_a_front_is_shown_with_the_rest_and_counted_without_a_look() -> None:
+def test_what_waits_in_an_ingress_is_shown_with_the_rest_and_counted_without_a_look() -> None:
     at = scene(FoundTask("w", "worker", ADD, "W1"), service=Service(queued=7))
     waiting = (FoundTask("b", "blocked", ADD), FoundTask("q", "queued", ADD))
     shown = ask("running", replace(at, waiting=waiting))

@@ -143,7 +143,7 @@ def test_a_full_queue_lets_publishers_wait_and_loses_nothing(desk: Desk, path: P
         sock = connected(path)
         sock.sendall(task(f"n{number}", args=["x" * 9000]) + b"\n")
         publishers.append(sock)
-    desk.until(lambda: desk.front.queue.is_full)
+    desk.until(lambda: desk.ingress.queue.is_full)
     for _ in range(5):
         desk.turn()
     assert len(desk.queued()) < 30
@@ -151,7 +151,7 @@ def test_a_full_queue_lets_publishers_wait_and_loses_nothing(desk: Desk, path: P
     while len(done) < 30:
         jobs = desk.source.take(3, ()).jobs
         for job in jobs:
-            desk.front.queue.ended(job.issue_id)
+            desk.ingress.queue.ended(job.issue_id)
             done.append(job.issue_id)
         desk.turn()
     assert sorted(done) == sorted(f"n{number}" for number in range(30))

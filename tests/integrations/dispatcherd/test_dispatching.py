@@ -1,4 +1,4 @@
-"""dispatcherd's control commands over the control socket: replies, chunks, what a front adds."""
+"""dispatcherd's control commands over the control socket: replies, chunks, what an ingress adds."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.selector.close()
 
 
-class Front:
-    """A front with one task that waits in it, which it can forget."""
+class Ingress:
+    """An ingress with one task that waits in it, which it can forget."""
 
     node_id = "the-node"
 
@@ -161,8 +161,8 @@ def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(desk: Desk) -> N
         assert "no dispatcherd broker" in replies(client)[0]["error"]
 
 
-def test_tasks_that_wait_in_a_front_are_shown_and_cancelled_with_the_others(desk: Desk) -> None:
-    front = desk.server.control_plane.front = Front()
+def test_tasks_that_wait_in_an_ingress_are_shown_and_cancelled_with_the_others(desk: Desk) -> None:
+    ingress = desk.server.control_plane.ingress = Ingress()
     with desk.client() as client:
         send(desk, client, control="running", reply_to="r")
         answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W1"))
@@ -170,22 +170,22 @@ def test_tasks_that_wait_in_a_front_are_shown_and_cancelled_with_the_others(desk
         assert replies(client) == [both | {"node_id": "the-node"}]
         send(desk, client, control="cancel", control_data={"uuid": "other"})
         answered(desk)
-        assert len(front.waiting) == 1
+        assert len(ingress.waiting) == 1
         send(desk, client, control="cancel", reply_to="r")
         answered(desk)
         assert "delayed-0" in replies(client)[0]
-        assert front.waiting == []
+        assert ingress.waiting == []
 
 
-def test_a_front_is_handed_what_is_run(desk: Desk) -> None:
-    front = desk.server.control_plane.front = Front()
+def test_an_ingress_is_handed_what_is_run(desk: Desk) -> None:
+    ingress = desk.server.control_plane.ingress = Ingress()
     with desk.client() as client:
         send(desk, client, control="run", control_data={"task": "m.f"}, reply_to="r")
         assert replies(client) == [{"ack": {"task": "m.f"}, "node_id": "the-node"}]
         send(desk, client, control="run", reply_to="r")
         assert replies(client) == [{"error": "no task", "node_id": "the-node"}]
         send(desk, client, task="m.g")
-        assert front.submitted[-1] == {"task": "m.g"}
+        assert ingress.submitted[-1] == {"task": "m.g"}
         assert replies(client) == []
         send(desk, client, control="main", reply_to="r")
         answered(desk)

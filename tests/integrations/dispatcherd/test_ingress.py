@@ -1,4 +1,4 @@
-"""The front: on file first, whatever happens to the disk; and what it tells who answers."""
+"""The ingress: on file first, whatever happens to the disk; and what it tells who answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nowhere(reply_to: str) -> Callable[[str], None]:
 
 def bring(desk: Desk, *messages: bytes) -> None:
     for message in messages:
-        desk.front.receive(message, "channel", nowhere)
+        desk.ingress.receive(message, "channel", nowhere)
 
 
 def test_what_was_read_is_told_when_it_is_on_file_and_not_before(desk: Desk) -> None:
@@ -76,36 +76,36 @@ def test_whoever_asks_may_find_and_cancel_what_nobody_has_taken(desk: Desk) -> N
     bring(desk, task("a"), task("b", delay=60), task("c", args=[1]), task("d", task="x.y"))
     desk.turn()
     assert [job.issue_id for job in desk.source.take(1, ()).jobs] == ["a"]
-    found = list(desk.front.find(TaskFilter({"task": "a.b"})))
+    found = list(desk.ingress.find(TaskFilter({"task": "a.b"})))
     assert {(f.key, f.place) for f in found} == {("b", "delayed"), ("c", "queued")}
     assert found[0].message["channel"] == "channel"
-    desk.front.cancel(f.key for f in found)
+    desk.ingress.cancel(f.key for f in found)
     desk.turn()
     assert desk.queued() == ["d"]
     assert desk.filed() == ["a", "d"]
 
 
 def test_a_task_may_be_handed_in_by_whoever_asks(desk: Desk) -> None:
-    assert desk.front.submit({"task": "a.b", "uuid": "handed in"}) == ""
+    assert desk.ingress.submit({"task": "a.b", "uuid": "handed in"}) == ""
     assert desk.queued() == desk.filed() == ["handed in"]
-    assert "lambda" in desk.front.submit({"task": "lambda: 1"})
-    assert desk.front.submit({"control": "run"}) == "a control request is no task"
+    assert "lambda" in desk.ingress.submit({"task": "lambda: 1"})
+    assert desk.ingress.submit({"control": "run"}) == "a control request is no task"
 
 
 def test_it_says_what_it_has_received(desk: Desk) -> None:
     bring(desk, task("a"), control("alive"))
     service = Service()
-    desk.front.describe(service)
-    assert (service.received, service.chunks) == (1, [desk.front.chunks])
-    assert desk.front.node_id == "node"
+    desk.ingress.describe(service)
+    assert (service.received, service.chunks) == (1, [desk.ingress.chunks])
+    assert desk.ingress.node_id == "node"
 
 
 def test_stale_chunks_are_dropped_in_time(tmp_path: Path) -> None:
     desk = Desk(tmp_path, Brokers(chunk_seconds=0.05))
     chunk: dict[str, Any] = {"__dispatcherd_chunk__": "v1", "message_id": "m", "index": 0}
     bring(desk, json.dumps(chunk | {"total": 2, "payload": "{"}).encode())
-    desk.until(lambda: desk.front.chunks.timed_out_assemblies)
-    assert desk.front.deadline() == float("inf")
+    desk.until(lambda: desk.ingress.chunks.timed_out_assemblies)
+    assert desk.ingress.deadline() == float("inf")
     desk.close()
 
 
@@ -117,6 +117,6 @@ def test_a_file_that_is_mostly_over_is_begun_anew(
         bring(desk, task(f"n{number}"))
         desk.turn()
         (job,) = desk.source.take(1, ()).jobs
-        desk.front.queue.ended(IssueId(job.issue_id))
+        desk.ingress.queue.ended(IssueId(job.issue_id))
     desk.turn()
     assert desk.path.stat().st_size < 3000 and desk.filed() == []

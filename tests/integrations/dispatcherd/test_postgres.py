@@ -48,7 +48,7 @@ def test_every_channel_is_heard(desk: Desk, publisher: psycopg.Connection) -> No
     notify(publisher, "another", task("another"))
     desk.until(lambda: len(desk.queued()) == 2)
     assert desk.queued() == ["é0", "é1"]
-    assert [e.channel for e in desk.front.queue.untaken()] == list(CHANNELS)
+    assert [e.channel for e in desk.ingress.queue.untaken()] == list(CHANNELS)
 
 
 def test_a_reply_goes_to_its_channel_in_chunks_that_postgres_takes(
@@ -103,7 +103,7 @@ def test_a_server_that_is_not_there_is_tried_again(
 
 def test_an_idle_connection_is_asked_whether_it_stands(tmp_path: Path, postgres: Postgres) -> None:
     desk = Desk(tmp_path, settings(postgres, idle_seconds=0.02))
-    broker = desk.front.brokers[0]
+    broker = desk.ingress.brokers[0]
     desk.until(lambda: broker.status()["broker_self_check"]["success_count"] >= 3)
     assert desk.events == []
     desk.close()
@@ -122,7 +122,7 @@ def test_a_full_queue_leaves_notifications_with_the_server(
         desk.turn()
         assert len(desk.queued()) <= 21
         for job in desk.source.take(2, ()).jobs:
-            desk.front.queue.ended(job.issue_id)
+            desk.ingress.queue.ended(job.issue_id)
             done.append(job.issue_id)
     assert done == ["first", *(f"n{number}" for number in range(20))]
     desk.close()

@@ -48,7 +48,7 @@ def test_nothing_is_fetched_before_the_fleet_asks(redis: Redis) -> None:
 def test_nothing_is_fetched_when_the_run_is_ending(redis: Redis) -> None:
     some_jobs(redis, "a")
     run = Run(redis, "r1")
-    run.tending.ceased = True
+    run.tending.stopped_accepting = True
     run.round()
     assert queued(redis) == ["a"]
 

@@ -137,9 +137,9 @@ def test_who_says_nothing_or_does_not_read_is_cut_off_in_time(hall: Hall) -> Non
     until(lambda: (hall.turn(), hall.server._visitors)[1])
     assert hall.server.deadline() < float("inf")
     until_at = hall.server._visitors[0].until
-    hall.server.tend(until_at - 0.001)
+    hall.server.tick(until_at - 0.001)
     assert hall.server._visitors
-    hall.server.tend(until_at)
+    hall.server.tick(until_at)
     assert hall.server._visitors == []
     assert silent.recv(1) == b""
 

@@ -13,7 +13,7 @@ import pytest
 
 from beads_workers.core.events import Arrived, Event, Withdrawn
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqFront
+from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress
 from beads_workers.integrations.rrq.serving import UNANSWERED_MAX, Serving
 from beads_workers.integrations.rrq.source import Unix
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
@@ -30,7 +30,7 @@ class Bench:
         self.selector = selectors.DefaultSelector()
         self.events: list[Event] = []
         self.serving = Serving()
-        self.server = RrqFront(
+        self.server = RrqIngress(
             Unix(str(self.path)), self.serving, self.selector, self.events.append, **limits
         )
 
@@ -38,7 +38,7 @@ class Bench:
         """One turn of the loop, as far as it is this server's."""
         for key, mask in self.selector.select(0.01):
             key.data(mask)
-        self.server.tend(time.monotonic())
+        self.server.tick(time.monotonic())
         self.server.flush()
 
     def until(self, kind: type[Event]) -> Event:
@@ -153,10 +153,10 @@ def test_a_frame_that_is_never_finished_ends_its_connection(bench: Bench) -> Non
     with Client(bench.path) as client:
         client.raw(struct.pack(">I", 100) + b"{")
         bench.read()
-        bench.server.tend(time.monotonic() + FRAME_SECONDS - 1)
+        bench.server.tick(time.monotonic() + FRAME_SECONDS - 1)
         bench.server.flush()
         assert client.silent()
-        bench.server.tend(time.monotonic() + FRAME_SECONDS + 1)
+        bench.server.tick(time.monotonic() + FRAME_SECONDS + 1)
         bench.server.flush()
         assert client.answer() is None
 
@@ -178,7 +178,7 @@ def test_when_the_run_ends_nobody_new_is_let_in_and_everybody_is_answered(bench:
         client.send(request("f", job_id="taken"))
         bench.until(Arrived)
         bench.serving.take(9)
-        bench.server.cease()
+        bench.server.stop_accepting()
         assert not bench.path.exists()
         other.send(request("f", version=V1, job_id="late"))
         bench.step()
@@ -198,7 +198,7 @@ def test_a_port_is_served_as_well(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     selector = selectors.DefaultSelector()
     events: list[Event] = []
-    server = RrqFront(Tcp("127.0.0.1", port), Serving(), selector, events.append)
+    server = RrqIngress(Tcp("127.0.0.1", port), Serving(), selector, events.append)
     with Client(port) as client:
         client.send(request("f", version=V2))
         deadline = time.monotonic() + PATIENCE_SECONDS

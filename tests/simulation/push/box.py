@@ -1,4 +1,4 @@
-"""What a source that pushes knows of its arrivals: on a disk that may forget, or far away."""
+"""What a push source knows of its arrivals: on a disk that may forget, or far away."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.simulation.pushed.world import PushedWorld
+    from tests.simulation.push.world import PushWorld
 
 
 WAITING = "waiting"
@@ -29,7 +29,7 @@ class Arrival:
 class Box:
     """Every change is one step. ``forgets``: what was not synced is lost when the power is cut."""
 
-    def __init__(self, world: PushedWorld, *, forgets: bool) -> None:
+    def __init__(self, world: PushWorld, *, forgets: bool) -> None:
         self._world = world
         self._forgets = forgets
         self._undo: list[Callable[[], object]] = []

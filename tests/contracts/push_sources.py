@@ -1,7 +1,8 @@
-"""The sources that ``test_pushing`` runs against: one class and one entry in ``PUSHING`` each.
+"""The sources that ``test_push_sources`` runs against: one class and one entry in ``PUSH_SOURCES``
+each.
 
 A queue is a source that work comes to by itself. To add one, write a class of the shape ``Queue``
-whose constructor takes an empty folder, and name it in ``PUSHING``.
+whose constructor takes an empty folder, and name it in ``PUSH_SOURCES``.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from tests.support.postgres import Postgres as Database
 PATIENCE_SECONDS = 30.0
 
 
-class Front(Protocol):
-    """What a front needs of the loop; see ``edge.fronts``."""
+class Ingress(Protocol):
+    """What an ingress needs of the loop; see ``runtime.opening``."""
 
-    def tend(self, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -58,7 +59,7 @@ class Queue(Protocol):
 class Looped:
     """The loop's part."""
 
-    front: Front
+    ingress: Ingress
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -67,16 +68,16 @@ class Looped:
     def turn(self) -> None:
         for key, mask in self.selector.select(0.01):
             key.data(mask)
-        self.front.tend(time.monotonic())
-        self.front.flush()
+        self.ingress.tick(time.monotonic())
+        self.ingress.flush()
 
     def close(self) -> None:
-        self.front.close()
+        self.ingress.close()
         self.selector.close()
 
 
 class OverDispatcherd(Looped):
-    """The real front of dispatcherd, with one broker."""
+    """The real ingress of dispatcherd, with one broker."""
 
     again = True
 
@@ -86,7 +87,7 @@ class OverDispatcherd(Looped):
         self.source = DispatcherdSource(
             Tasks(), path, actor="us", place="here", calls_functions=True
         )
-        self.front = open_dispatcherd(brokers, self.source, self.selector, self.events.append)
+        self.ingress = open_dispatcherd(brokers, self.source, self.selector, self.events.append)
 
     def messages(self, paths: tuple[str, ...]) -> Iterator[bytes]:
         """As a publisher writes them."""
@@ -135,12 +136,12 @@ class OverRrq(Looped):
 
     def __init__(self, folder: Path, database: Callable[[], Database]) -> None:
         super().__init__()
-        from beads_workers.integrations.rrq.ingress import RrqFront
+        from beads_workers.integrations.rrq.ingress import RrqIngress
 
         serving = Serving()
         self.source = RrqSource(serving, actor="us", place="here", calls_functions=True)
         path = folder / "rrq.sock"
-        self.front = RrqFront(Unix(str(path)), serving, self.selector, self.events.append)
+        self.ingress = RrqIngress(Unix(str(path)), serving, self.selector, self.events.append)
         self._client = socket.socket(socket.AF_UNIX)
         self._client.connect(str(path))
 
@@ -157,7 +158,7 @@ class OverRrq(Looped):
         super().close()
 
 
-PUSHING: dict[str, Callable[[Path, Callable[[], Database]], Queue]] = {
+PUSH_SOURCES: dict[str, Callable[[Path, Callable[[], Database]], Queue]] = {
     "rrq": OverRrq,
     "dispatcherd-socket": OverSocket,
     "dispatcherd-postgres": OverPostgres,

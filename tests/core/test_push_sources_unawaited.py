@@ -14,7 +14,7 @@ TWICE = Policy(attempts_max=2, retry_delay_seconds=10.0, hand_back=True, hand_ba
 
 def fleet(workers: int = 1, policy: Policy = TWICE) -> Play:
     """Workers of our own, all waiting for work."""
-    play = Play(workers, pushed=True, policy=policy, poll_seconds=3600.0, awaited=False)
+    play = Play(workers, push=True, policy=policy, poll_seconds=3600.0, awaited=False)
     for number in range(1, workers + 1):
         play.own(number)
     play.quiet()
@@ -90,7 +90,7 @@ def test_what_is_cancelled_or_unknown_is_not_tried_again() -> None:
 
 def test_what_waits_or_is_to_come_keeps_a_run_from_ending_as_empty() -> None:
     for taken in (Taken(waiting=3), Taken(later=1)):
-        play = Play(1, pushed=True, until_empty=True, awaited=False)
+        play = Play(1, push=True, until_empty=True, awaited=False)
         play.own(1)
         play.do(ev.RoundTripEnded(0.1, taken=taken))
         play.wait(1.0)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from beads_workers.core.events import ConnId
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import parse
-from tests.simulation.pushed.fronts import BoxFront, RrqFront
+from tests.simulation.push.ingresses import BoxIngress, RrqIngress
 
 if TYPE_CHECKING:
-    from tests.simulation.pushed.nodes import PushedNode
-    from tests.simulation.pushed.world import PushedWorld
+    from tests.simulation.push.nodes import PushNode
+    from tests.simulation.push.world import PushWorld
 
 
 AGAIN_SECONDS = 5.0
@@ -22,7 +22,7 @@ ARRIVALS_MAX = 60
 class Senders:
     """One for the whole world; it is on another machine, and never dies."""
 
-    def __init__(self, world: PushedWorld) -> None:
+    def __init__(self, world: PushWorld) -> None:
         self._world = world
         self.jobs: dict[str, Job] = {}
         self.acknowledged: set[str] = set()
@@ -38,7 +38,7 @@ class Senders:
         """Jobs whose senders still wait for something."""
         return [key for key, job in self.jobs.items() if not job.is_over()]
 
-    def node(self) -> PushedNode | None:
+    def node(self) -> PushNode | None:
         """The orchestrator, where one can be reached."""
         node = self._world.node
         if node is None or not (node.process.alive and node.run_id) or node.process.stopped:
@@ -50,7 +50,7 @@ class Senders:
 class Job:
     """One, from its first sending to all that its sender wants to know of it."""
 
-    world: PushedWorld
+    world: PushWorld
     senders: Senders
     key: str
     attempt: int = 0
@@ -72,22 +72,22 @@ class Job:
         if self.world.kind == "queue":
             self._push()
         elif (node := self.senders.node()) is not None:
-            if isinstance(node.front, RrqFront):
-                self._ask(node.front)
+            if isinstance(node.ingress, RrqIngress):
+                self._ask(node.ingress)
             else:
-                self._hand_in(node.front)
+                self._hand_in(node.ingress)
 
     # --- into a box ---------------------------------------------------------------------------
 
     def _push(self) -> None:
         """Into the queue, which is always there; its answer may be lost."""
         self.world.box.accept(self.key)
-        if (node := self.senders.node()) is not None and isinstance(node.front, BoxFront):
-            self.world.agenda.after(self.world.delay(), node.front.arrived)
+        if (node := self.senders.node()) is not None and isinstance(node.ingress, BoxIngress):
+            self.world.agenda.after(self.world.delay(), node.ingress.arrived)
         if not self.world.faults.hits("push: done, told it failed", 0.1):
             self._acknowledged()
 
-    def _hand_in(self, front: BoxFront) -> None:
+    def _hand_in(self, ingress: BoxIngress) -> None:
         faults, agenda = self.world.faults, self.world.agenda
         if faults.hits("sender: connection lost before the acknowledgement", 0.1):
             return
@@ -98,8 +98,8 @@ class Job:
                 agenda.after(self.world.delay(), self._acknowledged)
 
         def arrive() -> None:
-            if (node := self.senders.node()) is not None and node.front is front:
-                node.process.later(0.0, lambda: front.accept(self.key, acknowledged))
+            if (node := self.senders.node()) is not None and node.ingress is ingress:
+                node.process.later(0.0, lambda: ingress.accept(self.key, acknowledged))
 
         agenda.after(self.world.delay(), arrive)
         if faults.hits("sender: sends twice", 0.1):
@@ -117,28 +117,28 @@ class Job:
     def _once_more(self) -> None:
         if self.world.kind == "queue":
             self.world.box.accept(self.key)
-        elif (node := self.senders.node()) is not None and isinstance(node.front, BoxFront):
-            front = node.front
-            node.process.later(0.0, lambda: front.accept(self.key, lambda: None))
+        elif (node := self.senders.node()) is not None and isinstance(node.ingress, BoxIngress):
+            ingress = node.ingress
+            node.process.later(0.0, lambda: ingress.accept(self.key, lambda: None))
 
     def _withdraw(self) -> None:
         node = self.senders.node()
         if self.world.kind == "queue":
             arrival = self.world.box.arrivals[self.key]
             held = self.world.box.withdraw(arrival)
-            if held and node is not None and isinstance(node.front, BoxFront):
+            if held and node is not None and isinstance(node.ingress, BoxIngress):
                 self.world.agenda.after(0.1, lambda: self._tell(node))
-        elif node is not None and isinstance(node.front, BoxFront):
-            front = node.front
-            node.process.later(0.0, lambda: front.withdraw(self.key))
+        elif node is not None and isinstance(node.ingress, BoxIngress):
+            ingress = node.ingress
+            node.process.later(0.0, lambda: ingress.withdraw(self.key))
 
-    def _tell(self, node: PushedNode) -> None:
-        if node.process.alive and isinstance(node.front, BoxFront):
-            node.front.tell_withdrawn(self.key)
+    def _tell(self, node: PushNode) -> None:
+        if node.process.alive and isinstance(node.ingress, BoxIngress):
+            node.ingress.tell_withdrawn(self.key)
 
     # --- as a request -------------------------------------------------------------------------
 
-    def _ask(self, front: RrqFront) -> None:
+    def _ask(self, ingress: RrqIngress) -> None:
         if any(call.conn_id is not None for call in self.calls):
             return  # It has been asked, and whoever was asked is still there.
         self.attempt += 1
@@ -152,7 +152,7 @@ class Job:
         request = wire.Request(name, self.key, "work", context, protocol_version=version)
         call = Call(self.world, self, request)
         self.calls.append(call)
-        call.begin(front)
+        call.begin(ingress)
 
     def heard(self, outcome: wire.Outcome) -> None:
         """An answer; what may be tried again is."""
@@ -166,18 +166,18 @@ class Job:
 class Call:
     """One connection with one request, which may be said twice. ``conn_id``: while it stands."""
 
-    world: PushedWorld
+    world: PushWorld
     job: Job
     request: wire.Request
     conn_id: ConnId | None = None
     sent: int = 0
     answers: int = 0
-    _front: RrqFront | None = None
+    _ingress: RrqIngress | None = None
     _at: float = 0.0
 
-    def begin(self, front: RrqFront) -> None:
+    def begin(self, ingress: RrqIngress) -> None:
         """Connect and ask."""
-        self._front, self.conn_id = front, front.enter(self)
+        self._ingress, self.conn_id = ingress, ingress.enter(self)
         if self.conn_id is None:
             return
         faults, random = self.world.faults, self.world.random
@@ -193,23 +193,23 @@ class Call:
 
     def _say(self, envelope: wire.Request | wire.Cancel) -> None:
         self.sent += isinstance(envelope, wire.Request)
-        self._inward(lambda front, conn_id: front.heard(conn_id, wire.encode(envelope)))
+        self._inward(lambda ingress, conn_id: ingress.heard(conn_id, wire.encode(envelope)))
 
     def _leave(self) -> None:
         if self.conn_id is not None:
-            self._inward(lambda front, conn_id: front.left(conn_id))
+            self._inward(lambda ingress, conn_id: ingress.left(conn_id))
             self.conn_id = None
 
     def _inward(self, do: object) -> None:
-        front, conn_id = self._front, self.conn_id
+        ingress, conn_id = self._ingress, self.conn_id
         assert callable(do)
-        if front is None or conn_id is None:
+        if ingress is None or conn_id is None:
             return
         agenda = self.world.agenda
         self._at = max(self._at, agenda.now + self.world.delay())
-        node = front._node
+        node = ingress._node
         agenda.after(
-            self._at - agenda.now, lambda: node.process.later(0.0, lambda: do(front, conn_id))
+            self._at - agenda.now, lambda: node.process.later(0.0, lambda: do(ingress, conn_id))
         )
 
     def answered(self, payload: bytes) -> None:

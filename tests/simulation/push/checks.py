@@ -15,8 +15,8 @@ from tests.simulation.checkers import Checks, Violation
 
 if TYPE_CHECKING:
     from tests.simulation.nodes import Node
-    from tests.simulation.pushed.senders import Call
-    from tests.simulation.pushed.world import PushedWorld
+    from tests.simulation.push.senders import Call
+    from tests.simulation.push.world import PushWorld
 
 
 class NoAccounts(Accounts):
@@ -26,12 +26,12 @@ class NoAccounts(Accounts):
         """Nothing is kept."""
 
 
-class PushedChecks(Checks):
+class PushChecks(Checks):
     """10: one terminal answer for each arrival; 11: nothing is lost that was acknowledged."""
 
-    _world: PushedWorld
+    _world: PushWorld
 
-    def __init__(self, world: PushedWorld) -> None:
+    def __init__(self, world: PushWorld) -> None:
         super().__init__(world)
         if world.kind == "rrq":
             self.accounts = NoAccounts(world)

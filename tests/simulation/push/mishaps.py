@@ -9,7 +9,7 @@ from beads_workers.core.events import Ticket
 from tests.simulation.mishaps import Mishaps
 
 if TYPE_CHECKING:
-    from tests.simulation.pushed.world import PushedWorld
+    from tests.simulation.push.world import PushWorld
 
 
 WITHOUT = (
@@ -19,12 +19,12 @@ WITHOUT = (
 """There is no tracker, and workers of others are not what is looked at here."""
 
 
-class PushedMishaps(Mishaps):
+class PushMishaps(Mishaps):
     """The same, but for what needs a tracker."""
 
-    _world: PushedWorld
+    _world: PushWorld
 
-    def __init__(self, world: PushedWorld) -> None:
+    def __init__(self, world: PushWorld) -> None:
         super().__init__(world)
         self._sorts = [each for each in self._sorts if each[1] not in WITHOUT]
         self._weights = [weight for weight, _, _ in self._sorts]

@@ -1,4 +1,4 @@
-"""What every source promises that work comes to by itself: every queue in ``PUSHING``."""
+"""What every push source promises: every queue in ``PUSH_SOURCES``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from beads_workers.core.events import Arrived
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
-from tests.contracts.pushing import PATIENCE_SECONDS, PUSHING, Looped, Queue
+from tests.contracts.push_sources import PATIENCE_SECONDS, PUSH_SOURCES, Looped, Queue
 
 DONE = Outcome(OutcomeKind.SUCCESS, result="1")
 FAILED = Outcome(OutcomeKind.ERROR, "no")
 
 
-@pytest.fixture(params=sorted(PUSHING))
+@pytest.fixture(params=sorted(PUSH_SOURCES))
 def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queue]:
-    made = PUSHING[request.param](tmp_path, lambda: request.getfixturevalue("postgres"))
+    made = PUSH_SOURCES[request.param](tmp_path, lambda: request.getfixturevalue("postgres"))
     yield made
     made.close()
 

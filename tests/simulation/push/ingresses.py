@@ -1,4 +1,4 @@
-"""Fronts: what comes from senders, and what goes back to them."""
+"""Ingress: what comes from senders, and what goes back to them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from beads_workers.integrations.rrq.source import RrqSource
 from tests.simulation.agenda import Thread
 
 if TYPE_CHECKING:
-    from tests.simulation.pushed.nodes import PushedNode
-    from tests.simulation.pushed.senders import Call
+    from tests.simulation.push.nodes import PushNode
+    from tests.simulation.push.senders import Call
 
 
 SYNC_SECONDS = 0.0005
@@ -26,7 +26,7 @@ LENGTH_BYTES = 4
 class RrqPrompt:
     """The real source of RRQ requests, with the real ``Serving``."""
 
-    def __init__(self, node: PushedNode, actor: str) -> None:
+    def __init__(self, node: PushNode, actor: str) -> None:
         self._node = node
         self.serving = Serving()
         self._source = RrqSource(
@@ -58,10 +58,10 @@ class RrqPrompt:
         yield 0.0
 
 
-class RrqFront:
-    """Mirrors ``edge/rrq_front.RrqFront``."""
+class RrqIngress:
+    """Mirrors ``integrations.rrq.ingress.RrqIngress``."""
 
-    def __init__(self, node: PushedNode, serving: Serving) -> None:
+    def __init__(self, node: PushNode, serving: Serving) -> None:
         self._node = node
         self._world = node.world
         self._serving = serving
@@ -93,7 +93,7 @@ class RrqFront:
             self._node.loop._wake(0.0)
 
     def flush(self) -> None:
-        """``RrqFront.flush``."""
+        """``RrqIngress.flush``."""
         self._serving.on_deadline(self._world.agenda.now)
         commands = self._serving.collect()
         if any(isinstance(command, pending.Offer) for command in commands):
@@ -127,7 +127,7 @@ class RrqFront:
             case _:
                 assert_never(command)
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """Nobody is let in any more, and nothing is begun."""
         if self._open:
             self._open = False
@@ -135,7 +135,7 @@ class RrqFront:
 
     def close(self) -> None:
         """The last answers."""
-        self.cease()
+        self.stop_accepting()
         self._serving.abandon()
         self.flush()
         self._died()
@@ -146,10 +146,10 @@ class RrqFront:
             call.ended()
 
 
-class BoxFront:
+class BoxIngress:
     """What comes goes into the box, and is acknowledged when it is there for good."""
 
-    def __init__(self, node: PushedNode) -> None:
+    def __init__(self, node: PushNode) -> None:
         self._node = node
         self._world = node.world
         self._open = True
@@ -191,10 +191,10 @@ class BoxFront:
     def flush(self) -> None:
         """Nothing is pending here."""
 
-    def cease(self) -> None:
+    def stop_accepting(self) -> None:
         """Nothing more is taken in."""
         self._open = False
 
     def close(self) -> None:
         """The run is over."""
-        self.cease()
+        self.stop_accepting()

@@ -1,4 +1,4 @@
-"""An orchestrator whose work comes by itself: ``Fleet`` with a front, and with a prompt tracker
+"""An orchestrator whose work comes by itself: ``Fleet`` with an ingress, and with a prompt tracker
 thread."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.states import RunState
 from tests.simulation.agenda import Thread
 from tests.simulation.nodes import Node
-from tests.simulation.pushed.boxed import QueueSource, SpoolSource
-from tests.simulation.pushed.fronts import BoxFront, RrqFront, RrqPrompt
+from tests.simulation.push.boxed import QueueSource, SpoolSource
+from tests.simulation.push.ingresses import BoxIngress, RrqIngress, RrqPrompt
 from tests.simulation.tracker_thread import TrackerThread
 
 if TYPE_CHECKING:
-    from tests.simulation.pushed.world import PushedWorld
+    from tests.simulation.push.world import PushWorld
 
 
 SYNC_SECONDS = 1.0
@@ -29,7 +29,7 @@ class PromptTrackerThread(TrackerThread):
     """Mirrors ``runtime/tracker_thread.PromptTrackerThread``: turns are carried out where they are
     begun."""
 
-    _world: PushedWorld
+    _world: PushWorld
 
     def begin(self, round_trip: RoundTrip | None) -> None:
         """Carry it out; None ends the thread."""
@@ -56,19 +56,19 @@ class PromptTrackerThread(TrackerThread):
         self.ended.keep()
 
 
-class PushedNode(Node):
-    """``front`` is there from the first turn of the loop to its last."""
+class PushNode(Node):
+    """``ingress`` is there from the first turn of the loop to its last."""
 
-    pushed = True
-    world: PushedWorld
+    push = True
+    world: PushWorld
 
     def make_source(self) -> Any:
         """By the kind of the world."""
         if self.world.kind == "rrq":
             prompt = RrqPrompt(self, self.actor)
-            self.front: BoxFront | RrqFront = RrqFront(self, prompt.serving)
+            self.ingress: BoxIngress | RrqIngress = RrqIngress(self, prompt.serving)
             return prompt
-        self.front = BoxFront(self)
+        self.ingress = BoxIngress(self)
         kinds = {"spool": SpoolSource, "queue": QueueSource}
         return kinds[self.world.kind](self, self.actor)
 
@@ -77,13 +77,13 @@ class PushedNode(Node):
         tracker_thread = TrackerThread if self.world.kind == "queue" else PromptTrackerThread
         return tracker_thread(self, self.source, unsettled)
 
-    def flush_front(self) -> None:
+    def flush_ingress(self) -> None:
         """``Loop._turn``."""
         if self.core.state in _OVER:
-            self.front.cease()
-        self.front.flush()
+            self.ingress.stop_accepting()
+        self.ingress.flush()
 
     def loop_ended(self, end: End) -> None:
-        """``Fleet._work``: the front says its last words first."""
-        self.front.close()
+        """``Fleet._work``: the ingress says its last words first."""
+        self.ingress.close()
         super().loop_ended(end)

@@ -6,31 +6,31 @@ from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
-from tests.simulation.pushed.box import Box
-from tests.simulation.pushed.checks import PushedChecks
-from tests.simulation.pushed.mishaps import PushedMishaps
-from tests.simulation.pushed.nodes import PushedNode
-from tests.simulation.pushed.senders import Senders
+from tests.simulation.push.box import Box
+from tests.simulation.push.checks import PushChecks
+from tests.simulation.push.mishaps import PushMishaps
+from tests.simulation.push.nodes import PushNode
+from tests.simulation.push.senders import Senders
 from tests.simulation.world import PEACE_SECONDS, Options, World
 
 KINDS = ("rrq", "spool", "queue")
 LOOK_SECONDS = 5.0
 
 
-class PushedWorld(World):
+class PushWorld(World):
     """``kind``: which source, by the seed."""
 
-    node: PushedNode | None
-    check: PushedChecks
+    node: PushNode | None
+    check: PushChecks
 
     def __init__(self, options: Options, mutant: Mutant) -> None:
         super().__init__(options, mutant)
         self.kind = mutant.kind or KINDS[options.seed // 2 % len(KINDS)]
         self.atomic, self.self_claiming, self.own_self_claiming = True, False, False
-        self.check = PushedChecks(self)
+        self.check = PushChecks(self)
         self.box = Box(self, forgets=self.kind == "spool")
         self.senders = Senders(self)
-        self.mishaps = PushedMishaps(self)
+        self.mishaps = PushMishaps(self)
         # A worker that says READY twice is told its TASK once more, maybe when it has just done
         # it: it would only be noticed here, where nobody may work on what is answered.
         self.faults.without = frozenset({"message: said twice"})
@@ -38,7 +38,7 @@ class PushedWorld(World):
     def make_node(self, settings: FleetSettings) -> Node:
         """Retries are the sender's, but of what lies in a queue."""
         policy = settings.policy if self.kind == "queue" else Policy(hand_back=True)
-        return PushedNode(
+        return PushNode(
             self,
             FleetSettings(
                 workers=max(1, settings.workers),

@@ -17,18 +17,18 @@ from beads_workers.core.source import (
     Taken,
 )
 from tests.simulation.agenda import Thread
-from tests.simulation.pushed.box import ANSWERED, Arrival, Box
+from tests.simulation.push.box import ANSWERED, Arrival, Box
 from tests.simulation.source import Source
 
 if TYPE_CHECKING:
-    from tests.simulation.pushed.nodes import PushedNode
-    from tests.simulation.pushed.world import PushedWorld
+    from tests.simulation.push.nodes import PushNode
+    from tests.simulation.push.world import PushWorld
 
 
 class Effects:
     """What becomes of arrivals, whoever carries it over to the box, and how."""
 
-    def __init__(self, node: PushedNode, box: Box, actor: str) -> None:
+    def __init__(self, node: PushNode, box: Box, actor: str) -> None:
         self._node = node
         self._box = box
         self._actor = actor
@@ -89,9 +89,9 @@ class Effects:
 class SpoolSource(Source):
     """Never blocks: a turn is carried out where it is begun."""
 
-    _world: PushedWorld
+    _world: PushWorld
 
-    def __init__(self, node: PushedNode, actor: str) -> None:
+    def __init__(self, node: PushNode, actor: str) -> None:
         super().__init__(node, actor)
         self._effects = Effects(node, node.world.box, actor)
 
@@ -128,9 +128,9 @@ class QueueSource(Source):
     """Asked by the tracker thread; each call is one transaction elsewhere, whose answer may be
     lost."""
 
-    _world: PushedWorld
+    _world: PushWorld
 
-    def __init__(self, node: PushedNode, actor: str) -> None:
+    def __init__(self, node: PushNode, actor: str) -> None:
         super().__init__(node, actor)
         self._effects = Effects(node, node.world.box, actor)
 

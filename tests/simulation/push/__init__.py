@@ -1,4 +1,4 @@
-"""Worlds in which work comes by itself: three kinds of sources that push, and what befalls them.
+"""Worlds with a push source: three kinds of them, and what befalls them.
 
 ``rrq``: the real source and its requests, which live in memory and are answered on their
 connection. ``spool``: a model of a source that acknowledges what it has on its disk, as

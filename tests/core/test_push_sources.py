@@ -14,9 +14,9 @@ from tests.core.playbook import Play, cancelled, done, failed, job, lost, of, re
 HAND_BACK = Policy(hand_back=True)
 
 
-def pushed(workers: int = 1) -> Play:
+def push(workers: int = 1) -> Play:
     """A fleet with so many workers of its own, all of them waiting for work."""
-    play = Play(workers, pushed=True, policy=HAND_BACK, poll_seconds=3600.0)
+    play = Play(workers, push=True, policy=HAND_BACK, poll_seconds=3600.0)
     for number in range(1, workers + 1):
         play.own(number)
     play.quiet()
@@ -25,7 +25,7 @@ def pushed(workers: int = 1) -> Play:
 
 def running(issue_id: str = "a") -> Play:
     """One worker, with one job."""
-    play = pushed()
+    play = push()
     play.do(ev.Arrived())
     assert task_of(play.answer(issue_id)) == issue_id
     play.quiet()
@@ -39,25 +39,25 @@ def settled(play: Play) -> tuple[Action, Outcome | None]:
 
 
 def test_a_worker_of_ours_is_never_told_to_wait() -> None:
-    play = pushed()
+    play = push()
     assert said(play.wait(10 * limits.HOLD_SECONDS)) == []
 
 
 def test_a_worker_of_somebody_else_is_told_to_wait_as_always() -> None:
-    play = pushed()
+    play = push()
     told = play.join(7) + play.wait(limits.HOLD_SECONDS + 1)
     assert [type(message) for message in said(told, 7)] == [Wait]
 
 
 def test_what_arrives_is_taken_at_once() -> None:
-    play = pushed()
+    play = push()
     play.do(ev.Arrived())
     assert play.asked() >= 1
     assert task_of(play.answer("a"), 1) == "a"
 
 
 def test_a_success_is_closed_at_once_with_its_outcome() -> None:
-    play = pushed(2)
+    play = push(2)
     play.do(ev.Arrived())
     play.answer("a", "b")
     play.quiet()
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_requeues_what_it_had() -> None:
 
 
 def test_many_failures_at_the_start_are_no_storm() -> None:
-    play = pushed()
+    play = push()
     for number in range(limits.BREAKER_ISSUES + 2):
         play.do(ev.Arrived())
         assert task_of(play.answer(f"a{number}"), 1) == f"a{number}"
@@ -109,7 +109,7 @@ def test_many_failures_at_the_start_are_no_storm() -> None:
 
 
 def test_what_is_withdrawn_before_it_was_sent_is_settled_without_an_outcome() -> None:
-    play = pushed()
+    play = push()
     play.do(ev.Arrived(), lost(1))
     play.answer("b")
     play.quiet()
@@ -134,7 +134,7 @@ def test_what_nobody_has_can_be_withdrawn() -> None:
 
 
 def test_the_attempt_is_the_one_that_the_source_counts() -> None:
-    play = pushed()
+    play = push()
     play.do(ev.Arrived())
     (task,) = [m for m in said(play.answer(job("a", attempt=4)), 1) if isinstance(m, Task)]
     assert task.attempt == 4
@@ -153,7 +153,7 @@ def test_a_run_that_has_failed_at_requests_ends_well() -> None:
 
 def asking(claims_ahead: bool) -> Play:
     """One busy worker; a source that is asked over a network, and for which a claim is a start."""
-    play = Play(1, pushed=True, policy=HAND_BACK, poll_seconds=3600.0, claims_ahead=claims_ahead)
+    play = Play(1, push=True, policy=HAND_BACK, poll_seconds=3600.0, claims_ahead=claims_ahead)
     play.own(1)
     play.quiet()
     play.do(ev.Arrived())
