@@ -17,7 +17,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Source
 from beads_workers.integrations.hero import store as hero
 from beads_workers.integrations.hero.connection import Address
-from beads_workers.integrations.hero.maintenance import Tending
+from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.wire import Keys
 from beads_workers.integrations.rrq import serving, wire
@@ -50,7 +50,7 @@ class Hero:
         self._redis = redis
         queue = hero.Queue(Address(port=redis.port), WORKER, Keys())
         self.source = made = HeroSource(queue, actor=ACTOR, place="host /state")
-        self._tending = Tending(
+        self._maintenance = Maintenance(
             made._store,
             made._runs,
             made.holding,
@@ -62,7 +62,7 @@ class Hero:
 
     def send(self, name: str) -> IssueId:
         self._client.submit(name, "echo")
-        self._tending.round()
+        self._maintenance.round()
         return IssueId(name)
 
     def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:

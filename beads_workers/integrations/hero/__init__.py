@@ -26,7 +26,7 @@ class HeroQueue:
 
 
 def _open(opening: Opening) -> Source:
-    from beads_workers.integrations.hero.buffer import AHEAD_MAX
+    from beads_workers.integrations.hero.buffer import PREFETCH_MAX
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.source import HeroSource
     from beads_workers.integrations.hero.store import Queue
@@ -47,7 +47,7 @@ def _open(opening: Opening) -> Source:
         place=f"{opening.host} {settings.state_directory}",
         shared=settings.shared,
         # What lies with one fleet is out of reach for the others.
-        ahead_max=max(4, settings.workers) if settings.shared else AHEAD_MAX,
+        prefetch_max=max(4, settings.workers) if settings.shared else PREFETCH_MAX,
         retry_seconds=hero.retry_seconds,
         attempt_seconds=settings.work.timeout_seconds,
     )

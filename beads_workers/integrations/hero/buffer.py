@@ -1,7 +1,7 @@
 """The jobs of a queue that are with us: which may begin, what the others wait for. Pure.
 
 A job is first in, first out, unless it waits: for other jobs, for its context, for another attempt.
-Two threads share one stock; whoever uses it holds its lock. Times are monotonic seconds.
+Two threads share one local buffer; whoever uses it holds its lock. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from enum import Enum
 from beads_workers.core.model import value
 from beads_workers.integrations.hero.wire import HeroJob
 
-AHEAD_MAX = 1_000
-"""Jobs that could begin and lie here: what the queue's length hides from those who look at it."""
+PREFETCH_MAX = 1_000
+"""Jobs in the local buffer that may begin: what the queue's length hides from those who look at
+it."""
 HELD_MAX = 10_000
 """All that are here, those that wait too: some 10 MB."""
 BUSY_SECONDS = 0.25
@@ -67,11 +68,11 @@ class Doomed:
     error: str
 
 
-class Stock:
+class LocalBuffer:
     """See the module text."""
 
-    def __init__(self, *, ahead_max: int = AHEAD_MAX, held_max: int = HELD_MAX) -> None:
-        self._ahead_max = ahead_max
+    def __init__(self, *, prefetch_max: int = PREFETCH_MAX, held_max: int = HELD_MAX) -> None:
+        self._prefetch_max = prefetch_max
         self._held_max = held_max
         self._kept: dict[str, Kept] = {}
         self._number = 0
@@ -97,7 +98,7 @@ class Stock:
 
     def room(self) -> int:
         """How many more may be fetched."""
-        ahead = self._ahead_max - self._count[Standing.READY]
+        ahead = self._prefetch_max - self._count[Standing.READY]
         return max(0, min(ahead, self._held_max - len(self._kept)))
 
     def surplus(self, count: int) -> list[Kept]:

@@ -305,7 +305,7 @@ def patiently(call: Callable[[], T], address: Address, patience_seconds: float) 
 
 
 class Evaluation(NamedTuple):
-    """One of ``atoms``, with its keys and arguments."""
+    """One of the Lua scripts, with its keys and arguments."""
 
     text: str
     keys: list[str]

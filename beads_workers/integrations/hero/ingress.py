@@ -12,7 +12,7 @@ from beads_workers.core.events import Arrived, Event, FatalError, Unreachable
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source, SourceError
 from beads_workers.integrations.hero.connection import Link
-from beads_workers.integrations.hero.maintenance import ServedElsewhere, Tending
+from beads_workers.integrations.hero.maintenance import Maintenance, ServedElsewhere
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.store import Runs, Store
 from beads_workers.runtime.loop import Mailbox
@@ -38,14 +38,14 @@ class HeroIngress:
         self._link = Link(source.queue.address)
         store = Store(source.queue, source.run, link=self._link)
         runs = Runs(source.queue, source.run, link=self._link)
-        self._tending = Tending(store, runs, source.holding, source.who, self._box.post)
+        self._maintenance = Maintenance(store, runs, source.holding, source.who, self._box.post)
         self._thread = threading.Thread(target=self._run, name="hero", daemon=True)
         self._thread.start()
 
     def deadline(self) -> float:
         """When ``tick`` is due (monotonic seconds)."""
         with self._holding.lock:
-            due = self._holding.stock.deadline()
+            due = self._holding.buffer.deadline()
         return float("inf") if due is None else due
 
     def tick(self, now: float) -> None:
@@ -53,7 +53,7 @@ class HeroIngress:
         for event in self._box.collect():
             self._tell(event)
         with self._holding.lock:
-            warm = self._holding.stock.warm_up(now)
+            warm = self._holding.buffer.warm_up(now)
         if warm:
             self._tell(Arrived())
 
@@ -62,7 +62,7 @@ class HeroIngress:
 
     def stop_accepting(self) -> None:
         """The run is ending: what we hold is kept, and nothing more is fetched."""
-        self._tending.stopped_accepting = True
+        self._maintenance.stopped_accepting = True
 
     def close(self) -> None:
         """The run is over; what is left is requeued by the source."""
@@ -90,9 +90,9 @@ class HeroIngress:
         """How long to leave Redis alone; ``before``: how long it was."""
         began = time.monotonic()
         try:
-            self._tending.round()
+            self._maintenance.round()
         except SourceError as error:
-            self._tending.failed()
+            self._maintenance.failed()
             delay = min(max(RETRY_SECONDS, before * 2), RETRY_SECONDS_MAX)
             self._box.post(Unreachable(str(error), error.hint, delay))
             # A Redis that takes half a minute to say nothing has had its rest.

@@ -1,4 +1,4 @@
-"""What serving a queue takes all the time: fetching, the lease, stop requests, those who died."""
+"""The maintenance of a queue: fetching, the lease, stop requests, runs that died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock
 
 from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
 from beads_workers.core.model import IssueId, value
-from beads_workers.integrations.hero.buffer import Kept, Standing, Stock
+from beads_workers.integrations.hero.buffer import Kept, LocalBuffer, Standing
 from beads_workers.integrations.hero.store import FETCH_MAX, Ending, Fetched, Runs, Store
 from beads_workers.integrations.hero.wire import (
     STOPPED,
@@ -22,8 +22,9 @@ from beads_workers.integrations.hero.wire import (
     read_status,
 )
 
-# --- taking in -----------------------------------------------------------------------------------
-# From the ids of a queue to jobs in the stock: read, compared with what is here, made to wait.
+# --- fetch ---------------------------------------------------------------------------------------
+# From the ids of a queue to jobs in the local buffer: read, compared with what is here, made to
+# wait.
 
 
 WALK_MAX = 1_000
@@ -33,23 +34,23 @@ _WAITS = ("prerequisites", "dependencies")
 
 
 @value
-class TakingIn:
-    """``tell`` hands an event to the core, from any thread; ``lock`` is the stock's."""
+class Fetcher:
+    """``tell`` hands an event to the core, from any thread; ``lock`` is the buffer's."""
 
     store: Store
-    stock: Stock
+    buffer: LocalBuffer
     lock: Lock
     tell: Callable[[Event], None]
 
-    def take_in(self, found: Iterable[Fetched]) -> None:
-        """These are in our list now. Raises ``SourceError``: those that are not in the stock then
+    def accept(self, found: Iterable[Fetched]) -> None:
+        """These are in our list now. Raises ``SourceError``: those that are not in the buffer then
         are to be fetched once more."""
         twice: list[str] = []
         over: list[Ending] = []
         jobs: list[tuple[HeroJob, int]] = []
         seen: set[str] = set()
         for fetched in found:
-            if fetched.job_id in self.stock or fetched.job_id in seen:
+            if fetched.job_id in self.buffer or fetched.job_id in seen:
                 self._twice(fetched.job_id, twice)
                 continue
             seen.add(fetched.job_id)
@@ -69,7 +70,7 @@ class TakingIn:
     def look_at_waits(self) -> None:
         """Ask about all that some here wait for."""
         with self.lock:
-            unmet = self.stock.unmet()
+            unmet = self.buffer.unmet()
         for begin in range(0, len(unmet), WALK_MAX):
             some = unmet[begin : begin + WALK_MAX]
             for other, standing in zip(some, self._standings(some), strict=True):
@@ -78,14 +79,14 @@ class TakingIn:
     def ended(self, other: str, status: Status | None) -> None:
         """That job stands so; None: nothing is known of it."""
         with self.lock:
-            if status is Status.FINISHED and self.stock.finished(other):
+            if status is Status.FINISHED and self.buffer.finished(other):
                 self.tell(Arrived())
             if status is Status.ERROR:
-                self.stock.failed(other, failed_because_of(other))
+                self.buffer.failed(other, failed_because_of(other))
 
     def _twice(self, job_id: str, twice: list[str]) -> None:
         with self.lock:
-            kept = self.stock.get(job_id)
+            kept = self.buffer.get(job_id)
             if kept is not None and kept.evicted:
                 kept.again = True  # Taken in once the attempt of old is over.
                 return
@@ -104,10 +105,10 @@ class TakingIn:
         with self.lock:
             for job, attempts in jobs:
                 unmet = [o for o in job.waits_for if standings[o] is not Status.FINISHED]
-                kept = self.stock.add(job, attempts, unmet)
+                kept = self.buffer.add(job, attempts, unmet)
                 failed = [o for o in unmet if standings[o] is Status.ERROR]
                 if failed:
-                    self.stock.doom(kept, failed_because_of(failed[0]))
+                    self.buffer.doom(kept, failed_because_of(failed[0]))
                 elif unmet:
                     parked.append(kept)
             for job, _ in jobs:
@@ -134,13 +135,13 @@ class TakingIn:
 
     def _hold_back_dependents(self, job: HeroJob) -> None:
         for other in job.dependents:
-            kept = self.stock.get(other)
+            kept = self.buffer.get(other)
             if kept is not None and kept.standing in (
                 Standing.READY,
                 Standing.BEHIND,
                 Standing.PARKED,
             ):
-                self.stock.wait(kept, job.id)
+                self.buffer.wait(kept, job.id)
 
     def _look_for_cycle(self, kept: Kept) -> None:
         """One that waits for itself, however far around, will never begin."""
@@ -165,7 +166,7 @@ class TakingIn:
         text = "these jobs wait for each other: " + " -> ".join(reversed(path[-10:]))
         with self.lock:
             if kept.standing is Standing.PARKED:
-                self.stock.doom(kept, text)
+                self.buffer.doom(kept, text)
 
 
 def failed_because_of(other: str) -> str:
@@ -182,7 +183,7 @@ def _waits_of(fields: dict[bytes, bytes]) -> list[str]:
         return []
 
 
-# --- tending -------------------------------------------------------------------------------------
+# --- maintenance ---------------------------------------------------------------------------------
 # What serving a queue takes all the time: fetching, the lease, stop requests, those who have died.
 #
 # One thread does it, round after round; the fleet's own turns are ``source``'s. Times are
@@ -203,7 +204,7 @@ MISSING_SECONDS = 60.0
 @dataclass(slots=True)
 class Holding:
     """What the thread and the fleet's tracker thread share. ``lock`` goes around every use of
-    ``stock``.
+    ``buffer``.
 
     ``opened``: the fleet has asked for work, so that all that is older is settled. ``wake``: there
     may be room again, or something is to be ended. ``evicted``: Redis says that we do not serve.
@@ -211,7 +212,7 @@ class Holding:
     bring one more job into our list when we have left.
     """
 
-    stock: Stock = field(default_factory=Stock)
+    buffer: LocalBuffer = field(default_factory=LocalBuffer)
     lock: Lock = field(default_factory=Lock)
     opened: Flag = field(default_factory=Flag)
     wake: Flag = field(default_factory=Flag)
@@ -233,7 +234,7 @@ class ServedElsewhere(Exception):
     """Somebody else serves this queue, and does not share it. ``str()`` is one line."""
 
 
-class Tending:
+class Maintenance:
     """``round`` does what is due and fetches; ``failed`` is to be told when that raised."""
 
     def __init__(
@@ -251,12 +252,12 @@ class Tending:
         self._store = store
         self._runs = runs
         self._holding = holding
-        self._stock = holding.stock
+        self._buffer = holding.buffer
         self._who = who
         self._tell = tell
         self._clock = clock
         self._patience_seconds = patience_seconds
-        self._taking = TakingIn(store, self._stock, holding.lock, tell)
+        self._taking = Fetcher(store, self._buffer, holding.lock, tell)
         self._lease = store.queue.lease_seconds
         self._joined = False
         self._beat_at = self._stops_at = self._waits_at = self._others_at = 0.0
@@ -316,7 +317,7 @@ class Tending:
         self._joined = False
         self._holding.unsure.set()
         with self._holding.lock:
-            out = self._stock.evict()
+            out = self._buffer.evict()
         if out:
             self._tell(Withdrawn(tuple(IssueId(kept.job.id) for kept in out), why))
 
@@ -341,14 +342,14 @@ class Tending:
         self._holding.unsure.clear()
         held = self._store.held()
         with self._holding.lock:
-            here = [job_id for job_id in held if job_id not in self._stock]
+            here = [job_id for job_id in held if job_id not in self._buffer]
         for begin in range(0, len(here), FETCH_MAX):
             found = self._store.fetch(0, here[begin : begin + FETCH_MAX][::-1])
-            self._taking.take_in(found or ())
+            self._taking.accept(found or ())
 
     def _fetch(self) -> None:
         with self._holding.lock:
-            room = min(self._stock.room(), FETCH_MAX)
+            room = min(self._buffer.room(), FETCH_MAX)
         if self.stopped_accepting or not self._holding.opened.is_set() or not room:
             self._holding.wake.wait(self._patience())
             self._holding.wake.clear()
@@ -359,7 +360,7 @@ class Tending:
         if found is None:
             self._holding.evicted.set()
         elif found:
-            self._taking.take_in(found)
+            self._taking.accept(found)
 
     def _patience(self) -> float:
         due = min(self._beat_at, self._stops_at, self._waits_at, self._others_at)
@@ -368,26 +369,26 @@ class Tending:
     def _make_room(self) -> None:
         """What all here wait for may lie behind them in the queue."""
         with self._holding.lock:
-            surplus = self._stock.surplus(FETCH_MAX)
+            surplus = self._buffer.surplus(FETCH_MAX)
             # Before Redis is asked: what is still in our list after a lost answer is fetched anew.
             for kept in surplus:
-                self._stock.remove(kept)
+                self._buffer.remove(kept)
         self._store.put_behind(reversed([kept.job.id for kept in surplus]))
 
     # --- ending without having begun ------------------------------------------------------------
 
     def _end_doomed(self) -> None:
         with self._holding.lock:
-            doomed = list(self._stock.doomed.values())
+            doomed = list(self._buffer.doomed.values())
         endings = [Ending(d.job_id, d.context, 0, Status.ERROR, d.error) for d in doomed]
         for ending, answer in zip(endings, self._store.end(endings), strict=True):
             with self._holding.lock:
-                if (kept := self._stock.get(ending.job_id)) is not None:
-                    self._stock.remove(kept)
-                self._stock.failed(ending.job_id, failed_because_of(ending.job_id))
+                if (kept := self._buffer.get(ending.job_id)) is not None:
+                    self._buffer.remove(kept)
+                self._buffer.failed(ending.job_id, failed_because_of(ending.job_id))
             if answer == "done" and ending.said != STOPPED:
                 self._tell(Warned(f"{ending.job_id}: {ending.said}"))
-        if endings and self._stock.count(Standing.READY):
+        if endings and self._buffer.count(Standing.READY):
             self._tell(Arrived())
 
     def _look_for_stops(self, now: float) -> None:
@@ -396,14 +397,14 @@ class Tending:
         requests = self._store.stop_requests()
         with self._holding.lock:
             for job_id in requests:
-                kept = self._stock.get(job_id)
+                kept = self._buffer.get(job_id)
                 if kept is None:
                     unknown.append(job_id)
                 elif kept.standing is Standing.OUT and not kept.stopped:
                     kept.stopped = True
                     running.append(IssueId(job_id))
                 elif kept.standing not in (Standing.OUT, Standing.DOOMED):
-                    self._stock.doom(kept, STOPPED)
+                    self._buffer.doom(kept, STOPPED)
         if running:
             self._tell(Withdrawn(tuple(running), STOPPED))
         self._stop_elsewhere(unknown, now)

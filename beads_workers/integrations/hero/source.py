@@ -22,7 +22,13 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.executors.files import whole
-from beads_workers.integrations.hero.buffer import AHEAD_MAX, BUSY_SECONDS, Kept, Standing, Stock
+from beads_workers.integrations.hero.buffer import (
+    BUSY_SECONDS,
+    PREFETCH_MAX,
+    Kept,
+    LocalBuffer,
+    Standing,
+)
 from beads_workers.integrations.hero.connection import Link
 from beads_workers.integrations.hero.maintenance import Holding
 from beads_workers.integrations.hero.store import Ending, Queue, Runs, Store
@@ -226,10 +232,11 @@ LISTED_MAX = 200
 
 
 class HeroSource:
-    """See ``Source``. ``holding`` is shared with the thread that tends the queue (``tending``).
+    """See ``Source``. ``holding`` is shared with the thread that maintains the queue
+    (``maintenance``).
 
     ``place``: where we are, in words; ``shared``: others may serve the same queue, and then
-    ``ahead_max``, jobs that lie here and could begin, is better small.
+    ``prefetch_max``, jobs of the local buffer that may begin, is better small.
     """
 
     name = "hero"
@@ -242,7 +249,7 @@ class HeroSource:
         actor: str,
         place: str,
         shared: bool = False,
-        ahead_max: int = AHEAD_MAX,
+        prefetch_max: int = PREFETCH_MAX,
         retry_seconds: float = RETRY_SECONDS,
         attempt_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -252,7 +259,7 @@ class HeroSource:
         self.queue = queue
         self.run = run_of(actor)
         self.who = f"{'shared' if shared else 'alone'} {place}"
-        self.holding = Holding(Stock(ahead_max=ahead_max))
+        self.holding = Holding(LocalBuffer(prefetch_max=prefetch_max))
         link = Link(queue.address)
         self._store = Store(queue, self.run, link=link)
         self._runs = Runs(queue, self.run, link=link)
@@ -275,18 +282,18 @@ class HeroSource:
 
     def take(self, limit: int, skip: Collection[IssueId]) -> Taken:
         """Begin the next ones: Redis says ``started`` before a worker has them."""
-        holding, stock = self.holding, self.holding.stock
+        holding, buffer = self.holding, self.holding.buffer
         holding.opened.set()
         holding.wake.set()
         with holding.lock:
-            stock.warm_up(self._clock())
-            picked = stock.pick(limit)
+            buffer.warm_up(self._clock())
+            picked = buffer.pick(limit)
         jobs = self._begin(picked) if picked else ()
         with holding.lock:
             # What waits for jobs that never come must not keep a fleet from ending.
-            here = (kept for kept in stock.rows() if kept.standing is not Standing.PARKED)
+            here = (kept for kept in buffer.rows() if kept.standing is not Standing.PARKED)
             rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
-            blocked = stock.count(Standing.PARKED)
+            blocked = buffer.count(Standing.PARKED)
         if not jobs and not rows:
             # --until-empty must not end while there is something in the queue.
             rows = self._queued()
@@ -297,7 +304,7 @@ class HeroSource:
         """What is in our list in Redis, and not here yet: the other thread has it."""
         ids = self._store.held()
         with self.holding.lock:
-            here = [self.holding.stock.get(job_id) for job_id in ids]
+            here = [self.holding.buffer.get(job_id) for job_id in ids]
         return sum(kept is None or kept.standing is not Standing.PARKED for kept in here)
 
     def _queued(self) -> list[Listed]:
@@ -307,14 +314,14 @@ class HeroSource:
         return [Listed(IssueId(job.id), title_of(job)) for job in jobs]
 
     def _begin(self, picked: Sequence[Kept]) -> list[Job]:
-        stock = self.holding.stock
+        buffer = self.holding.buffer
         wanted = [(k.job.id, k.context, k.attempts, k.job.attempts_max) for k in picked]
         try:
             answers = self._store.begin(wanted)
         except SourceError:
             with self.holding.lock:
                 for kept in picked:
-                    stock.put_back(kept)
+                    buffer.put_back(kept)
             raise
         begun = []
         with self.holding.lock:
@@ -327,18 +334,18 @@ class HeroSource:
         return begun
 
     def _not_started(self, kept: Kept, answer: str) -> None:
-        stock = self.holding.stock
+        buffer = self.holding.buffer
         match answer:
             case "busy":
-                stock.rest(kept, self._clock() + BUSY_SECONDS)
+                buffer.rest(kept, self._clock() + BUSY_SECONDS)
             case "spent":
-                stock.put_back(kept)
-                stock.doom(kept, LOST)
+                buffer.put_back(kept)
+                buffer.doom(kept, LOST)
             case "evicted":
-                stock.put_back(kept)
+                buffer.put_back(kept)
                 self.holding.evicted.set()
             case _:
-                stock.remove(kept)
+                buffer.remove(kept)
         self.holding.wake.set()
 
     def _job(self, kept: Kept) -> Job:
@@ -389,7 +396,7 @@ class HeroSource:
 
     def _judge(self, settlement: Settlement) -> tuple[Kept | None, Ends | Again]:
         with self.holding.lock:
-            kept = self.holding.stock.get(settlement.issue_id)
+            kept = self.holding.buffer.get(settlement.issue_id)
         if kept is None or kept.standing is not Standing.OUT:
             return None, Again()
         outcome = whole(settlement.outcome)
@@ -405,10 +412,10 @@ class HeroSource:
         return kept, verdict
 
     def _settled(self, kept: Kept, verdict: Ends | Again, answer: str) -> None:
-        stock = self.holding.stock
+        buffer = self.holding.buffer
         with self.holding.lock:
             if kept.evicted or answer != "done" or isinstance(verdict, Ends):
-                stock.remove(kept)
+                buffer.remove(kept)
                 if kept.again:
                     self.holding.unsure.set()
                 if isinstance(verdict, Ends) and answer == "done":
@@ -416,15 +423,15 @@ class HeroSource:
                 return
             if verdict.never:
                 kept.attempts -= 1
-                stock.put_back(kept)
+                buffer.put_back(kept)
             else:
-                stock.cool(kept, self._clock() + verdict.delay_seconds)
+                buffer.cool(kept, self._clock() + verdict.delay_seconds)
 
     def _tell_those_who_wait(self, job_id: str, status: Status) -> None:
         if status is Status.FINISHED:
-            self.holding.stock.finished(job_id)
+            self.holding.buffer.finished(job_id)
         else:
-            self.holding.stock.failed(job_id, f"prerequisite {job_id} failed")
+            self.holding.buffer.failed(job_id, f"prerequisite {job_id} failed")
 
     # --- the rest -------------------------------------------------------------------------------
 

@@ -98,11 +98,11 @@ class Asker:
         names = [*self._keys(run), keys.job_key(whose), keys.reply_key(whose)]
         return Evaluation(text, names, (run, job_id, *arguments))
 
-    def _atom(self, text: str, run: str, *arguments: str | int, of_run: str = "") -> Any:
+    def _script(self, text: str, run: str, *arguments: str | int, of_run: str = "") -> Any:
         call = Evaluation(text, self._keys(of_run or self.run), (run, *arguments))
         return self._link.evaluate([call])[0]
 
-    def _atoms(self, calls: Sequence[Evaluation]) -> list[Any]:
+    def _scripts(self, calls: Sequence[Evaluation]) -> list[Any]:
         """All of them in one round trip."""
         return self._link.evaluate(calls) if calls else []
 
@@ -147,7 +147,7 @@ class Store(Asker):
         """Those that are ``here`` in our list already, and up to so many more; None: we do not
         serve, according to Redis."""
         job = self.queue.keys.around_job_id()
-        found = self._atom(lua.FETCH, self.run, count, *job, *here)
+        found = self._script(lua.FETCH, self.run, count, *job, *here)
         if found is None:
             return None
         return [
@@ -161,16 +161,16 @@ class Store(Asker):
         return [text_of(each) for each in self._call(lambda redis: redis.lrange(key, 0, -1))]
 
     def begin(self, jobs: Iterable[tuple[str, str, int, int]]) -> list[str]:
-        """Id, context, attempts so far, and at most; the answers of ``atoms.BEGIN``."""
+        """Id, context, attempts so far, and at most; the answers of ``lua.BEGIN``."""
         now = self._now()
         calls = [
             self._of_job(lua.BEGIN, job_id, known, most, context, now)
             for job_id, context, known, most in jobs
         ]
-        return [text_of(answer) for answer in self._atoms(calls)]
+        return [text_of(answer) for answer in self._scripts(calls)]
 
     def end(self, endings: Iterable[Ending], run: str = "") -> list[str]:
-        """The answers of ``atoms.END``. ``run``: whose they are, if not ours."""
+        """The answers of ``lua.END``. ``run``: whose they are, if not ours."""
         now, ttl = self._now(), self.queue.reply_seconds
         calls = [
             self._of_job(
@@ -179,7 +179,7 @@ class Store(Asker):
             )
             for e in endings
         ]  # fmt: skip
-        return [text_of(answer) for answer in self._atoms(calls)]
+        return [text_of(answer) for answer in self._scripts(calls)]
 
     def again(self, jobs: Iterable[tuple[str, str, int, bool]], run: str = "") -> list[str]:
         """Id, context, attempt, and whether that was never begun; the answers of ``AGAIN``."""
@@ -188,15 +188,15 @@ class Store(Asker):
             self._of_job(lua.AGAIN, job_id, context, attempt, now, int(never), run=run)
             for job_id, context, attempt, never in jobs
         ]
-        return [text_of(answer) for answer in self._atoms(calls)]
+        return [text_of(answer) for answer in self._scripts(calls)]
 
     def drop_later(self, job_ids: Iterable[str]) -> None:
         """These came twice: the later one goes."""
-        self._atoms([self._of_job(lua.DROP, job_id) for job_id in job_ids])
+        self._scripts([self._of_job(lua.DROP, job_id) for job_id in job_ids])
 
     def put_behind(self, job_ids: Iterable[str]) -> None:
         """These go to the back of the queue."""
-        self._atoms([self._of_job(lua.LATER, job_id) for job_id in job_ids])
+        self._scripts([self._of_job(lua.LATER, job_id) for job_id in job_ids])
 
     # --- stop requests --------------------------------------------------------------------------
 
@@ -207,10 +207,10 @@ class Store(Asker):
         return list(dict.fromkeys(map(text_of, found)))
 
     def stop_queued(self, job_ids: Sequence[str]) -> list[str]:
-        """Stop jobs that are not with us; the answers of ``atoms.STOP``."""
+        """Stop jobs that are not with us; the answers of ``lua.STOP``."""
         now, ttl = self._now(), self.queue.reply_seconds
         calls = [self._of_job(lua.STOP, job_id, now, ttl, STOPPED) for job_id in job_ids]
-        return [text_of(answer) for answer in self._atoms(calls)]
+        return [text_of(answer) for answer in self._scripts(calls)]
 
     def forget_stops(self, job_ids: Sequence[str]) -> None:
         """These will never be for anybody."""
@@ -244,13 +244,13 @@ class Store(Asker):
         ]
 
     def link(self, named: Iterable[tuple[str, str]], field: str, others: Sequence[str]) -> None:
-        """Each pair: a job, and another that its ``field`` is to name (``atoms.LINK``)."""
+        """Each pair: a job, and another that its ``field`` is to name (``lua.LINK``)."""
         now = self._now()
         calls = [
             self._of_job(lua.LINK, other, field, now, *others, key_of=job_id)
             for job_id, other in named
         ]
-        self._atoms(calls)
+        self._scripts(calls)
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -302,13 +302,13 @@ class Runs(Asker):
     def join(self, who: str, *, only_look: bool = False) -> str:
         """Serve it, or say who does so alone. ``who``: ``shared`` or ``alone``, then a place."""
         ms = 0 if only_look else int(self.queue.lease_seconds * 1000)
-        answer = self._atom(lua.JOIN, self.run, who, ms, self._own("lease:"))
+        answer = self._script(lua.JOIN, self.run, who, ms, self._own("lease:"))
         return bytes(answer).decode("utf-8", "replace")
 
     def beat(self, who: str) -> bool:
         """Keep our lease; False: our jobs have been taken over."""
         ms = int(self.queue.lease_seconds * 1000)
-        return bool(self._atom(lua.BEAT, self.run, who, ms))
+        return bool(self._script(lua.BEAT, self.run, who, ms))
 
     def others(self) -> dict[str, bool]:
         """The other runs that are known, and whether they seem to be dead: their lease is over, and
@@ -324,10 +324,10 @@ class Runs(Asker):
         return found
 
     def requeue(self, run: str, how: str) -> list[tuple[str, str]]:
-        """Return what a run holds (``atoms.RETURN``): each job, and ``queued`` or ``lost``."""
+        """Return what a run holds (``lua.RETURN``): each job, and ``queued`` or ``lost``."""
         keys = self.queue.keys
         job, reply = keys.around_job_id(), keys.around_reply_id()
-        answer = self._atom(
+        answer = self._script(
             lua.RETURN, run, how, self._now(), self.queue.reply_seconds, LOST, *job, *reply,
             int(self._clock()), of_run=run,
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.core.events import Event
 from beads_workers.integrations.hero.connection import Address, Link
-from beads_workers.integrations.hero.maintenance import Holding, Tending
+from beads_workers.integrations.hero.maintenance import Holding, Maintenance
 from beads_workers.integrations.hero.store import Queue, Runs, Store
 from beads_workers.integrations.hero.wire import Keys
 from tests.support.literal import WORKER, Literal
@@ -24,7 +24,8 @@ class Clock:
 
 
 class Run:
-    """One run of ours. It has joined; ``tending`` never waits. ``told``: what the core would be."""
+    """One run of ours. It has joined; ``maintenance`` never waits. ``told``: what the core would
+    be."""
 
     def __init__(self, redis: Redis, name: str, who: str = "", clock: Clock | None = None) -> None:
         queue = Queue(Address(port=redis.port), WORKER, Keys(), LEASE)
@@ -37,7 +38,7 @@ class Run:
         self.holding = Holding()
         self.holding.opened.set()
         self.told: list[Event] = []
-        self.tending = Tending(
+        self.maintenance = Maintenance(
             self.store, self.runs, self.holding, self.who, self.told.append, self.clock, 0.01
         )
         self._own = redis
@@ -63,7 +64,7 @@ class Run:
         self.clock.now += seconds
         # Without room it waits for nothing, and with it only for a moment.
         self.holding.wake.set()
-        self.tending.round()
+        self.maintenance.round()
 
 
 def queued(redis: Redis) -> list[str]:

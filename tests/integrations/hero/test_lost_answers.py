@@ -12,7 +12,7 @@ from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.integrations.hero import lua
 from beads_workers.integrations.hero.connection import Address
-from beads_workers.integrations.hero.maintenance import Tending
+from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.store import Queue
 from beads_workers.integrations.hero.wire import Keys
@@ -36,7 +36,7 @@ class Served:
         self.source = source = HeroSource(
             queue, actor=f"beads-workers/h/{run}", place="h /s", retry_seconds=0.0
         )
-        self._tending = Tending(
+        self._maintenance = Maintenance(
             source._store,
             source._runs,
             source.holding,
@@ -53,10 +53,10 @@ class Served:
             except SourceError:
                 self.lost += 1
                 assert self.lost < 5, "it was cut once"
-                self._tending.failed()
+                self._maintenance.failed()
 
     def round(self) -> None:
-        self.ask(self._tending.round)
+        self.ask(self._maintenance.round)
 
     def take(self) -> list[str]:
         return [job.issue_id for job in self.ask(lambda: self.source.take(10, ())).jobs]

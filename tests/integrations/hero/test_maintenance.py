@@ -1,4 +1,5 @@
-"""A queue tended, round by round, over a real Redis and a clock that is moved by hand."""
+"""The maintenance of a queue, round by round, over a real Redis and a clock that is moved by
+hand."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from tests.support.peers import Redis
 
 
 def here(run: Run) -> list[str]:
-    return [kept.job.id for kept in run.holding.stock.rows()]
+    return [kept.job.id for kept in run.holding.buffer.rows()]
 
 
 def take(run: Run, count: int = 1) -> list[str]:
     """As the fleet's tracker thread does it."""
-    picked = run.holding.stock.pick(count)
+    picked = run.holding.buffer.pick(count)
     jobs = [(k.job.id, k.context, k.attempts, k.job.attempts_max) for k in picked]
     assert run.store.begin(jobs) == ["begun"] * len(picked)
     for kept in picked:
@@ -48,7 +49,7 @@ def test_nothing_is_fetched_before_the_fleet_asks(redis: Redis) -> None:
 def test_nothing_is_fetched_when_the_run_is_ending(redis: Redis) -> None:
     some_jobs(redis, "a")
     run = Run(redis, "r1")
-    run.tending.stopped_accepting = True
+    run.maintenance.stopped_accepting = True
     run.round()
     assert queued(redis) == ["a"]
 
@@ -56,7 +57,7 @@ def test_nothing_is_fetched_when_the_run_is_ending(redis: Redis) -> None:
 def test_no_more_is_fetched_than_there_is_room_for(redis: Redis) -> None:
     some_jobs(redis, *"abcd")
     run = Run(redis, "r1")
-    run.holding.stock._ahead_max = 2
+    run.holding.buffer._prefetch_max = 2
     run.round()
     assert (here(run), queued(redis)) == (["a", "b"], ["c", "d"])
     take(run)
@@ -139,7 +140,7 @@ def test_the_end_of_a_job_elsewhere_lets_one_begin_here(redis: Redis) -> None:
     client.submit("roof", "echo", prerequisites='["walls"]')
     run = Run(redis, "r1")
     run.round()
-    assert run.holding.stock.count(Standing.PARKED) == 1
+    assert run.holding.buffer.count(Standing.PARKED) == 1
     assert json.loads(client.field("walls", "dependents")) == ["roof"]
     redis.command("HSET", "hero:job:walls", "status", "finished")
     run.round(1.5)
@@ -162,7 +163,7 @@ def test_what_all_wait_for_is_found_behind_them(redis: Redis) -> None:
     client = some_jobs(redis, *"abc", prerequisites='["z"]')
     client.submit("z", "echo")
     run = Run(redis, "r1")
-    run.holding.stock._held_max = 2
+    run.holding.buffer._held_max = 2
     run.round()
     assert (here(run), queued(redis)) == (["a", "b"], ["c", "z"])
     run.round(1.5)
@@ -232,7 +233,7 @@ def test_redis_must_have_answered_all_the_time_for_that(redis: Redis) -> None:
     dead.round()
     dead.dies()
     other.round()
-    other.tending.failed()
+    other.maintenance.failed()
     other.round(LEASE * 1.5)
     assert here(other) == []
     other.round(LEASE * 1.5)
@@ -254,7 +255,7 @@ def test_a_run_that_finds_itself_taken_over_ends_what_runs_and_begins_anew(redis
     assert "taken it over" in withdrawn.why
     run.round()
     assert here(run) == ["b"], "a is still with the fleet, whose attempt is being ended"
-    kept = run.holding.stock.get("a")
+    kept = run.holding.buffer.get("a")
     assert kept is not None and kept.again
     assert client.field("a", "status") == "dispatched"
 
@@ -268,7 +269,7 @@ def test_a_run_that_shares_and_cannot_reach_redis_ends_what_it_runs(redis: Redis
         if ends:
             take(run)
         run.clock.now += LEASE * 2.5
-        run.tending.failed()
+        run.maintenance.failed()
         assert any(isinstance(event, Withdrawn) for event in run.told) is ends
 
 
@@ -278,7 +279,7 @@ def test_what_came_into_our_list_unheard_is_found_there(redis: Redis) -> None:
     run.holding.opened.clear()
     run.round()
     assert run.store.wait(1.0) == "a", "and the answer was lost"
-    run.tending.failed()
+    run.maintenance.failed()
     run.round()
     assert here(run) == ["a"]
 
@@ -296,7 +297,7 @@ def test_a_redis_that_is_away_is_an_error_and_then_it_goes_on(durable_redis: Red
     durable_redis.kill()
     with pytest.raises(SourceError, match="does not answer"):
         run.round(1.0)
-    run.tending.failed()
+    run.maintenance.failed()
     durable_redis.start_again()
     client.submit("c", "echo")
     run.round(1.0)

@@ -13,7 +13,7 @@ from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.integrations.hero.buffer import Standing
 from beads_workers.integrations.hero.connection import Address
-from beads_workers.integrations.hero.maintenance import Tending
+from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.store import Queue
 from beads_workers.integrations.hero.wire import Keys
@@ -33,7 +33,7 @@ class Served:
             queue, actor=f"beads-workers/h/{run}", place=f"h /{run}", shared=shared
         )
         source = self.source
-        self.tending = Tending(
+        self.maintenance = Maintenance(
             source._store,
             source._runs,
             source.holding,
@@ -44,7 +44,7 @@ class Served:
 
     def taken(self, count: int = 10) -> list[Job]:
         self.source.take(0, ())
-        self.tending.round()
+        self.maintenance.round()
         return list(self.source.take(count, ()).jobs)
 
     def settle(self, job_id: str, outcome: Outcome | None) -> Result:
@@ -109,9 +109,9 @@ def test_a_job_that_fails_waits_for_its_next_attempt(served: Served, client: Lit
     served.taken()
     assert served.settle("a", NOT_NOW) is Result.APPLIED
     assert client.field("a", "status") == "dispatched"
-    assert served.source.holding.stock.count(Standing.COOLING) == 1
+    assert served.source.holding.buffer.count(Standing.COOLING) == 1
     assert [row.issue_id for row in served.source.take(0, ()).listed] == ["a"], "not yet empty"
-    served.source.holding.stock.warm_up(1e18)
+    served.source.holding.buffer.warm_up(1e18)
     (job,) = served.taken()
     assert job.attempt == 2
     served.settle("a", NOT_NOW)
@@ -249,7 +249,7 @@ def test_what_has_left_the_queue_and_is_not_here_yet_is_not_nothing(redis: Redis
     served, client = Served(redis), Literal(redis)
     client.submit("a", "true")
     served.source.take(0, ())
-    served.tending._join()
+    served.maintenance._join()
     between: list[int] = []
     fetched = served.source._store.fetch
 
@@ -261,7 +261,7 @@ def test_what_has_left_the_queue_and_is_not_here_yet_is_not_nothing(redis: Redis
         return found
 
     served.source._store.fetch = fetch  # type: ignore[method-assign]
-    served.tending.round()
+    served.maintenance.round()
     assert between == [1]
     assert [job.issue_id for job in served.source.take(1, ()).jobs] == ["a"]
     served.settle("a", DONE)
