@@ -23,7 +23,7 @@ from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
 
 if TYPE_CHECKING:
-    from beads_workers.chaos.injector import Hunt
+    from beads_workers.chaos.injector import Targets
 
 
 # --- telling -------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Story:
         }
 
 
-# --- wrecking ------------------------------------------------------------------------------------
+# --- chaos ---------------------------------------------------------------------------------------
 # ``chaos``: the proof, for users. The real engine on a throw-away tracker, and everything dies.
 #
 # Workers, tasks, tracker calls and the orchestrator itself are killed at random points; then
@@ -217,7 +217,7 @@ def chaos(
     Workers, tasks, calls of bd and the orchestrator itself are killed in the middle of real work,
     in a temporary folder. Nothing of yours is touched.
     """
-    from beads_workers.chaos.injector import Hunt
+    from beads_workers.chaos.injector import Targets
     from beads_workers.chaos.place import Place, forget_the_user
 
     if source not in WORKERS:
@@ -234,7 +234,7 @@ def chaos(
     if seed is None:
         seed = random.randrange(1_000_000)
     forget_the_user()
-    hunt = Hunt()
+    targets = Targets()
     with Place(source) as place:
         try:
             count = workers or WORKERS[source]
@@ -242,9 +242,9 @@ def chaos(
             asked = _Asked(
                 seed, kills, source, count, bd_calls == "worker", only, keep, as_json, quiet
             )
-            code = _run(place, hunt, asked)
+            code = _run(place, targets, asked)
         finally:
-            hunt.end_all()
+            targets.end_all()
             place.clear_sockets()
         if keep or code:
             place.keep()
@@ -281,10 +281,10 @@ class _Asked:
         return " ".join(argv)
 
 
-def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
+def _run(place: Place, targets: Targets, asked: _Asked) -> int:
     from beads_workers.chaos import plan
     from beads_workers.chaos.account import read_log
-    from beads_workers.chaos.injector import Havoc, fleet_settings
+    from beads_workers.chaos.injector import Injector, fleet_settings
     from beads_workers.chaos.proof import prove
 
     began = time.monotonic()
@@ -296,26 +296,28 @@ def _run(place: Place, hunt: Hunt, asked: _Asked) -> int:
         opening(place, asked.seed, asked.kills, asked.workers, self_claiming=asked.self_claiming)
     )
     os.chdir(place.project)
-    havoc = Havoc(
+    injector = Injector(
         place,
-        hunt,
+        targets,
         lambda: fleet_settings(
             place, asked.source, asked.workers, self_claiming=asked.self_claiming
         ),
         plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
         progress.show,
     )
-    tally = havoc.run(lambda number: plan.issue_rows(asked.seed, number, pace))
+    tally = injector.run(lambda number: plan.issue_rows(asked.seed, number, pace))
     progress.end()
     log = read_log(place.folder / "tasks.jsonl")
-    promises = prove(place, hunt, tally, havoc.account, log, self_claiming=asked.self_claiming)
+    promises = prove(
+        place, targets, tally, injector.account, log, self_claiming=asked.self_claiming
+    )
     seconds = time.monotonic() - began
     story = Story(
         place,
         asked.seed,
         tally,
         promises,
-        havoc.account,
+        injector.account,
         log,
         seconds,
         asked.again(),

@@ -26,7 +26,7 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
 
-# --- prey ----------------------------------------------------------------------------------------
+# --- targets -------------------------------------------------------------------------------------
 # Who can be hit: the processes that this chaos has started, found by the token they inherit.
 #
 # Nothing is found by name or by number. A process is its pid together with its start time, and
@@ -42,7 +42,7 @@ SWEEP_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Prey:
+class TargetProcess:
     """One process for good, and what it is to the fleet."""
 
     pid: int
@@ -56,28 +56,28 @@ class Prey:
         return sessions.kill(self.pid, self.started, number)
 
 
-class Hunt:
+class Targets:
     """``everybody()`` and ``end_all()`` know nothing but this chaos' own processes."""
 
     def __init__(self) -> None:
         self._entry = f"{VARIABLE}={secrets.token_hex(8)}"
         os.environ[VARIABLE] = self._entry.partition("=")[2]
 
-    def everybody(self, orchestrator: int = 0) -> list[Prey]:
+    def everybody(self, orchestrator: int = 0) -> list[TargetProcess]:
         """Whoever lives, in the order of pids; ``orchestrator`` is the pid of the one we know."""
-        found = [_prey(p, orchestrator) for p in sessions.with_variable(self._entry)]
-        return sorted((prey for prey in found if prey), key=lambda prey: prey.pid)
+        found = [_target_process(p, orchestrator) for p in sessions.with_variable(self._entry)]
+        return sorted((process for process in found if process), key=lambda process: process.pid)
 
     def end_all(self) -> None:
         """KILL whatever is left, and wait until it is gone: what is dying still holds files."""
         limit = time.monotonic() + GONE_SECONDS
         while (left := self.everybody()) and time.monotonic() < limit:
-            for prey in left:
-                prey.hit(signal.SIGKILL)
+            for process in left:
+                process.hit(signal.SIGKILL)
             time.sleep(SWEEP_SECONDS)
 
 
-def _prey(process: sessions.Process, orchestrator: int) -> Prey | None:
+def _target_process(process: sessions.Process, orchestrator: int) -> TargetProcess | None:
     try:
         with open(f"/proc/{process.pid}/comm") as file:
             name = file.read().strip()
@@ -86,12 +86,12 @@ def _prey(process: sessions.Process, orchestrator: int) -> Prey | None:
     except OSError:
         return None  # It has just ended.
     target = _target(process.pid, orchestrator, name, is_task)
-    return Prey(process.pid, process.started, target, name, process.session)
+    return TargetProcess(process.pid, process.started, target, name, process.session)
 
 
-def at_work(everybody: Collection[Prey]) -> int:
+def at_work(everybody: Collection[TargetProcess]) -> int:
     """How many workers run a task: what left its worker's session is none."""
-    workers = {prey.pid for prey in everybody if prey.target is Target.WORKER}
+    workers = {process.pid for process in everybody if process.target is Target.WORKER}
     return len({p.session for p in everybody if p.target is Target.TASK} & workers)
 
 
@@ -107,7 +107,7 @@ def _target(pid: int, orchestrator: int, name: str, is_task: bool) -> Target | N
     return Target.BD if name == "bd" else None
 
 
-# --- havoc ---------------------------------------------------------------------------------------
+# --- injector ------------------------------------------------------------------------------------
 # A chaos while it runs: a fleet that is started again and again, and struck in between.
 
 
@@ -144,25 +144,25 @@ class Tally:
     """What may never happen, whatever is killed."""
 
 
-class Havoc:
+class Injector:
     """``run`` strikes every blow, and returns when everything is drained or nothing moves."""
 
     def __init__(
         self,
         place: Place,
-        hunt: Hunt,
+        targets: Targets,
         settings: Callable[[], FleetSettings],
         blows: Iterable[Blow],
         report: Callable[[Tally], None],
     ) -> None:
         self._place = place
-        self._hunt = hunt
+        self._targets = targets
         self._settings = settings
         self._blows: Iterator[Blow] = iter(blows)
         self._report = report
         self._next = next(self._blows, None)
         self._due = self._waits_since = 0.0
-        self._thaws: list[tuple[float, int, Prey]] = []
+        self._thaws: list[tuple[float, int, TargetProcess]] = []
         self.tally = Tally()
         self.account = Account(self.tally.killed, MAX_ATTEMPTS)
         self._read: set[str] = set()
@@ -245,7 +245,7 @@ class Havoc:
                 self._thaw()
                 self._strike(launch.pid)
             self.tally.troubles.append(f"a run hung for {RUN_SECONDS_MAX:.0f} s")
-            self._hunt.end_all()
+            self._targets.end_all()
         finally:
             os.close(pidfd)
 
@@ -261,7 +261,7 @@ class Havoc:
     def _strike(self, orchestrator: int) -> None:
         if (blow := self._next) is None or (now := time.monotonic()) < self._due:
             return
-        everybody = self._hunt.everybody(orchestrator)
+        everybody = self._targets.everybody(orchestrator)
         running = at_work(everybody)
         if running < blow.at_work and now < self._waits_since + AT_WORK_SECONDS:
             # On a machine with thousands of processes a look alone takes long.
@@ -279,17 +279,19 @@ class Havoc:
         self._waits_since = time.monotonic()
         self._due = self._waits_since + (self._next.wait_seconds if self._next else 0.0)
 
-    def _victims(self, blow: Blow, everybody: list[Prey], *, patient: bool) -> list[Prey]:
+    def _victims(
+        self, blow: Blow, everybody: list[TargetProcess], *, patient: bool
+    ) -> list[TargetProcess]:
         if blow.target is Target.EVERYTHING:
             return everybody
-        hit = [prey for prey in everybody if prey.target is blow.target]
+        hit = [process for process in everybody if process.target is blow.target]
         if not hit and not patient:
-            hit = [prey for prey in everybody if prey.target is Target.ORCHESTRATOR]
+            hit = [process for process in everybody if process.target is Target.ORCHESTRATOR]
         return [hit[min(int(blow.pick * len(hit)), len(hit) - 1)]] if hit else []
 
-    def _strike_at(self, blow: Blow, hit: list[Prey]) -> bool:
+    def _strike_at(self, blow: Blow, hit: list[TargetProcess]) -> bool:
         number = signal.SIGSTOP if blow.freeze_seconds else signal.SIGKILL
-        struck = [prey for prey in hit if prey.hit(number)]
+        struck = [process for process in hit if process.hit(number)]
         if not struck:
             return False  # It has just ended by itself: the next look finds another.
         everything = blow.target is Target.EVERYTHING
@@ -300,7 +302,7 @@ class Havoc:
             heapq.heappush(self._thaws, (at, struck[0].pid, struck[0]))
         else:
             self.tally.kills[target.value] += 1
-            self.tally.killed.update(prey.pid for prey in struck)
+            self.tally.killed.update(process.pid for process in struck)
         return True
 
     def _thaw(self) -> None:
@@ -308,8 +310,8 @@ class Havoc:
             heapq.heappop(self._thaws)[2].hit(signal.SIGCONT)
 
     def _thaw_all(self) -> None:
-        for _, _, prey in self._thaws:
-            prey.hit(signal.SIGCONT)
+        for _, _, process in self._thaws:
+            process.hit(signal.SIGCONT)
         self._thaws.clear()
 
 

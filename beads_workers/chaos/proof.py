@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beads_workers.chaos.account import Account, Log, unasked
-from beads_workers.chaos.injector import Hunt, Prey, Tally
+from beads_workers.chaos.injector import Tally, TargetProcess, Targets
 from beads_workers.chaos.place import Place
 from beads_workers.cli.throwaway import Promise
 
@@ -18,13 +18,13 @@ LOOK_SECONDS = 0.02
 
 
 def prove(
-    place: Place, hunt: Hunt, tally: Tally, account: Account, log: Log, *, self_claiming: bool
+    place: Place, targets: Targets, tally: Tally, account: Account, log: Log, *, self_claiming: bool
 ) -> list[Promise]:
     """Every promise, kept or broken; call it when no orchestrator runs any more.
 
     ``self_claiming``: workers closed by themselves, so the tracker may have a close that no journal
     has."""
-    left = _left_over(hunt)
+    left = _left_over(targets)
     statuses, closings = place.tracker.statuses(), place.tracker.closings()
     by_workers = log.done if self_claiming else Counter[str]()
     return list(_promises(place, tally, account, log, statuses, closings, left, by_workers))
@@ -37,7 +37,7 @@ def _promises(
     log: Log,
     statuses: dict[str, str],
     closings: dict[str, int] | None,
-    left: list[Prey],
+    left: list[TargetProcess],
     by_workers: Counter[str],
 ) -> Iterator[Promise]:
     yield Promise("every start came to its end, and all work was done", tuple(tally.troubles))
@@ -53,7 +53,9 @@ def _promises(
     yield Promise(
         "attempts were charged for failed tasks and killed workers only", tuple(account.charges)
     )
-    yield Promise("no process is left", tuple(f"pid {prey.pid} ({prey.name})" for prey in left))
+    yield Promise(
+        "no process is left", tuple(f"pid {process.pid} ({process.name})" for process in left)
+    )
     yield Promise("no socket and no lock is left", tuple(_leftovers(place, account)))
 
 
@@ -96,9 +98,9 @@ def _undone(log: Log, statuses: dict[str, str]) -> Iterator[str]:
             yield issue_id
 
 
-def _left_over(hunt: Hunt) -> list[Prey]:
+def _left_over(targets: Targets) -> list[TargetProcess]:
     limit = time.monotonic() + LEAVE_SECONDS
-    while (left := hunt.everybody()) and time.monotonic() < limit:
+    while (left := targets.everybody()) and time.monotonic() < limit:
         time.sleep(LOOK_SECONDS)
     return left
 
