@@ -134,7 +134,7 @@ class SourceKind:
     may look at it. Both raise ``CommandError``; None: from what ``locate`` or the project says.
     ``workers``: how many there would be.
 
-    ``ingress``: makes what looks after the sockets of a push source (``runtime.opening``).
+    ``ingress``: makes what looks after the sockets of a push source (``runtime.sources``).
     ``prompt``: its ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
 
     ``checks``: what ``doctor`` says of it, from ``Looked``, in lines that are called ``checked``;

@@ -34,13 +34,13 @@ TABLES: dict[str, str] = {
 SERVICES: dict[str, str] = {
     "control_plane": "beads_workers.integrations.dispatcherd.control",
     "task_messages": "beads_workers.integrations.dispatcherd.tasks",
-    "executors": "beads_workers.integrations.rrq.opening",
+    "executors": "beads_workers.integrations.rrq.fleet_settings",
     "executor_driver": "beads_workers.integrations.rrq.driver",
     "executor_requests": "beads_workers.integrations.rrq.requests",
     "executor_option": "beads_workers.integrations.rrq.options",
-    "envelopes": "beads_workers.integrations.envelopes.shown",
+    "envelopes": "beads_workers.integrations.envelopes.view",
     "figures": "beads_workers.integrations.metrics.figures",
-    "metrics": "beads_workers.integrations.metrics.listening",
+    "metrics": "beads_workers.integrations.metrics.listener",
     "tracer": "beads_workers.integrations.tracing.tracer",
     "tracing": "beads_workers.integrations.tracing.options",
 }
@@ -57,10 +57,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.doctor": {
         "doctor": "Check what a fleet needs, and say how to mend it.",
     },
-    "cli.starting": {
+    "cli.start": {
         "start": "Run the fleet: take issues, hand them to workers, close them.",
     },
-    "cli.restarting": {
+    "cli.restart": {
         "restart": "Stop the fleet and start it again as it was started.",
     },
     "cli.fleet": {
@@ -78,11 +78,11 @@ COMMANDS: dict[str, dict[str, str]] = {
     "integrations.dispatcherd.commands": {
         "dispatcherd-config": "Print the settings with which 'dispatcherctl' finds this fleet.",
     },
-    "cli.watching": {
+    "cli.watch": {
         "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
         "replay": "Show a run again from its journal, as it was shown when it ran.",
     },
-    "cli.retrying": {
+    "cli.retry": {
         "retry": "Try issues again that were quarantined or on hold.",
     },
     "cli.why": {
@@ -91,7 +91,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.logs": {
         "logs": "Show the fleet's events, or what attempts printed.",
     },
-    "cli.reporting": {
+    "cli.report": {
         "report": "Show what happened in a run, and what it cost.",
     },
     "cli.tracker": {
@@ -117,7 +117,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.config": {
         "config": "What beads-workers.toml and others settle.",
     },
-    "cli.cleaning": {
+    "cli.clean": {
         "clean": "Remove what old runs left: logs, sockets, empty worktrees.",
     },
 }

@@ -18,7 +18,7 @@ import typer
 
 from beads_workers.chaos.account import Account, Log
 from beads_workers.chaos.injector import Tally
-from beads_workers.chaos.place import Place
+from beads_workers.chaos.workspace import Place
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
 
@@ -218,7 +218,7 @@ def chaos(
     in a temporary folder. Nothing of yours is touched.
     """
     from beads_workers.chaos.injector import Targets
-    from beads_workers.chaos.place import Place, forget_the_user
+    from beads_workers.chaos.workspace import Place, forget_the_user
 
     if source not in WORKERS:
         raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from beads_workers.chaos import plan
 from beads_workers.chaos.account import Account
-from beads_workers.chaos.place import Place
 from beads_workers.chaos.plan import Blow, Target
+from beads_workers.chaos.workspace import Place
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNFINISHED
-from beads_workers.cli.launching import Launch
+from beads_workers.cli.launch import Launch
 from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
@@ -324,7 +324,7 @@ def fleet_settings(
     """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.options import Options
-    from beads_workers.cli.preparing import prepare
+    from beads_workers.cli.preparation import prepare
 
     said = Options(
         workers=workers,

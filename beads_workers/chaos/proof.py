@@ -9,7 +9,7 @@ from pathlib import Path
 
 from beads_workers.chaos.account import Account, Log, unasked
 from beads_workers.chaos.injector import Tally, TargetProcess, Targets
-from beads_workers.chaos.place import Place
+from beads_workers.chaos.workspace import Place
 from beads_workers.cli.throwaway import Promise
 
 LEAVE_SECONDS = 2.0

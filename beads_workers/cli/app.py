@@ -19,7 +19,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(__version__)
         return
-    from beads_workers.cli.building import build
+    from beads_workers.cli.application import build
 
     try:
         os.getcwd()  # noqa: PTH109 - pathlib is not loaded yet

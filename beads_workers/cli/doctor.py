@@ -19,8 +19,8 @@ from beads_workers.cli.errors import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE, Comma
 from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
-from beads_workers.cli.preparing import check_modules
-from beads_workers.cli.starting import CommandAfterDashes, command_of
+from beads_workers.cli.preparation import check_modules
+from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.text import counted, printable
 from beads_workers.doctor.rules import Check, Grade, any_failed, fail, ok
 
@@ -153,8 +153,8 @@ def doctor(
     Options and what stands after -- are those of 'start'. Nothing is changed, claimed or paid for.
     """
     from beads_workers.core.text import json_line
-    from beads_workers.doctor.checking import carry_out
     from beads_workers.doctor.rules import Grade, any_failed
+    from beads_workers.doctor.runner import carry_out
 
     said = replace(said, command=command_of(ctx))
     here = Situation(said)
@@ -177,15 +177,15 @@ def doctor(
 
 def plan(here: Situation, said: Options) -> list[Any]:
     """The checks for these options, in the order in which they are shown."""
-    from beads_workers.doctor import machine, place, work
+    from beads_workers.doctor import leftovers, machine, work
     from beads_workers.doctor import work as git
-    from beads_workers.doctor.checking import Job
+    from beads_workers.doctor.runner import Job
 
     workers, folder, root = here.workers, here.folder, here.state
     agent = here.agent is not None
     typed = f" --state-dir {shlex.quote(str(root))}" if said.state_dir else ""
     places = [(root, "the run directory"), (here.place or folder, "the tracker")]
-    places.append((place.TMP, str(place.TMP)))
+    places.append((leftovers.TMP, str(leftovers.TMP)))
     looks: list[tuple[str, Callable[[], Any]]] = [
         ("python", machine.python),
         ("kernel", machine.kernel),
@@ -199,11 +199,11 @@ def plan(here: Situation, said: Options) -> list[Any]:
         ("files", lambda: machine.file_limit(workers)),
         ("processes", lambda: machine.processes(workers, agent=agent)),
         ("memory", lambda: machine.memory(workers, agent=agent)),
-        ("state", lambda: place.state(root)),
-        ("sockets", place.sockets),
-        ("leftovers", lambda: place.leftovers(root, typed)),
+        ("state", lambda: leftovers.state(root)),
+        ("sockets", leftovers.sockets),
+        ("leftovers", lambda: leftovers.leftovers(root, typed)),
         ("fleet", lambda: _fleet(here)),
-        ("clock", lambda: machine.clock(place.last_seen(root) or 0.0)),
+        ("clock", lambda: machine.clock(leftovers.last_seen(root) or 0.0)),
     ]
     return [Job(name, look) for name, look in looks]
 
@@ -215,7 +215,7 @@ class Situation:
     """
 
     def __init__(self, said: Options) -> None:
-        from beads_workers.cli import preparing
+        from beads_workers.cli import preparation
         from beads_workers.cli.kinds import kind_said
         from beads_workers.core.settings import Work
         from beads_workers.kinds import Looked
@@ -242,7 +242,7 @@ class Situation:
         self.fleet = None
         if self.tracker:
             work = Work(command=self.command, agent=self.agent, verify=self.verify)
-            self.fleet = preparing.settings_of(resolved, self.tracker, work, (), owned=False)
+            self.fleet = preparation.settings_of(resolved, self.tracker, work, (), owned=False)
         self.looked = Looked(resolved, self.state, self.fleet)
 
     def _resolve(self, said: Options) -> Any:
@@ -271,7 +271,7 @@ class Situation:
             return plain
 
     def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, Any]:
-        from beads_workers.cli.preparing import choose_work
+        from beads_workers.cli.preparation import choose_work
         from beads_workers.doctor.rules import fail
 
         try:
@@ -284,7 +284,7 @@ class Situation:
             return None, None
 
     def _find_tracker(self) -> Any:
-        from beads_workers.cli.preparing import find_tracker
+        from beads_workers.cli.preparation import find_tracker
         from beads_workers.doctor.rules import fail, warn
 
         try:
@@ -312,7 +312,7 @@ def _source(here: Situation) -> Any:
 
 def _work(here: Situation, said: Options) -> Any:
     from beads_workers.agents.presets import find_agents
-    from beads_workers.cli.preparing import issues_bring_commands
+    from beads_workers.cli.preparation import issues_bring_commands
     from beads_workers.doctor import work
     from beads_workers.doctor.rules import ok, warn
 
@@ -343,7 +343,7 @@ def _work(here: Situation, said: Options) -> Any:
 
 def _apart(here: Situation) -> Any:
     """Whether attempts are kept out of each other's way, where that matters."""
-    from beads_workers.cli.preparing import apart
+    from beads_workers.cli.preparation import apart
     from beads_workers.doctor.machine import below_floor
     from beads_workers.doctor.rules import fail, ok
 
@@ -362,7 +362,7 @@ def _apart(here: Situation) -> Any:
 
 
 def _fleet(here: Situation) -> Any:
-    from beads_workers.doctor.place import elsewhere, living
+    from beads_workers.doctor.leftovers import elsewhere, living
     from beads_workers.doctor.rules import ok
 
     if (running := living(here.state)) is not None:

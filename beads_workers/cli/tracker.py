@@ -18,8 +18,8 @@ from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.fleet import StateDir
 from beads_workers.cli.kinds import need
-from beads_workers.cli.located import located
-from beads_workers.cli.tracker_place import Json, init, opened, warn
+from beads_workers.cli.source_listing import located
+from beads_workers.cli.tracker_folder import Json, init, opened, warn
 from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.text import json_line, printable
 

@@ -25,9 +25,9 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Seen, Source, SourceError
 from beads_workers.core.text import json_line, printable
 from beads_workers.registry import kind_of
-from beads_workers.runtime.opening import open_source
 from beads_workers.runtime.result_spool import hear
 from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.sources import open_source
 from beads_workers.ui.reasons import Cause, Picture, Reason, chain
 from beads_workers.ui.why import (
     Overview,
@@ -215,7 +215,7 @@ def _settings(directory: Path, source: str | None) -> FleetSettings:
     from beads_workers.cli.config import resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.options import Options
-    from beads_workers.cli.preparing import find_tracker
+    from beads_workers.cli.preparation import find_tracker
 
     resolved = resolve(Options(source=source), Path.cwd(), os.environ)
     options = resolved.options

@@ -15,7 +15,7 @@ import typer
 
 from beads_workers.cli.client import Client
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.launching import Interrupts, Watched
+from beads_workers.cli.launch import Interrupts, Watched
 from beads_workers.core.journal import from_json
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import FRAME_SECONDS, Frames
@@ -27,7 +27,7 @@ from beads_workers.ui.terminal import can_draw
 if TYPE_CHECKING:
     from beads_workers.core.settings import FleetSettings
     from beads_workers.demo.account import Killed
-    from beads_workers.demo.place import Place
+    from beads_workers.demo.workspace import Place
 
 
 # --- showing -------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def demo(
     tasks fail and time out for real; what is promised about that is checked at the end.
     """
     from beads_workers.core.source import SourceError
-    from beads_workers.demo.place import Place
+    from beads_workers.demo.workspace import Place
 
     _leave_in_order()
     with Place() as place:
@@ -146,7 +146,7 @@ def _leave_in_order() -> None:
 
 def _run(place: Place, *, as_json: bool) -> int:
     from beads_workers.cli.client import wait_for_exit
-    from beads_workers.cli.launching import Launch
+    from beads_workers.cli.launch import Launch
     from beads_workers.demo.account import Hand
     from beads_workers.demo.backlog import Fate, of_fate
 
@@ -204,6 +204,6 @@ def _settings(place: Place) -> FleetSettings:
     """As ``start --until-empty`` has them in that folder; the environment has no say."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.options import Options
-    from beads_workers.cli.preparing import prepare
+    from beads_workers.cli.preparation import prepare
 
     return prepare(resolve(Options(until_empty=True), place.folder, {}), (), owned=True)

@@ -21,8 +21,8 @@ from beads_workers.core.text import counted, printable
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.kinds import Looked
 from beads_workers.runtime import sessions
-from beads_workers.runtime.opening import open_source
 from beads_workers.runtime.run_directory import RunDirectory, host_name
+from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
 from beads_workers.trackers.bd.source import Listings
 from beads_workers.trackers.bd.tracker import IN_PROGRESS, Abilities, Row, Tracker, object_of

@@ -126,7 +126,7 @@ _OPTIONS = re.compile(r"--|[-+][A-Za-z]*")
 # From a TASK to the programs that it means: pure, so that ``--dry-run`` shows the truth.
 
 
-PREPARE_MODULE = "beads_workers.worktrees.making"
+PREPARE_MODULE = "beads_workers.worktrees.preparation"
 """Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
 
 REPORT_MODULE = "beads_workers.worktrees.report"

@@ -31,14 +31,6 @@ from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import Refused, read_settings, say, say_failed, vars_of
 from beads_workers.runtime.journal import Journal, Size
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
-from beads_workers.runtime.opening import (
-    JournalCalls,
-    is_push,
-    open_ingress,
-    open_source,
-    open_tracker_thread,
-    self_claiming_argv,
-)
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.run_directory import (
@@ -49,13 +41,21 @@ from beads_workers.runtime.run_directory import (
     lock_tracker,
 )
 from beads_workers.runtime.sockets import TcpListener
+from beads_workers.runtime.sources import (
+    JournalCalls,
+    is_push,
+    open_ingress,
+    open_source,
+    open_tracker_thread,
+    self_claiming_argv,
+)
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote import Zygote, start_zygote
 from beads_workers.runtime.zygote_client import ZygoteClient
 
 if TYPE_CHECKING:
-    from beads_workers.runtime.opening import Ingress
+    from beads_workers.runtime.sources import Ingress
 
 
 TRACKER_STOP_SECONDS = 10.0

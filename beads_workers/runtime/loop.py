@@ -47,11 +47,11 @@ from beads_workers.runtime.sockets import next_look
 from beads_workers.runtime.tracker_thread import TrackerThread
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote_client import ZygoteClient
-from beads_workers.trackers.settling import boot_seconds
+from beads_workers.trackers.settlement_rules import boot_seconds
 
 if TYPE_CHECKING:
     from beads_workers.runtime.notifications import Notifier
-    from beads_workers.runtime.opening import Ingress
+    from beads_workers.runtime.sources import Ingress
 
 
 # --- mailbox -------------------------------------------------------------------------------------

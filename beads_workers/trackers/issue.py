@@ -21,7 +21,7 @@ from beads_workers.core.model import (
 )
 from beads_workers.core.source import Seen, brought
 from beads_workers.core.traces import KEY
-from beads_workers.trackers.settling import CONTAINERS, OPEN
+from beads_workers.trackers.settlement_rules import CONTAINERS, OPEN
 
 # --- issue ---------------------------------------------------------------------------------------
 # An issue as our own trackers keep it, and its JSON object in the shape of beads' export.

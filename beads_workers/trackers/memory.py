@@ -25,7 +25,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Issue, is_wanted, to_job, to_seen
-from beads_workers.trackers.settling import (
+from beads_workers.trackers.settlement_rules import (
     CLOSED,
     FINISHED,
     IN_PROGRESS,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.building import build
+from beads_workers.cli.application import build
 
 FOREIGN = ("BEADS_", "BD_", "BW_", "ORCHESTRATOR_", "ANTHROPIC_", "CLAUDE_", "CODEX_")
 

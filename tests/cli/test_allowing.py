@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
-from beads_workers.cli.preparing import check_modules, shown_functions, to_bring
+from beads_workers.cli.preparation import check_modules, shown_functions, to_bring
 from beads_workers.core.scripts import Context
 from beads_workers.core.settings import Executor, Work
 

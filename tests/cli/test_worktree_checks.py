@@ -12,7 +12,7 @@ from beads_workers.agents.presets import PRESETS
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options
-from beads_workers.cli.preparing import check_crowd, find_worktrees, in_worktrees
+from beads_workers.cli.preparation import check_crowd, find_worktrees, in_worktrees
 from beads_workers.core.settings import Agent, Work
 from tests.support.repository import commit, git, make_repository
 

@@ -30,7 +30,7 @@ from beads_workers.core.source import (
 )
 from beads_workers.kinds import Capabilities, Located, Opening, SourceKind
 from beads_workers.trackers.issue import Dependency, Issue, is_wanted, to_job, to_seen
-from beads_workers.trackers.settling import (
+from beads_workers.trackers.settlement_rules import (
     CLOSED,
     IN_PROGRESS,
     OPEN,

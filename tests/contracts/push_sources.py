@@ -21,7 +21,7 @@ from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgr
 from beads_workers.integrations.dispatcherd.ingress import open_dispatcherd
 from beads_workers.integrations.dispatcherd.queue import Queue as Tasks
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource
-from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq.request_table import Serving
 from beads_workers.integrations.rrq.source import RrqSource, Unix
 from beads_workers.integrations.rrq.wire import Context, Request, encode, frame
 from tests.support.postgres import Postgres as Database
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Ingress(Protocol):
-    """What an ingress needs of the loop; see ``runtime.opening``."""
+    """What an ingress needs of the loop; see ``runtime.sources``."""
 
     def tick(self, now: float) -> None: ...
 

@@ -20,8 +20,8 @@ from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.wire import Keys
-from beads_workers.integrations.rrq import serving, wire
-from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq import request_table, wire
+from beads_workers.integrations.rrq.request_table import Serving
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.support.peers import Redis
@@ -94,7 +94,7 @@ class Rrq:
 
     def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:
         for command in self._serving.collect():
-            if isinstance(command, serving.Reply):
+            if isinstance(command, request_table.Reply):
                 for payload in self._reader.feed(command.data):
                     self._hear(parse(payload))
         return self._told.pop(issue_id, [])

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from tests.fuzz.minimising import minimised
-from tests.fuzz.running import CHUNK, Failure, fault, the_input, try_chunk
+from tests.fuzz.minimiser import minimised
+from tests.fuzz.runner import CHUNK, Failure, fault, the_input, try_chunk
 from tests.fuzz.table import PARSERS
 
 INPUTS = 20_000

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from beads_workers.integrations.hero import wire
-from beads_workers.integrations.hero.shown import read_line
+from beads_workers.integrations.hero.view import read_line
 from beads_workers.integrations.hero.wire import HeroJob, Status, WrongField, write_job
 from tests.fuzz.inputs import any_of, hostile
 from tests.fuzz.parser import Parser, require, well_typed
@@ -110,7 +110,7 @@ def _ending(line: str) -> HeroJob:
 PARSERS = [
     Parser(
         "lines of a batch of hero jobs",
-        ("integrations/hero/shown.py",),
+        ("integrations/hero/view.py",),
         read_line,
         hostile(_line),
         lines_hold,

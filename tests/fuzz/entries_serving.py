@@ -12,7 +12,13 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.serving import HangUp, Reply, Serving, Unanswered, Withdraw
+from beads_workers.integrations.rrq.request_table import (
+    HangUp,
+    Reply,
+    Serving,
+    Unanswered,
+    Withdraw,
+)
 from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object
 from tests.fuzz.parser import Parser, require
@@ -224,7 +230,7 @@ class Leaky(Serving):
 PARSERS = [
     Parser(
         "rrq serving",
-        ("integrations/rrq/serving.py",),
+        ("integrations/rrq/request_table.py",),
         Serving,
         _make,
         serving_holds,

@@ -19,8 +19,8 @@ from beads_workers.core.wire import Done, Failed
 from beads_workers.integrations.envelopes.fold import Envelopes
 from beads_workers.integrations.envelopes.wire import from_fields, to_fields
 from beads_workers.runtime.run_directory import RunInfo, read_info
-from beads_workers.worktrees.keeping import parse_status
 from beads_workers.worktrees.records import Record, read_record
+from beads_workers.worktrees.removal import parse_status
 from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, mutated, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -306,7 +306,7 @@ PARSERS = [
     ),
     Parser(
         "git-status",
-        ("worktrees/keeping.py",),
+        ("worktrees/removal.py",),
         parse_status,
         hostile(_git, (b"\0", b"2 ", b"? ", b"# branch.", b"u ")),
         git_status_holds,

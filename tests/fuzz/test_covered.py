@@ -22,11 +22,11 @@ not among them: most have nothing to do with outside input, so what they read is
 
 EXEMPT = {
     "chaos/account.py": "what its own tasks and runs have written, which it is there to judge",
-    "chaos/place.py": "a throw-away tracker that it has made itself, judged in a test run",
-    "integrations/dispatcherd/opening.py": "a file of the user; 'from_config', fuzzed, judges it",
+    "chaos/workspace.py": "a throw-away tracker that it has made itself, judged in a test run",
+    "integrations/dispatcherd/fleet_settings.py": "a file of the user; 'from_config', fuzzed, judges it",
     "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
     "cli/fleet.py": "run.json, for the pid of a run that is known to live",
-    "cli/restarting.py": "run.json of a fleet that has just been talked to",
+    "cli/restart.py": "run.json of a fleet that has just been talked to",
     "ui/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
     "integrations/dispatcherd/brokers.py": "lines by the fuzzed 'LineReader'; an ingress reads them",
     "runtime/function_host.py": "the worker at the other end of that socket pair",
@@ -39,7 +39,7 @@ EXEMPT = {
     "integrations/tracing/tracer.py": "the same, by 'parse_object' and 'LineReader', both fuzzed",
     "runtime/worker.py": "what the orchestrator says: 'messages.parse', fuzzed",
     "executors/functions.py": "the JSON that it has written in the line before",
-    "worktrees/making.py": "what this program hands itself as an argument",
+    "worktrees/preparation.py": "what this program hands itself as an argument",
     "runtime/zygote.py": "our own fork at the other end of a socket pair that no task inherits",
     "runtime/zygote_loop.py": "the orchestrator at the other end of that socket pair",
     "integrations/hero/source.py": "a result whose JSON a worker's message, or a journal, has held",

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from tests.fuzz.inputs import cuts, mutated
-from tests.fuzz.minimising import minimised
+from tests.fuzz.minimiser import minimised
 from tests.fuzz.parser import Broken, well_typed
-from tests.fuzz.running import CHUNK, inputs, the_input, try_chunk
+from tests.fuzz.runner import CHUNK, inputs, the_input, try_chunk
 from tests.fuzz.table import PARSERS
 
 INPUTS = 400

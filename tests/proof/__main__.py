@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.proof.parts import PARTS, Part
-from tests.proof.running import Running, begin, end
+from tests.proof.runner import Running, begin, end
 from tests.proof.table import Figure, machine, progress, table
 
 LOOK_SECONDS = 0.5

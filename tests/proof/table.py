@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.proof.parts import Part
 
 if TYPE_CHECKING:
-    from tests.proof.running import Running
+    from tests.proof.runner import Running
 
 
 TELLING_SHARE = 0.03

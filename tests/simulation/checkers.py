@@ -9,7 +9,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.wire import Task, ToWorker
-from beads_workers.trackers.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Holding
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process
 from tests.simulation.disk import read_journal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from beads_workers.core import events as ev
 from beads_workers.core.events import Ticket
 from beads_workers.core.model import IssueId
-from beads_workers.trackers.settling import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Holding
 from tests.simulation.agenda import Died, Process
 from tests.simulation.tracker import FREE
 

@@ -23,7 +23,14 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.trackers.settling import IN_PROGRESS, OPEN, Holding, is_held_by, pending, rule
+from beads_workers.trackers.settlement_rules import (
+    IN_PROGRESS,
+    OPEN,
+    Holding,
+    is_held_by,
+    pending,
+    rule,
+)
 from tests.simulation.agenda import Process, Promise, Thread
 from tests.simulation.tracker import FREE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beads_workers.trackers.settling import CLOSED, IN_PROGRESS, OPEN, Holding
+from beads_workers.trackers.settlement_rules import CLOSED, IN_PROGRESS, OPEN, Holding
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

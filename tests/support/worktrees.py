@@ -11,9 +11,9 @@ from typing import Any
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees.keeping import Looked, clean
-from beads_workers.worktrees.making import Preparation, prepare
+from beads_workers.worktrees.preparation import Preparation, prepare
 from beads_workers.worktrees.records import Record, Records
+from beads_workers.worktrees.removal import Looked, clean
 from tests.support.repository import git, make_repository
 
 

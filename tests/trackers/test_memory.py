@@ -8,7 +8,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import Issue
 from beads_workers.trackers.memory import Fault, FaultKind, MemorySource, MemoryTracker
-from beads_workers.trackers.settling import Holding
+from beads_workers.trackers.settlement_rules import Holding
 
 
 def source_with(*faults: Fault, tracker: MemoryTracker | None = None) -> MemorySource:

@@ -9,7 +9,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Seen
 from beads_workers.ui.reasons import Cause
 from beads_workers.ui.why import Overview, survey, when
-from tests.ui.test_explaining import NOW, RUNNING, issue, picture
+from tests.ui.test_explanations import NOW, RUNNING, issue, picture
 
 
 def surveyed(*seen: Seen, facts: Facts = RUNNING) -> Overview:

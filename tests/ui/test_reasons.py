@@ -9,7 +9,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Seen
 from beads_workers.ui.reasons import CHAIN_LINES_MAX, Cause, Picture, chain, cycle
 from beads_workers.ui.why import explain
-from tests.ui.test_explaining import RUNNING, A, causes, issue, picture, said
+from tests.ui.test_explanations import RUNNING, A, causes, issue, picture, said
 
 
 def waiting(issue_id: str, *others: str, status: str = "open") -> Seen:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.worktrees.keeping import Found, reasons_to_keep
+from beads_workers.worktrees.removal import Found, reasons_to_keep
 
 WORK = {
     "changes": ("a.py",),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from beads_workers.cli.doctor_remedies import edit, sentence
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import printable
-from beads_workers.doctor.place import is_orchestrator, trouble_in
+from beads_workers.doctor.leftovers import is_orchestrator, trouble_in
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from beads_workers.runtime.sockets import peer_of
@@ -142,7 +142,7 @@ def look_at_brokers(looked: Looked) -> list[Check]:
     """The configuration, and each broker that it names."""
     from beads_workers.doctor.rules import fail
     from beads_workers.integrations.dispatcherd import CONFIG
-    from beads_workers.integrations.dispatcherd.opening import EXTRA, find_brokers
+    from beads_workers.integrations.dispatcherd.fleet_settings import EXTRA, find_brokers
 
     source = str(looked.resolved.options.source)
     file = Path(source.removeprefix(CONFIG)).expanduser() if source.startswith(CONFIG) else None
@@ -158,7 +158,7 @@ def look_at_brokers(looked: Looked) -> list[Check]:
 
 def workers_of(resolved: Resolved) -> int:
     """How many there would be: the configuration says so where nobody else has."""
-    from beads_workers.integrations.dispatcherd.opening import find_brokers
+    from beads_workers.integrations.dispatcherd.fleet_settings import find_brokers
 
     said = resolved.options.workers or 0
     if resolved.origin["workers"] != "default":

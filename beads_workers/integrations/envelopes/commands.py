@@ -12,7 +12,7 @@ import typer
 
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
-from beads_workers.cli.tracker_place import Json, opened, warn
+from beads_workers.cli.tracker_folder import Json, opened, warn
 from beads_workers.core.text import counted, json_line, printable
 from beads_workers.integrations.envelopes.fold import to_issue
 from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, Submitted

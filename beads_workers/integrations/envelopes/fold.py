@@ -24,7 +24,7 @@ from beads_workers.trackers.issue import (
     time_text,
     to_object,
 )
-from beads_workers.trackers.settling import BLOCKED, CLOSED, FINISHED, IN_PROGRESS
+from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, FINISHED, IN_PROGRESS
 
 # --- envelopes -----------------------------------------------------------------------------------
 # Jobs as envelopes: every transition that ``core.issues`` tells of is one.

@@ -153,7 +153,7 @@ def queue(looked: Looked) -> list[Check]:
     """The Redis, and the queue in it."""
     from beads_workers.doctor.rules import fail
     from beads_workers.integrations.hero.connection import RedisMissing, read_url
-    from beads_workers.integrations.hero.opening import find_queue
+    from beads_workers.integrations.hero.fleet_settings import find_queue
     from beads_workers.integrations.hero.wire import Keys
 
     if find_spec("redis") is None:
@@ -168,7 +168,7 @@ def queue(looked: Looked) -> list[Check]:
 def scripts(looked: Looked) -> Iterator[Check]:
     """What runs the scripts, what confines them, and where their logs go."""
     from beads_workers.doctor.rules import fail, ok
-    from beads_workers.integrations.hero.opening import find_scripts
+    from beads_workers.integrations.hero.fleet_settings import find_scripts
 
     try:
         work = find_scripts(looked.resolved)

@@ -162,7 +162,7 @@ def list_jobs(
 
     They are looked for by SCAN, bit by bit: no other client of the Redis has to wait.
     """
-    from beads_workers.integrations.hero.shown import row_object, rows_text, summary
+    from beads_workers.integrations.hero.view import row_object, rows_text, summary
     from beads_workers.integrations.hero.wire import Status
 
     if wanted is not None and wanted not in (known := [state.value for state in Status]):
@@ -202,7 +202,7 @@ def status(
 
     Of variables only the names are shown.
     """
-    from beads_workers.integrations.hero.shown import as_object, details
+    from beads_workers.integrations.hero.view import as_object, details
 
     with opened(url, naming, worker, patience) as here:
         if not jobs:
@@ -238,7 +238,7 @@ def stop(
 
     One that has ended already stays as it is.
     """
-    from beads_workers.integrations.hero.shown import as_object
+    from beads_workers.integrations.hero.view import as_object
 
     with opened(url, naming, worker, patience) as here:
         before = _each(here, jobs, here.client.stop)
@@ -444,14 +444,14 @@ def submit(
 
     Of a batch every line is read first: a wrong one, and none is handed in.
     """
-    from beads_workers.integrations.hero import shown
+    from beads_workers.integrations.hero import view
 
     with opened(url, naming, worker, patience) as here:
         if batch:
-            jobs = shown.batch(batch, here.worker)
+            jobs = view.batch(batch, here.worker)
         else:
-            typed = shown.Typed.of(ctx.params)
-            jobs = [shown.typed_job(typed, here.named_worker())]
+            typed = view.Typed.of(ctx.params)
+            jobs = [view.typed_job(typed, here.named_worker())]
         ids = here.client.submit(jobs)
     if as_json:
         print(json_line({"submitted": len(ids), "job_ids": ids}))
@@ -488,11 +488,11 @@ def run(
 
     Exit code 1: it ended with an error; 124: it had not ended after --wait, and goes on.
     """
-    from beads_workers.integrations.hero import shown
-    from beads_workers.integrations.hero.shown import print_output
+    from beads_workers.integrations.hero import view
+    from beads_workers.integrations.hero.view import print_output
 
     with opened(url, naming, worker, patience) as here:
-        job = shown.typed_job(shown.Typed.of(ctx.params), here.named_worker())
+        job = view.typed_job(view.Typed.of(ctx.params), here.named_worker())
         (made,) = here.client.submit([job])
         ended = waited(here.client, made, wait)
     failed = _ended(ended, as_json=as_json)
@@ -504,7 +504,7 @@ def run(
 
 def _ended(job: HeroJob, *, as_json: bool) -> CommandError | None:
     """Show the JSON of a job that has ended; the error to end with, if it did with one."""
-    from beads_workers.integrations.hero.shown import as_object
+    from beads_workers.integrations.hero.view import as_object
     from beads_workers.integrations.hero.wire import Status
 
     if as_json:

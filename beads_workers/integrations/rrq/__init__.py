@@ -17,7 +17,7 @@ class RrqExecutor:
 
 
 def _open(opening: Opening) -> Source:
-    from beads_workers.integrations.rrq.serving import Serving
+    from beads_workers.integrations.rrq.request_table import Serving
     from beads_workers.integrations.rrq.source import RrqSource
 
     settings = opening.settings

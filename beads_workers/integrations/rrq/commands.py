@@ -14,7 +14,7 @@ import typer
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import WORKERS_DEFAULT, WORKERS_MAX, Options
 from beads_workers.cli.parameters import takes
-from beads_workers.cli.starting import CommandAfterDashes, command_of
+from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.runtime.locks import is_locked, try_lock
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def rrq_executor(
     It calls Python functions below --allow-module by their names, or runs the command behind --,
     which finds the request as JSON in the file $BW_ISSUE_FILE.
     """
-    from beads_workers.cli.preparing import check_modules, find_tracing
+    from beads_workers.cli.preparation import check_modules, find_tracing
     from beads_workers.core.policy import Policy
     from beads_workers.core.settings import FleetSettings
     from beads_workers.integrations.rrq import RrqExecutor
@@ -145,7 +145,7 @@ _HINT = (
 
 
 def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
-    from beads_workers.cli.preparing import runnable
+    from beads_workers.cli.preparation import runnable
     from beads_workers.core import limits
     from beads_workers.core.model import is_module_name
     from beads_workers.core.settings import Work
@@ -171,8 +171,8 @@ def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
 
 
 def _run(settings: FleetSettings, *, as_json: bool) -> None:
-    from beads_workers.cli.launching import Interrupts, Launch, watch_run
-    from beads_workers.cli.preparing import tracing_lines
+    from beads_workers.cli.launch import Interrupts, Launch, watch_run
+    from beads_workers.cli.preparation import tracing_lines
     from beads_workers.core.text import printable
 
     launch = Launch()

@@ -37,7 +37,7 @@ from beads_workers.core.worker_events import (
 )
 from beads_workers.executors.command import plan
 from beads_workers.executors.files import log_file, result_file
-from beads_workers.integrations.rrq import driving as ev
+from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor import TERM_SECONDS, DrivenExecutor, SocketFolder
 from beads_workers.integrations.rrq.requests import find, route, to_request

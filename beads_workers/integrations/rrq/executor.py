@@ -18,9 +18,9 @@ from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.settings import Executor as Described
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker_events import StepEnded
-from beads_workers.integrations.rrq import driving as ev
+from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.driving import Executor
+from beads_workers.integrations.rrq.executor_process import Executor
 from beads_workers.integrations.rrq.ingress import FrameStream
 from beads_workers.integrations.rrq.requests import error_lines, version_of
 from beads_workers.integrations.rrq.wire import (
@@ -206,7 +206,8 @@ def _answer(payload: bytes) -> wire.Outcome:
 
 
 # --- executor ------------------------------------------------------------------------------------
-# One executor of a driver: its process and its connections, as ``executors.rrq.driving`` asks.
+# One executor of a driver: its process and its connections, as
+# ``integrations.rrq.executor_process`` asks.
 #
 # Source: docs/PROTOCOL.md, "RRQ executors".
 

@@ -14,8 +14,8 @@ from beads_workers.core.events import Arrived, ConnId, Event, Withdrawn
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.rrq import RrqExecutor
-from beads_workers.integrations.rrq import serving as unanswered
-from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq import request_table as unanswered
+from beads_workers.integrations.rrq.request_table import Serving
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
 from beads_workers.runtime.sockets import Acceptor, Peers
@@ -112,8 +112,8 @@ class FrameStream:
 # --- ingress -------------------------------------------------------------------------------------
 # The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
 #
-# What is said and answered is decided in ``sources.rrq.serving``. Source: docs/PROTOCOL.md, "Being
-# an RRQ
+# What is said and answered is decided in ``integrations.rrq.request_table``. Source:
+# docs/PROTOCOL.md, "Being an RRQ
 # executor".
 
 

@@ -21,7 +21,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.executors.files import whole
-from beads_workers.integrations.rrq.serving import Serving, Unanswered
+from beads_workers.integrations.rrq.request_table import Serving, Unanswered
 from beads_workers.integrations.rrq.wire import (
     SOCKET_VARIABLE,
     TCP_OPTION,

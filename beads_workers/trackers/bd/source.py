@@ -29,7 +29,7 @@ from beads_workers.core.source import (
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import CALL_SECONDS, Answer, BdCalls
-from beads_workers.trackers.bd.settling import Group, held_by, pending, rounds, whose
+from beads_workers.trackers.bd.settlements import Group, held_by, pending, rounds, whose
 from beads_workers.trackers.bd.tracker import (
     IDS_PER_CALL_MAX,
     IN_PROGRESS,
@@ -45,7 +45,7 @@ from beads_workers.trackers.bd.tracker import (
     rows_of_group,
 )
 from beads_workers.trackers.issue import enqueued_at
-from beads_workers.trackers.settling import boot_seconds
+from beads_workers.trackers.settlement_rules import boot_seconds
 
 # --- listings ------------------------------------------------------------------------------------
 # What is ready: listed bounded, but wide enough to find what is wanted; used twice where safe.

@@ -14,7 +14,7 @@ from beads_workers.core.framing import ProtocolError, parse_object
 from beads_workers.core.model import value
 from beads_workers.core.text import json_line
 from beads_workers.trackers.issue import BadIssue, Issue, from_object, microseconds, to_object
-from beads_workers.trackers.settling import IN_PROGRESS
+from beads_workers.trackers.settlement_rules import IN_PROGRESS
 from beads_workers.trackers.sqlite.store import Store, transaction
 
 PROBLEMS_MAX = 20

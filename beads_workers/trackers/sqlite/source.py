@@ -22,7 +22,14 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.trackers.issue import time_text, to_job, to_seen
-from beads_workers.trackers.settling import CLOSED, CONTAINERS, FINISHED, Holding, pending, rule
+from beads_workers.trackers.settlement_rules import (
+    CLOSED,
+    CONTAINERS,
+    FINISHED,
+    Holding,
+    pending,
+    rule,
+)
 from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
     Store,

@@ -13,7 +13,7 @@ from typing import Any
 
 from beads_workers.core.source import SourceError
 from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, Issue, microseconds
-from beads_workers.trackers.settling import IN_PROGRESS, OPEN
+from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
 
 # --- schema --------------------------------------------------------------------------------------
 # What the tracker's file looks like, and how it is opened.

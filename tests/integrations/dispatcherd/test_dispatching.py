@@ -22,7 +22,7 @@ from beads_workers.core.wire import ControlAsked, ControlReply, encode, parse
 from beads_workers.integrations.dispatcherd.control import DispatcherControl, Service
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, Control
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, split_message
-from beads_workers.integrations.metrics.listening import listen, serve
+from beads_workers.integrations.metrics.listener import listen, serve
 from beads_workers.runtime.control_socket import Tickets
 from beads_workers.runtime.worker_server import WorkerServer
 from tests.runtime.test_control_server import Desk

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli import fleet, tracker, watching
+from beads_workers.cli import fleet, tracker, watch
 from beads_workers.cli.errors import CommandError
 from beads_workers.integrations.envelopes import commands
 from beads_workers.integrations.envelopes.wire import schema
@@ -16,7 +16,7 @@ from tests.integrations.envelopes.test_envelope import DONE, ENQUEUED
 from tests.support.commands import Commands
 from tests.support.journals import night
 
-_COMMANDS = Commands(commands, tracker, fleet, watching)
+_COMMANDS = Commands(commands, tracker, fleet, watch)
 asked, told = _COMMANDS.asked, _COMMANDS.told
 
 

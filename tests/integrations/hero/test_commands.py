@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from beads_workers.cli.building import build
+from beads_workers.cli.application import build
 from beads_workers.cli.errors import CommandError
-from beads_workers.integrations.hero.shown import job_of, read_line
+from beads_workers.integrations.hero.view import job_of, read_line
 from tests.support.fleet import until
 from tests.support.peers import Redis
 

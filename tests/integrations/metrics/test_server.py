@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as read
 
 from beads_workers.core.events import Event
 from beads_workers.core.snapshot import Board
-from beads_workers.integrations.metrics.listening import LOOPBACK, listen, serve, url_of
+from beads_workers.integrations.metrics.listener import LOOPBACK, listen, serve, url_of
 from beads_workers.integrations.metrics.server import (
     FRESH_SECONDS,
     LINGER_BYTES_MAX,

@@ -14,7 +14,7 @@ import pytest
 from beads_workers.core.events import Arrived, Event, Withdrawn
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress
-from beads_workers.integrations.rrq.serving import UNANSWERED_MAX, Serving
+from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, Serving
 from beads_workers.integrations.rrq.source import Unix
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
 from tests.support.rrq_client import Client, request

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from beads_workers.integrations.rrq import executor, wire
-from beads_workers.integrations.rrq.driving import to_outcome
 from beads_workers.integrations.rrq.executor import send_once
+from beads_workers.integrations.rrq.executor_process import to_outcome
 from beads_workers.integrations.rrq.wire import FrameReader, frame, parse
 from tests.support.fleet import until
 from tests.support.peers import NEW, OLD, rrq_of

@@ -12,7 +12,7 @@ import pytest
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
-from beads_workers.integrations.rrq.serving import Reply, Serving
+from beads_workers.integrations.rrq.request_table import Reply, Serving
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import V1, V2, Context, FrameReader, Request, encode
 

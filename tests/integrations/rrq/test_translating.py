@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.integrations.rrq.driving import to_outcome
+from beads_workers.integrations.rrq.executor_process import to_outcome
 from beads_workers.integrations.rrq.wire import ErrorInfo, Status
 from beads_workers.integrations.rrq.wire import Outcome as Answer
 

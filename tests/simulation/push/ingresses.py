@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core.events import Arrived, ConnId, Withdrawn
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import CrashedRun, Settled, Settlement, Taken
-from beads_workers.integrations.rrq import serving as pending
-from beads_workers.integrations.rrq.serving import Serving
+from beads_workers.integrations.rrq import request_table as pending
+from beads_workers.integrations.rrq.request_table import Serving
 from beads_workers.integrations.rrq.source import RrqSource
 from tests.simulation.agenda import Thread
 

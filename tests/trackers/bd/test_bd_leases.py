@@ -11,7 +11,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.bd.source import LIFE_SECONDS, BdSource, Leases
 from beads_workers.trackers.bd.tracker import Row
-from beads_workers.trackers.settling import boot_seconds
+from beads_workers.trackers.settlement_rules import boot_seconds
 from tests.support.bd import BdProject
 
 US, OTHERS = "beads-workers/here/1", "beads-workers/there/2"

@@ -10,7 +10,7 @@ import typer
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.fleet import StateDir
 from beads_workers.core.text import printable
-from beads_workers.worktrees.keeping import Looked
+from beads_workers.worktrees.removal import Looked
 
 # --- worktree text -------------------------------------------------------------------------------
 # What ``clean`` says about worktrees.
@@ -69,7 +69,7 @@ def clean(
     from beads_workers.runtime.retention import Keep, disposable, remove
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
-    from beads_workers.worktrees.keeping import clean as clean_worktrees
+    from beads_workers.worktrees.removal import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = disposable(directory, Keep(keep, None))

@@ -73,9 +73,9 @@ def _all_jobs(directory: Path, *, closed_too: bool) -> list[Envelope]:
 
 
 def _of_tracker(known: dict[str, Envelope], *, closed_too: bool) -> dict[str, Envelope]:
-    from beads_workers.cli.tracker_place import opened
+    from beads_workers.cli.tracker_folder import opened
     from beads_workers.integrations.envelopes.fold import to_envelope
-    from beads_workers.trackers.settling import TOMBSTONE
+    from beads_workers.trackers.settlement_rules import TOMBSTONE
     from beads_workers.trackers.sqlite.store import Store
 
     with opened() as connection:

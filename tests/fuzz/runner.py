@@ -12,7 +12,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from tests.fuzz.minimising import minimised
+from tests.fuzz.minimiser import minimised
 from tests.fuzz.parser import Parser
 
 CHUNK = 1000

@@ -34,7 +34,7 @@ from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds, service
 from beads_workers.runtime.project import STATE_FOLDER, Project, find_project
 from beads_workers.worktrees.git import BRANCHES, GitError, git
-from beads_workers.worktrees.making import matching
+from beads_workers.worktrees.preparation import matching
 
 if TYPE_CHECKING:
     import sqlite3
@@ -266,7 +266,7 @@ def _repository(project: Path) -> tuple[str, str, str]:
 
 
 def _base(project: Path, base: str, *, named: bool) -> str:
-    from beads_workers.worktrees.making import resolve_base
+    from beads_workers.worktrees.preparation import resolve_base
 
     try:
         return resolve_base(str(project), base)

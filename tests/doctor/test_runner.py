@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from beads_workers.doctor.checking import Job, carry_out
 from beads_workers.doctor.rules import ok
+from beads_workers.doctor.runner import Job, carry_out
 
 
 def test_they_come_in_order_whatever_ends_first() -> None:

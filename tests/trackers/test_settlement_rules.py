@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
-from beads_workers.trackers.settling import Holding, pending, rule
+from beads_workers.trackers.settlement_rules import Holding, pending, rule
 
 OURS = "run-1"
 WORKER = "run-1/W3"

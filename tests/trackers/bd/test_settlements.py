@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, Result, Settlement
-from beads_workers.trackers.bd.settling import Write, decide, held_by
+from beads_workers.trackers.bd.settlements import Write, decide, held_by
 from beads_workers.trackers.bd.tracker import Row
 
 US = "beads-workers/host/run-1"

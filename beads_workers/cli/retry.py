@@ -41,13 +41,13 @@ def retry(
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
     """No fleet runs: tell the tracker; the next start gives new attempts to what is ready."""
-    from beads_workers.cli.preparing import find_tracker
+    from beads_workers.cli.preparation import find_tracker
     from beads_workers.core.model import IssueId
     from beads_workers.core.settings import FleetSettings
     from beads_workers.core.source import Action, Result, Settlement, SourceError
-    from beads_workers.runtime.opening import open_source
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.runtime.sources import open_source
 
     tracker = find_tracker(source)
     settings = FleetSettings(

@@ -206,7 +206,7 @@ def _text(file: str) -> str:
 
 
 def _refusal(problems: Sequence[str]) -> CommandError:
-    from beads_workers.cli.tracker_place import warn
+    from beads_workers.cli.tracker_folder import warn
 
     if len(problems) == 1:
         return CommandError(f"nothing was handed in: {printable(problems[0], 300)}")

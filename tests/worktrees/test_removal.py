@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.keeping import Survey, remove, unmerged_branches
+from beads_workers.worktrees.removal import Survey, remove, unmerged_branches
 from tests.support.repository import commit, git
 from tests.support.worktrees import Place, World
 

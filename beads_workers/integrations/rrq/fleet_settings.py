@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import Options
-from beads_workers.cli.refusing import of_agents, refuse
+from beads_workers.cli.refusals import of_agents, refuse
 from beads_workers.core.settings import Executor, Work
 from beads_workers.integrations.rrq.options import FORM
 from beads_workers.integrations.rrq.requests import find, route

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from beads_workers.cli.building import COMPLETING, build
+from beads_workers.cli.application import COMPLETING, build
 from beads_workers.registry import COMMANDS
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]

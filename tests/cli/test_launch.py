@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli.client import wait_for_exit
-from beads_workers.cli.launching import Launch
+from beads_workers.cli.launch import Launch
 from beads_workers.core.settings import FleetSettings
 from tests.support.embedded import EmbeddedProject
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.integrations.rrq import driving as ev
+from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.driving import (
+from beads_workers.integrations.rrq.executor_process import (
     AGAIN_SECONDS_MAX,
     DYING_SECONDS,
     PROBE_SECONDS,

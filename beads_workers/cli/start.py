@@ -19,15 +19,15 @@ from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
-from beads_workers.cli.preparing import shown_functions, shown_place
+from beads_workers.cli.preparation import shown_functions, shown_place
 from beads_workers.core.model import IssueId, Listed
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, Work
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.text import printable
-from beads_workers.runtime.opening import open_source
+from beads_workers.runtime.sources import open_source
 
 if TYPE_CHECKING:
-    from beads_workers.cli.launching import Launch, Watched
+    from beads_workers.cli.launch import Launch, Watched
 
 
 # --- shown work ----------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def shown_command(work: Work) -> str:
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
-    from beads_workers.cli.preparing import shown_place, tracing_lines
+    from beads_workers.cli.preparation import shown_place, tracing_lines
     from beads_workers.core.text import printable
 
     until = ", until empty" if settings.until_empty else ""
@@ -222,15 +222,15 @@ def start(
     What stands after -- is the command; {id}, {title}, {priority}, {worker} and {attempt} in it
     are replaced, and the environment holds BW_ISSUE_ID and its like.
     """
-    from beads_workers.cli.launching import Launch
+    from beads_workers.cli.launch import Launch
 
     launch = None if dry_run else Launch()
-    from beads_workers.cli import preparing
+    from beads_workers.cli import preparation
     from beads_workers.cli.config import resolve
 
     said = replace(said, command=command_of(ctx))
     resolved = resolve(said, Path.cwd(), os.environ)
-    settings = preparing.prepare(resolved, tuple(issues or ()), owned=not detach)
+    settings = preparation.prepare(resolved, tuple(issues or ()), owned=not detach)
     if launch is None:
         show(settings, as_json=json_lines)
         return
@@ -241,7 +241,7 @@ def start(
 def _run(
     launch: Launch, settings: FleetSettings, *, detach: bool, as_json: bool, draw: bool
 ) -> None:
-    from beads_workers.cli.launching import Interrupts, watch_run
+    from beads_workers.cli.launch import Interrupts, watch_run
 
     started = launch.tell(settings)
     drawn = None
@@ -276,7 +276,7 @@ def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client
     def show(client: Client) -> Watched:
         from beads_workers.cli import live
         from beads_workers.cli.feeds import FleetFeed
-        from beads_workers.cli.launching import Watched
+        from beads_workers.cli.launch import Watched
         from beads_workers.ui.viewer import Role
 
         runs = Path(state_directory) / "runs"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.cli.refusing import of_trackers, refuse
+from beads_workers.cli.refusals import of_trackers, refuse
 from beads_workers.integrations.hero.options import HeroTable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
 
 def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
     """Everything a run is told that serves a queue; raises ``CommandError``."""
-    from beads_workers.cli.preparing import Tracker, settings_of
+    from beads_workers.cli.preparation import Tracker, settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.integrations.hero.connection import read_url, secret_variables
     from beads_workers.runtime.project import STATE_FOLDER
@@ -109,7 +109,7 @@ def find_queue(resolved: Resolved) -> HeroQueue:
 def find_scripts(resolved: Resolved) -> Work:
     """What runs the scripts: a command for each context of ``[hero.contexts]``, and the one behind
     ``--`` for all others. Nothing of what comes in is ever run unasked."""
-    from beads_workers.cli.preparing import runnable
+    from beads_workers.cli.preparation import runnable
     from beads_workers.core.scripts import ANY_CONTEXT, Context
     from beads_workers.core.settings import Work
 
@@ -138,7 +138,7 @@ def find_scripts(resolved: Resolved) -> Work:
 
 def _checked(context: Context) -> Context:
     """The same, of programs that are there: a validator that is not would let nothing pass."""
-    from beads_workers.cli.preparing import runnable
+    from beads_workers.cli.preparation import runnable
 
     return replace(
         context,

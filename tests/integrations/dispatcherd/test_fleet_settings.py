@@ -16,7 +16,7 @@ from beads_workers.cli.options import Options
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
 from beads_workers.integrations.dispatcherd.configuration import Brokers
-from beads_workers.integrations.dispatcherd.opening import prepare_dispatcherd
+from beads_workers.integrations.dispatcherd.fleet_settings import prepare_dispatcherd
 
 YAML = """
 version: 2

@@ -10,7 +10,7 @@ import pytest
 
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.integrations.rrq.serving import (
+from beads_workers.integrations.rrq.request_table import (
     ID_CHARS_MAX,
     UNANSWERED_BYTES_MAX,
     UNANSWERED_MAX,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.options import POLL_PUSH_SECONDS
-from beads_workers.cli.refusing import of_trackers, refuse
+from beads_workers.cli.refusals import of_trackers, refuse
 from beads_workers.integrations.dispatcherd import CONFIG
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def prepare_dispatcherd(
     resolved: Resolved, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
     """Everything a run is told that serves publishers; raises ``CommandError``."""
-    from beads_workers.cli.preparing import Tracker, find_work, settings_of
+    from beads_workers.cli.preparation import Tracker, find_work, settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.runtime.project import STATE_FOLDER
 

@@ -19,7 +19,7 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees, worktrees_from_json
 from beads_workers.core.text import size
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import keeping
+from beads_workers.worktrees import removal
 from beads_workers.worktrees.git import BRANCHES, GitError, git
 from beads_workers.worktrees.records import Record, Records, named_in, new_token
 
@@ -126,7 +126,7 @@ def prepare(asked: Preparation) -> None:
     # From here on the worktree of this worker's last task is in nobody's use.
     place_file.unlink(missing_ok=True)
     if last is not None and (record := records.find(last)) is not None:
-        keeping.tidy(records, [record])
+        removal.tidy(records, [record])
     _check_disk(settings)
     try:
         base = resolve_base(settings.checkout, settings.base)
@@ -143,7 +143,7 @@ def prepare(asked: Preparation) -> None:
         os.close(lock)
         # What was not finished holds nobody's work; the log says what went wrong.
         if not records.is_ready(record):
-            keeping.tidy(records, [record])
+            removal.tidy(records, [record])
 
 
 def resolve_base(folder: str, base: str) -> str:
@@ -195,7 +195,7 @@ def _set_up(script: str, folder: str, environment: dict[str, str], record: Recor
     if done.returncode != 0:
         raise CannotPrepare(f"setup failed: exit status {done.returncode}")
     try:
-        left = keeping.changes(record.path)
+        left = removal.changes(record.path)
     except GitError as error:
         raise CannotPrepare(str(error)) from None
     if left:
@@ -250,7 +250,7 @@ def _begin(asked: Preparation, records: Records, base: str) -> tuple[Record, int
         if (left := records.find(record.name)) is not None:
             if left.issue_id != record.issue_id or left.attempt != record.attempt:
                 continue
-            keeping.tidy(records, [left])
+            removal.tidy(records, [left])
         if records.find(record.name) is None and _is_free(settings, record):
             return record, records.begin(record)
     raise CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")

@@ -232,7 +232,7 @@ def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:
     """Remove the run's worktrees that hold no work; how many branches hold unmerged work."""
-    from beads_workers.worktrees.keeping import tidy_run, unmerged_branches
+    from beads_workers.worktrees.removal import tidy_run, unmerged_branches
 
     state_directory = Path(worktrees.state_directory)
     tidy_run(state_directory, run_id)

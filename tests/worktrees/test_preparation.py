@@ -15,7 +15,7 @@ from beads_workers.core.settings import Work, WorkerSettings
 from beads_workers.core.wire import Task
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
-from beads_workers.worktrees.making import CannotPrepare, read_preparation
+from beads_workers.worktrees.preparation import CannotPrepare, read_preparation
 from tests.support.repository import IDENTITY, commit, git
 from tests.support.worktrees import World
 
@@ -226,7 +226,7 @@ def program(world: World, issue_id: str, worker: str) -> subprocess.Popen[bytes]
     text = preparation(Task(IssueId(issue_id), 1, "t", "d"), settings)
     assert read_preparation(text) == world.asked(issue_id, worker=worker)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "beads_workers.worktrees.making"],
+        [sys.executable, "-P", "-m", "beads_workers.worktrees.preparation"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | IDENTITY,

@@ -74,7 +74,7 @@ def _watch_lines(client: Client) -> None:
 def _watch_drawn(client: Client, directory: Path) -> None:
     from beads_workers.cli import live
     from beads_workers.cli.feeds import FleetFeed
-    from beads_workers.cli.launching import summary
+    from beads_workers.cli.launch import summary
     from beads_workers.ui.viewer import Role
 
     seen = live.show(FleetFeed(client), Role.WATCH, (directory / "runs").joinpath, None)

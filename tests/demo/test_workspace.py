@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.cli.errors import CommandError
 from beads_workers.demo.backlog import BACKLOG
-from beads_workers.demo.place import Place
+from beads_workers.demo.workspace import Place
 
 
 @pytest.fixture
