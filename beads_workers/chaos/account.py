@@ -37,7 +37,7 @@ class Life:
 
 
 @dataclass(slots=True)
-class Account:
+class ChaosAccount:
     """All runs, in their order. Each list names what may never happen, as it is read."""
 
     killed: Collection[int] = ()
@@ -125,7 +125,7 @@ class Account:
 
 
 @dataclass(slots=True)
-class Log:
+class TaskLog:
     """What the tasks wrote. ``done``: how often a command of an issue came to a good end."""
 
     begun: Counter[Attempt] = field(default_factory=Counter)
@@ -152,9 +152,9 @@ class Log:
         return self.begun.total()
 
 
-def read_log(file: Path) -> Log:
+def read_log(file: Path) -> TaskLog:
     """The log of all tasks of a chaos; one that nobody wrote is empty."""
-    log = Log()
+    log = TaskLog()
     try:
         lines = file.read_bytes().splitlines()
     except FileNotFoundError:
@@ -164,7 +164,7 @@ def read_log(file: Path) -> Log:
     return log
 
 
-def unasked(account: Account, log: Log) -> Iterator[str]:
+def unasked(account: ChaosAccount, log: TaskLog) -> Iterator[str]:
     """Commands that ran although no journal says so, or more often."""
     for attempt, count in log.begun.items():
         if count > account.started[attempt]:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beads_workers.chaos.account import Account, Log
+from beads_workers.chaos.account import ChaosAccount, TaskLog
 from beads_workers.chaos.injector import Tally
-from beads_workers.chaos.workspace import Place
+from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
 
@@ -34,11 +34,13 @@ PIPE_SECONDS = 10.0
 """In a pipe, a plain line so often."""
 
 
-def opening(place: Place, seed: int, kills: int, workers: int, *, self_claiming: bool) -> str:
+def opening(
+    workspace: ChaosWorkspace, seed: int, kills: int, workers: int, *, self_claiming: bool
+) -> str:
     """What is about to happen."""
     return (
-        f"chaos: {kills} kills, seed {seed}, {workers} workers on {place.tracker.name}"
-        f"{', each calling it by itself' if self_claiming else ''}, in {place.folder}"
+        f"chaos: {kills} kills, seed {seed}, {workers} workers on {workspace.tracker.name}"
+        f"{', each calling it by itself' if self_claiming else ''}, in {workspace.folder}"
     )
 
 
@@ -95,12 +97,12 @@ def by_kind(counts: Counter[str]) -> str:
 class Story:
     """The last words of a chaos, for people and for programs."""
 
-    place: Place
+    workspace: ChaosWorkspace
     seed: int
     tally: Tally
     promises: Sequence[Promise]
-    account: Account
-    log: Log
+    account: ChaosAccount
+    log: TaskLog
     seconds: float
     again: str
     """The command that does the same."""
@@ -132,7 +134,7 @@ class Story:
             self.promises, "the tracker, the journals of all runs, the tasks' own log and /proc"
         )
         if self.broken or self.keep:
-            yield f"The folder is kept: {self.place.folder}"
+            yield f"The folder is kept: {self.workspace.folder}"
         if self.broken:
             yield f"Once more: {self.again}"
 
@@ -142,9 +144,9 @@ class Story:
         return {
             "chaos": {
                 "seed": self.seed,
-                "tracker": self.place.tracker.name,
+                "tracker": self.workspace.tracker.name,
                 "bd_calls": "worker" if self.self_claiming else "grouped",
-                "folder": str(self.place.folder),
+                "folder": str(self.workspace.folder),
                 "seconds": round(self.seconds, 1),
                 "kills": self.tally.kills.total(),
                 "kills_by_kind": dict(self.tally.kills),
@@ -218,7 +220,7 @@ def chaos(
     in a temporary folder. Nothing of yours is touched.
     """
     from beads_workers.chaos.injector import Targets
-    from beads_workers.chaos.workspace import Place, forget_the_user
+    from beads_workers.chaos.workspace import ChaosWorkspace, forget_the_user
 
     if source not in WORKERS:
         raise CommandError(f"no such source: {source}", "sqlite and bd are known", EXIT_USAGE)
@@ -235,19 +237,19 @@ def chaos(
         seed = random.randrange(1_000_000)
     forget_the_user()
     targets = Targets()
-    with Place(source) as place:
+    with ChaosWorkspace(source) as workspace:
         try:
             count = workers or WORKERS[source]
             quiet = as_json and not progress
             asked = _Asked(
                 seed, kills, source, count, bd_calls == "worker", only, keep, as_json, quiet
             )
-            code = _run(place, targets, asked)
+            code = _run(workspace, targets, asked)
         finally:
             targets.end_all()
-            place.clear_sockets()
+            workspace.clear_sockets()
         if keep or code:
-            place.keep()
+            workspace.keep()
     raise typer.Exit(code)
 
 
@@ -281,7 +283,7 @@ class _Asked:
         return " ".join(argv)
 
 
-def _run(place: Place, targets: Targets, asked: _Asked) -> int:
+def _run(workspace: ChaosWorkspace, targets: Targets, asked: _Asked) -> int:
     from beads_workers.chaos import plan
     from beads_workers.chaos.account import read_log
     from beads_workers.chaos.injector import Injector, fleet_settings
@@ -291,29 +293,31 @@ def _run(place: Place, targets: Targets, asked: _Asked) -> int:
     only = plan.Target(asked.only) if asked.only else None
     pace = plan.pace(asked.source, only, asked.workers)
     progress = Progress(asked.kills, quiet=asked.quiet)
-    place.fill()
+    workspace.fill()
     progress.say(
-        opening(place, asked.seed, asked.kills, asked.workers, self_claiming=asked.self_claiming)
+        opening(
+            workspace, asked.seed, asked.kills, asked.workers, self_claiming=asked.self_claiming
+        )
     )
-    os.chdir(place.project)
+    os.chdir(workspace.project)
     injector = Injector(
-        place,
+        workspace,
         targets,
         lambda: fleet_settings(
-            place, asked.source, asked.workers, self_claiming=asked.self_claiming
+            workspace, asked.source, asked.workers, self_claiming=asked.self_claiming
         ),
         plan.blows(asked.seed, asked.kills, pace, plan.weights_of(asked.source, only)),
         progress.show,
     )
     tally = injector.run(lambda number: plan.issue_rows(asked.seed, number, pace))
     progress.end()
-    log = read_log(place.folder / "tasks.jsonl")
+    log = read_log(workspace.folder / "tasks.jsonl")
     promises = prove(
-        place, targets, tally, injector.account, log, self_claiming=asked.self_claiming
+        workspace, targets, tally, injector.account, log, self_claiming=asked.self_claiming
     )
     seconds = time.monotonic() - began
     story = Story(
-        place,
+        workspace,
         asked.seed,
         tally,
         promises,

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from beads_workers.chaos import plan
-from beads_workers.chaos.account import Account
+from beads_workers.chaos.account import ChaosAccount
 from beads_workers.chaos.plan import Blow, Target
-from beads_workers.chaos.workspace import Place
+from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_UNFINISHED
 from beads_workers.cli.launch import Launch
 from beads_workers.core.settings import FleetSettings
@@ -149,13 +149,13 @@ class Injector:
 
     def __init__(
         self,
-        place: Place,
+        workspace: ChaosWorkspace,
         targets: Targets,
         settings: Callable[[], FleetSettings],
         blows: Iterable[Blow],
         report: Callable[[Tally], None],
     ) -> None:
-        self._place = place
+        self._workspace = workspace
         self._targets = targets
         self._settings = settings
         self._blows: Iterator[Blow] = iter(blows)
@@ -164,7 +164,7 @@ class Injector:
         self._due = self._waits_since = 0.0
         self._thaws: list[tuple[float, int, TargetProcess]] = []
         self.tally = Tally()
-        self.account = Account(self.tally.killed, MAX_ATTEMPTS)
+        self.account = ChaosAccount(self.tally.killed, MAX_ATTEMPTS)
         self._read: set[str] = set()
 
     def run(self, rows: Callable[[int], list[dict[str, object]]]) -> Tally:
@@ -173,7 +173,7 @@ class Injector:
             self.tally.rounds += 1
             round_rows = rows(self.tally.rounds)
             self.tally.issues += len(round_rows)
-            self._place.tracker.add(plan.as_lines(round_rows))
+            self._workspace.tracker.add(plan.as_lines(round_rows))
             self._drain()
         self._read_journals(also_settled=True)
         return self.tally
@@ -190,9 +190,9 @@ class Injector:
                 idle += 1
             if self.tally.troubles:
                 return
-            if not died and not _unfinished(self._place.tracker.statuses()):
+            if not died and not _unfinished(self._workspace.tracker.statuses()):
                 return
-        left = ", ".join(_unfinished(self._place.tracker.statuses())[:5])
+        left = ", ".join(_unfinished(self._workspace.tracker.statuses())[:5])
         self.tally.troubles.append(f"{IDLE_STARTS_MAX} starts in a row did not finish {left}")
 
     def _one_start(self) -> bool:
@@ -220,11 +220,11 @@ class Injector:
 
         ``also_settled``: and of all others.
         """
-        for run_id in self._place.state.run_ids():
+        for run_id in self._workspace.state.run_ids():
             if run_id in self._read:
                 continue
-            entries = list(read_journal(self._place.state.run(run_id) / "journal.jsonl"))
-            if entries and not also_settled and not self._place.state.is_settled(run_id):
+            entries = list(read_journal(self._workspace.state.run(run_id) / "journal.jsonl"))
+            if entries and not also_settled and not self._workspace.state.is_settled(run_id):
                 return  # Those after it wait, too: they are read in their order.
             self._read.add(run_id)
             self.account.read(run_id, entries)
@@ -316,7 +316,7 @@ class Injector:
 
 
 def fleet_settings(
-    place: Place, source: str, workers: int, *, self_claiming: bool
+    workspace: ChaosWorkspace, source: str, workers: int, *, self_claiming: bool
 ) -> FleetSettings:
     """As ``start --until-empty`` has them there; the environment has no say.
 
@@ -335,9 +335,9 @@ def fleet_settings(
         retry_delay=RETRY_DELAY_SECONDS,
         term_grace=TERM_GRACE_SECONDS,
         poll=0.5,
-        command=(sys.executable, "-I", "-S", str(TASK), str(place.folder)),
+        command=(sys.executable, "-I", "-S", str(TASK), str(workspace.folder)),
     )
-    return prepare(resolve(said, place.project, {}), (), owned=True)
+    return prepare(resolve(said, workspace.project, {}), (), owned=True)
 
 
 TASK = Path(__file__).with_name("task.py")

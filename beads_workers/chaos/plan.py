@@ -29,7 +29,7 @@ class Target(Enum):
     EVERYTHING = "everything at once"
 
 
-class Kind(Enum):
+class TaskKind(Enum):
     """What the command of an issue does, after it has slept for a while."""
 
     FINE = "fine"
@@ -95,12 +95,12 @@ BD_WEIGHT = 25
 """Where there is a ``bd`` to be killed in the middle of a call."""
 
 KINDS = {
-    Kind.FINE: 76,
-    Kind.FAILS_ONCE: 9,
-    Kind.LATER_ONCE: 4,
-    Kind.STUBBORN: 5,
-    Kind.ESCAPES: 5,
-    Kind.HOPELESS: 1,
+    TaskKind.FINE: 76,
+    TaskKind.FAILS_ONCE: 9,
+    TaskKind.LATER_ONCE: 4,
+    TaskKind.STUBBORN: 5,
+    TaskKind.ESCAPES: 5,
+    TaskKind.HOPELESS: 1,
 }
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from beads_workers.chaos.account import Account, Log, unasked
+from beads_workers.chaos.account import ChaosAccount, TaskLog, unasked
 from beads_workers.chaos.injector import Tally, TargetProcess, Targets
-from beads_workers.chaos.workspace import Place
+from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.throwaway import Promise
 
 LEAVE_SECONDS = 2.0
@@ -18,23 +18,29 @@ LOOK_SECONDS = 0.02
 
 
 def prove(
-    place: Place, targets: Targets, tally: Tally, account: Account, log: Log, *, self_claiming: bool
+    workspace: ChaosWorkspace,
+    targets: Targets,
+    tally: Tally,
+    account: ChaosAccount,
+    log: TaskLog,
+    *,
+    self_claiming: bool,
 ) -> list[Promise]:
     """Every promise, kept or broken; call it when no orchestrator runs any more.
 
     ``self_claiming``: workers closed by themselves, so the tracker may have a close that no journal
     has."""
     left = _left_over(targets)
-    statuses, closings = place.tracker.statuses(), place.tracker.closings()
+    statuses, closings = workspace.tracker.statuses(), workspace.tracker.closings()
     by_workers = log.done if self_claiming else Counter[str]()
-    return list(_promises(place, tally, account, log, statuses, closings, left, by_workers))
+    return list(_promises(workspace, tally, account, log, statuses, closings, left, by_workers))
 
 
 def _promises(
-    place: Place,
+    workspace: ChaosWorkspace,
     tally: Tally,
-    account: Account,
-    log: Log,
+    account: ChaosAccount,
+    log: TaskLog,
     statuses: dict[str, str],
     closings: dict[str, int] | None,
     left: list[TargetProcess],
@@ -56,11 +62,11 @@ def _promises(
     yield Promise(
         "no process is left", tuple(f"pid {process.pid} ({process.name})" for process in left)
     )
-    yield Promise("no socket and no lock is left", tuple(_leftovers(place, account)))
+    yield Promise("no socket and no lock is left", tuple(_leftovers(workspace, account)))
 
 
 def unsound(
-    account: Account, statuses: dict[str, str], issues: int, by_workers: Counter[str]
+    account: ChaosAccount, statuses: dict[str, str], issues: int, by_workers: Counter[str]
 ) -> Iterator[str]:
     """What is not at its end, or has one that nobody can account for.
 
@@ -81,7 +87,7 @@ def unsound(
 
 
 def _closed_twice(
-    account: Account, statuses: dict[str, str], closings: dict[str, int] | None
+    account: ChaosAccount, statuses: dict[str, str], closings: dict[str, int] | None
 ) -> Iterator[str]:
     for issue_id, life in account.lives.items():
         if life.closes > 1:
@@ -92,7 +98,7 @@ def _closed_twice(
             yield f"{issue_id} is {status}, and became closed {count} times"
 
 
-def _undone(log: Log, statuses: dict[str, str]) -> Iterator[str]:
+def _undone(log: TaskLog, statuses: dict[str, str]) -> Iterator[str]:
     for issue_id, status in statuses.items():
         if status == "closed" and not log.done[issue_id]:
             yield issue_id
@@ -105,14 +111,14 @@ def _left_over(targets: Targets) -> list[TargetProcess]:
     return left
 
 
-def _leftovers(place: Place, account: Account) -> Iterator[str]:
+def _leftovers(workspace: ChaosWorkspace, account: ChaosAccount) -> Iterator[str]:
     for path in sorted(set(account.sockets)):
         if path and Path(path).exists():
             yield path
-    if place.state.is_locked():
+    if workspace.state.is_locked():
         yield "the lock of the run directory is held"
-    for run_id in place.state.run_ids():
-        if place.state.is_alive(run_id):
+    for run_id in workspace.state.run_ids():
+        if workspace.state.is_alive(run_id):
             yield f"{run_id} is alive"
-        if run_id in account.run_ids and not place.state.is_settled(run_id):
+        if run_id in account.run_ids and not workspace.state.is_settled(run_id):
             yield f"{run_id} is not settled"

@@ -29,7 +29,7 @@ FOREIGN = ("BEADS_", "BD_", "BW_", "GIT_", "ORCHESTRATOR_")
 BD_SECONDS = 120.0
 
 
-class Tracker(Protocol):
+class ChaosTracker(Protocol):
     """What a chaos needs of a tracker; every method raises ``CommandError`` where it fails."""
 
     name: str
@@ -47,7 +47,7 @@ class Tracker(Protocol):
         """How often each issue became closed, where the tracker itself can tell."""
 
 
-class Place(Throwaway):
+class ChaosWorkspace(Throwaway):
     """The folder, and its tracker. Gone at the end, unless kept; the fleet must be gone before."""
 
     def __init__(self, source: str) -> None:
@@ -55,7 +55,9 @@ class Place(Throwaway):
         super().__init__(Path(tempfile.mkdtemp(prefix=FOLDER)).resolve())
         self.project = self.folder / "project"
         self.state = RunDirectory(self.project / STATE_FOLDER)
-        self.tracker: Tracker = Bd(program, self.project) if program else Embedded(self.state.root)
+        self.tracker: ChaosTracker = (
+            Bd(program, self.project) if program else Embedded(self.state.root)
+        )
 
     def fill(self) -> None:
         """Everything that a fleet needs, but for issues."""
@@ -90,7 +92,7 @@ class Embedded:
         self._file = state / TRACKER_FILE
 
     def make(self) -> None:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         from contextlib import closing
 
         from beads_workers.trackers.sqlite.store import connect
@@ -106,15 +108,15 @@ class Embedded:
             )
 
     def add(self, lines: bytes) -> None:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         add_issues(self._file, lines.splitlines())
 
     def statuses(self) -> dict[str, str]:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         return statuses(self._file)
 
     def closings(self) -> dict[str, int] | None:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         from contextlib import closing
 
         from beads_workers.trackers.sqlite.store import connect
@@ -134,7 +136,7 @@ class Bd:
         self.name = "bd"
 
     def make(self) -> None:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         _run(["git", "init", "--quiet", "."], self._project)
         self.name = self._bd("--version").strip()
         known = self._bd("init", "--help")
@@ -142,14 +144,14 @@ class Bd:
         self._bd("init", f"--prefix={PREFIX}", "--quiet", *(o for o in quiet if o in known))
 
     def add(self, lines: bytes) -> None:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         file = self._project.parent / "issues.jsonl"
         file.write_bytes(lines)
         flag = ["-i"] if "--input" in self._bd("import", "--help") else []
         self._bd("import", *flag, str(file))
 
     def statuses(self) -> dict[str, str]:
-        """See ``Tracker``."""
+        """See ``ChaosTracker``."""
         listed = json.loads(self._bd("list", "--all", "--json", "--limit=0"))
         return {issue["id"]: issue["status"] for issue in listed}
 

@@ -10,27 +10,27 @@ import typer
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.fleet import StateDir
 from beads_workers.core.text import printable
-from beads_workers.worktrees.removal import Looked
+from beads_workers.worktrees.removal import CleanupResult
 
 # --- worktree text -------------------------------------------------------------------------------
 # What ``clean`` says about worktrees.
 
 
-def removed_text(looked: Looked) -> str:
+def removed_text(looked: CleanupResult) -> str:
     """The worktree and the branch that go."""
     path = [] if looked.path is None else [f"worktree {looked.path}"]
     branch = [] if looked.branch is None else [f"branch {looked.branch}"]
     return printable(" and ".join([*path, *branch]))
 
 
-def kept_text(looked: Looked) -> str:
+def kept_text(looked: CleanupResult) -> str:
     """The worktree that stays, and why."""
     branch = f" ({looked.branch})" if looked.branch and looked.path else ""
     what = f"worktree {looked.path}" if looked.path else f"branch {looked.branch}"
     return printable(f"{what}{branch}: {'; '.join(looked.kept_because)}")
 
 
-def worktree_json(looked: Looked) -> dict[str, object]:
+def worktree_json(looked: CleanupResult) -> dict[str, object]:
     """The same for programs; without reasons it goes."""
     return {
         "issue_id": looked.record.issue_id,

@@ -51,7 +51,7 @@ def find_state_directory(said: str | None = None) -> Path:
     return here / STATE_FOLDER
 
 
-def connect(state_directory: Path) -> Client:
+def connect(state_directory: Path) -> ControlClient:
     """The fleet that runs there; raises ``CommandError`` (exit 3) where none does."""
     deadline = None
     while (client := _try_to_connect(state_directory)) is None:
@@ -72,21 +72,21 @@ def connect(state_directory: Path) -> Client:
     return client
 
 
-def _try_to_connect(state_directory: Path) -> Client | None:
+def _try_to_connect(state_directory: Path) -> ControlClient | None:
     try:
         info = json.loads((state_directory / "run.json").read_bytes())
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(info["control_socket"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return Client(sock)
+    return ControlClient(sock)
 
 
 class NoAnswer(CommandError):
     """Nothing came in time."""
 
 
-class Client:
+class ControlClient:
     """One connection to a control socket, or to an orchestrator that we are starting."""
 
     def __init__(self, sock: socket.socket) -> None:

@@ -179,7 +179,7 @@ def plan(here: Situation, said: Options) -> list[Any]:
     """The checks for these options, in the order in which they are shown."""
     from beads_workers.doctor import leftovers, machine, work
     from beads_workers.doctor import work as git
-    from beads_workers.doctor.runner import Job
+    from beads_workers.doctor.runner import ScheduledCheck
 
     workers, folder, root = here.workers, here.folder, here.state
     agent = here.agent is not None
@@ -205,7 +205,7 @@ def plan(here: Situation, said: Options) -> list[Any]:
         ("fleet", lambda: _fleet(here)),
         ("clock", lambda: machine.clock(leftovers.last_seen(root) or 0.0)),
     ]
-    return [Job(name, look) for name, look in looks]
+    return [ScheduledCheck(name, look) for name, look in looks]
 
 
 class Situation:

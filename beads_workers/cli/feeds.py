@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from beads_workers.cli.client import Client
+from beads_workers.cli.client import ControlClient
 from beads_workers.ui.viewer import Faster
 
 Message = dict[str, Any]
@@ -21,7 +21,7 @@ class Feed(Protocol):
     over: bool
     """Nothing more comes."""
 
-    def sockets(self) -> list[Client]:
+    def sockets(self) -> list[ControlClient]:
         """What to wait for, besides the time."""
 
     def deadline(self) -> float | None:
@@ -43,13 +43,13 @@ class Feed(Protocol):
 class FleetFeed:
     """A running fleet."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ControlClient) -> None:
         self._client = client
         self._at = time.monotonic()
         self.over = False
         client.send("bw.watch")
 
-    def sockets(self) -> list[Client]:
+    def sockets(self) -> list[ControlClient]:
         """See ``Feed``."""
         return [] if self.over else [self._client]
 
@@ -89,7 +89,7 @@ class ReplayFeed:
         self._next = next(snapshots, None)
         self.over = self._next is None
 
-    def sockets(self) -> list[Client]:
+    def sockets(self) -> list[ControlClient]:
         """See ``Feed``."""
         return []
 

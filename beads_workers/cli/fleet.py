@@ -11,7 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from beads_workers.cli.client import Client, NoAnswer, connect, find_state_directory, wait_for_exit
+from beads_workers.cli.client import (
+    ControlClient,
+    NoAnswer,
+    connect,
+    find_state_directory,
+    wait_for_exit,
+)
 from beads_workers.cli.errors import (
     EXIT_NOT_RUNNING,
     EXIT_UNFINISHED,
@@ -239,7 +245,7 @@ def report(answer: dict[str, Any], *, as_json: bool) -> None:
         raise CommandError(answer["error"], "'beads-workers status' shows what is there", code)
 
 
-def _wait_for_end(client: Client, seconds: float | None) -> dict[str, Any] | None:
+def _wait_for_end(client: ControlClient, seconds: float | None) -> dict[str, Any] | None:
     import time
 
     deadline = None if seconds is None else time.monotonic() + seconds

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from beads_workers.cli.client import Client, wait_for_exit
+from beads_workers.cli.client import ControlClient, wait_for_exit
 from beads_workers.cli.errors import EXIT_UNKNOWN, CommandError
 from beads_workers.core.journal import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
@@ -106,7 +106,7 @@ class Launch:
                 start_new_session=True,
             )
         self._process.returncode = 0  # Or its destructor would warn that it still runs.
-        self.client = Client(ours)
+        self.client = ControlClient(ours)
 
     @property
     def pid(self) -> int:
@@ -136,7 +136,7 @@ class Launch:
 class Interrupts:
     """Ctrl-C asks for a stop, the second one means now; TERM and HUP ask once."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ControlClient) -> None:
         self._client = client
         self.first: int | None = None
         # A signal that comes just before a wait would be seen to only after it, whenever that is:
@@ -163,7 +163,7 @@ class Interrupts:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchResult:
     """How watching a run went: its last word, the first signal to us, and whether it lives on."""
 
     ended: dict[str, Any] | None
@@ -172,12 +172,12 @@ class Watched:
 
 
 def watch_run(
-    client: Client,
+    client: ControlClient,
     started: dict[str, Any],
     *,
     named: Collection[str],
     as_json: bool,
-    show: Callable[[Client], Watched] | None = None,
+    show: Callable[[ControlClient], WatchResult] | None = None,
     interrupts: Interrupts | None = None,
     worktrees: Worktrees | None = None,
 ) -> int:
@@ -217,7 +217,9 @@ def watch_run(
     return 128 + watched.signal if watched.signal else int(ended["exit_code"])
 
 
-def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool) -> Watched:
+def _tell_events(
+    client: ControlClient, interrupts: Interrupts | None, *, as_json: bool
+) -> WatchResult:
     ended: dict[str, Any] | None = None
     client.skipped = () if as_json else heads(SILENT)
     for message in client.follow(interrupts.wait if interrupts else None):
@@ -227,7 +229,7 @@ def _tell_events(client: Client, interrupts: Interrupts | None, *, as_json: bool
             _show(message, as_json=as_json)
             if client.drained:
                 sys.stdout.flush()
-    return Watched(ended, interrupts.first if interrupts else None)
+    return WatchResult(ended, interrupts.first if interrupts else None)
 
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> int:

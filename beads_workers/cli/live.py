@@ -22,11 +22,11 @@ from beads_workers.ui.viewer import (
     Detach,
     Faster,
     Leave,
-    Log,
     Look,
     Pane,
     Renderer,
     Role,
+    ShownLog,
     Wish,
     chosen_worker,
     press,
@@ -46,24 +46,24 @@ class LogTail:
     def __init__(self, run_folder: Callable[[str], Path]) -> None:
         self._run_folder = run_folder
         self._known: tuple[object, ...] = ()
-        self._log: Log | None = None
+        self._log: ShownLog | None = None
 
-    def read(self, look: Look, snapshot: Mapping[str, Any], rows: int) -> Log:
+    def read(self, look: Look, snapshot: Mapping[str, Any], rows: int) -> ShownLog:
         """The log of the chosen worker: of what it runs, or of what it ran last."""
         worker = chosen_worker(look, snapshot)
         if worker is None:
-            return Log("no worker, so no log")
+            return ShownLog("no worker, so no log")
         found = self._find(worker, snapshot)
         if found is None:
-            return Log(f"{worker['worker_id']} has run nothing yet")
+            return ShownLog(f"{worker['worker_id']} has run nothing yet")
         title, path = found
         try:
             stat = path.stat()
         except FileNotFoundError:
-            return Log(f"{title}: nothing printed yet")
+            return ShownLog(f"{title}: nothing printed yet")
         seen = (title, path, stat.st_ino, stat.st_size, stat.st_mtime_ns, rows)
         if self._log is None or seen != self._known:
-            self._known, self._log = seen, Log(f"{title}: {path.name}", _tail(path, rows))
+            self._known, self._log = seen, ShownLog(f"{title}: {path.name}", _tail(path, rows))
         return self._log
 
     def _find(
@@ -127,7 +127,7 @@ class Left(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DashboardResult:
     """How it went. ``ended``: the run's last word. ``signal``: the first that came."""
 
     why: Left
@@ -137,7 +137,7 @@ class Seen:
 
 def show(
     feed: Feed, role: Role, run_folder: Callable[[str], Path], caption: Caption | None
-) -> Seen:
+) -> DashboardResult:
     """Draw until the run ends or the viewer leaves; the terminal is as before when this returns.
 
     ``run_folder``: run id -> where its logs are.
@@ -165,14 +165,14 @@ class _Live:
         self._lines: list[str] = []
         self._snapshot: Message | None = None
         self._ended: Message | None = None
-        self._seen: Seen | None = None
+        self._seen: DashboardResult | None = None
         self._signal: int | None = None
         self._draw_at = 0.0
         """When the next frame is due; every event can bring it forward."""
         self._drawn_at = 0.0
         self._said_at = 0.0
 
-    def run(self) -> Seen:
+    def run(self) -> DashboardResult:
         while self._seen is None:
             now = time.monotonic()
             if now >= self._draw_at:
@@ -207,7 +207,7 @@ class _Live:
 
     def _handle(self, events: Events) -> None:
         if events.gone:
-            self._seen = Seen(Left.LOST, self._ended, signal.SIGHUP)
+            self._seen = DashboardResult(Left.LOST, self._ended, signal.SIGHUP)
             return
         if events.resized or events.resumed:
             self._draw_at = 0.0
@@ -227,7 +227,7 @@ class _Live:
         elif "ended" in message:
             self._ended = message["ended"]
         elif message.get("text") == "detached":
-            self._seen = Seen(Left.DETACHED, signal=self._signal)
+            self._seen = DashboardResult(Left.DETACHED, signal=self._signal)
         else:
             self._say(message.get("error") or message.get("text") or "")
 
@@ -237,7 +237,9 @@ class _Live:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
             self._draw(time.monotonic())
             self._terminal.wait([], END_SECONDS)
-        self._seen = Seen(Left.ENDED if self._ended else Left.LOST, self._ended, self._signal)
+        self._seen = DashboardResult(
+            Left.ENDED if self._ended else Left.LOST, self._ended, self._signal
+        )
 
     def _pressed(self, key: str) -> None:
         if self._snapshot is None:
@@ -260,7 +262,7 @@ class _Live:
                 if control == "bw.stop":
                     self._say("stopping: everyone is told to leave")
             case Leave():
-                self._seen = Seen(Left.LEFT, self._ended, self._signal)
+                self._seen = DashboardResult(Left.LEFT, self._ended, self._signal)
             case Detach():
                 self._feed.ask("bw.detach", {})
             case Faster():
@@ -268,7 +270,7 @@ class _Live:
 
     def _signalled(self, number: int) -> None:
         if self._look.role is not Role.START:
-            self._seen = Seen(Left.LEFT, self._ended, number)
+            self._seen = DashboardResult(Left.LEFT, self._ended, number)
         elif self._signal is None:
             self._signal = number
             self._feed.ask("bw.stop", {})

@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptLog:
     """One attempt and its log; ``at`` epoch seconds of its start."""
 
     issue_id: str
@@ -126,7 +126,7 @@ def _events(journal: Path, after: float, shown: Shown) -> Iterator[str]:
 
 def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
-) -> list[Attempt]:
+) -> list[AttemptLog]:
     """Of the newest run that has any."""
     from beads_workers.core.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
@@ -136,7 +136,7 @@ def _attempts(
         folder = str(directory.run(run_id))
         entries = list(read_journal(directory.run(run_id) / "journal.jsonl"))
         over = {e.record.request_id for e in entries if isinstance(e.record, Finished)}
-        found: dict[Path, Attempt] = {}
+        found: dict[Path, AttemptLog] = {}
         for entry in entries:
             r = entry.record
             if not isinstance(r, Started) or which not in (r.issue_id, r.worker_id):
@@ -146,7 +146,7 @@ def _attempts(
                 log = Path(output_file(folder, r.worker_id))  # It is being written.
             if entry.at >= after:
                 # A free retry has the number of the attempt before it, and shares its log.
-                found[log] = Attempt(r.issue_id, r.worker_id, r.attempt, entry.at, log)
+                found[log] = AttemptLog(r.issue_id, r.worker_id, r.attempt, entry.at, log)
         if found:
             return list(found.values())
     return []

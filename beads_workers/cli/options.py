@@ -45,7 +45,7 @@ Reader = Callable[[Any], T]
 
 
 @value
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """A kind of value: how one is read, and what the command line makes of its words.
 
     ``word``: the type of one word; ``parse`` makes more of it, and then ``metavar`` names it.
@@ -63,16 +63,16 @@ class Kind(Generic[T]):
         return int(text) if self.word is int and text.isdecimal() else text
 
 
-def _integer(low: int, high: int) -> Kind[int]:
+def _integer(low: int, high: int) -> ValueKind[int]:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")
         return value
 
-    return Kind(read, int)
+    return ValueKind(read, int)
 
 
-def _duration(low: float) -> Kind[float]:
+def _duration(low: float) -> ValueKind[float]:
     allowed = f"a duration of {low:g} s or more: 90, 90s, 5m or 2h" if low else _FROM_NOUGHT
 
     def read(value: Any) -> float:
@@ -86,7 +86,7 @@ def _duration(low: float) -> Kind[float]:
             raise ValueError(allowed)
         return float(seconds)
 
-    return Kind(read, float, parse_duration, "DURATION")
+    return ValueKind(read, float, parse_duration, "DURATION")
 
 
 _FROM_NOUGHT = "a duration: 0, 90, 90s, 5m or 2h"
@@ -98,13 +98,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _choice(*names: str) -> Kind[str]:
+def _choice(*names: str) -> ValueKind[str]:
     def read(value: Any) -> str:
         if value not in names:
             raise ValueError(" or ".join(f'"{name}"' for name in names))
         return str(value)
 
-    return Kind(read)
+    return ValueKind(read)
 
 
 def _boolean(value: Any) -> bool:
@@ -113,14 +113,14 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _several(one: Kind[T]) -> Kind[tuple[T, ...]]:
+def _several(one: ValueKind[T]) -> ValueKind[tuple[T, ...]]:
     """A list of such values; a single one is a list of one."""
 
     def read(value: Any) -> tuple[T, ...]:
         values = value if isinstance(value, list | tuple) else [value]
         return tuple(one.read(each) for each in values)
 
-    return Kind(read, one.word, many=True)
+    return ValueKind(read, one.word, many=True)
 
 
 def read_command(value: Any) -> tuple[str, ...]:
@@ -179,8 +179,8 @@ def _module(value: Any) -> str:
     return value
 
 
-TEXT = Kind(_text)
-BOOLEAN = Kind(_boolean, bool)
+TEXT = ValueKind(_text)
+BOOLEAN = ValueKind(_boolean, bool)
 TEXTS = _several(TEXT)
 
 # --- the table --------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Option:
     ``beads-workers.toml`` and the key in it that mean the same as the name.
     """
 
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     default: Any = None
     help: str | None = None
     at: tuple[str, ...] = (START,)
@@ -215,13 +215,13 @@ class Option:
         return self.kind.read
 
 
-def _option(kind: Kind[T], default: T | None = None, help: str = "", **more: Any) -> T | None:
+def _option(kind: ValueKind[T], default: T | None = None, help: str = "", **more: Any) -> T | None:
     """The field of an option; see ``Option``."""
     made = Option(kind, default, help or None, **more)
     return cast("T | None", field(default=None, metadata={"option": made}))
 
 
-def _in_file(kind: Kind[T], default: T | None = None, **more: Any) -> T | None:
+def _in_file(kind: ValueKind[T], default: T | None = None, **more: Any) -> T | None:
     """The field of an option that no command has: it is said in the file, or in a variable."""
     return _option(kind, default, at=(), **more)
 
@@ -267,7 +267,7 @@ class Options:
         variable="BEADS_WORKERS_COUNT",
     )
     source: str | None = _option(
-        Kind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
+        ValueKind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
     )
     label: tuple[str, ...] | None = _option(TEXTS, (), "All of these.")
     label_any: tuple[str, ...] | None = _option(TEXTS, (), "Any of these.")
@@ -297,7 +297,7 @@ class Options:
     state_dir: str | None = _option(TEXT, at=BOTH, metavar="DIR", path=True)
     log_dir: str | None = _in_file(TEXT, path=True, variable="BEADS_WORKERS_LOG_DIR")
     until_empty: bool | None = _flag("End when nothing is left to do.", "--until-empty")
-    command: tuple[str, ...] | None = _in_file(Kind(read_command))
+    command: tuple[str, ...] | None = _in_file(ValueKind(read_command))
     """On the command line: what stands after ``--``."""
     term_grace: float | None = _option(
         _duration(0), limits.TERM_GRACE_SECONDS, "TERM to KILL; default 5s."
@@ -311,14 +311,14 @@ class Options:
         at=BOTH,
         table=("worktree", "enabled"),
     )
-    worktree_base: str | None = _in_file(Kind(_ref), table=("worktree", "base"))
+    worktree_base: str | None = _in_file(ValueKind(_ref), table=("worktree", "base"))
     worktree_setup: str | None = _in_file(TEXT, table=("worktree", "setup"))
     worktree_copy: tuple[str, ...] | None = _in_file(
-        _several(Kind(_inside)), (), table=("worktree", "copy")
+        _several(ValueKind(_inside)), (), table=("worktree", "copy")
     )
     worktree_folder: str | None = _in_file(TEXT, path=True, table=("worktree", "folder"))
     worktree_disk_floor: int | None = _in_file(
-        Kind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
+        ValueKind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
     )
     shared_checkout: bool | None = _flag(
         "Several agents in one folder are fine.", "--shared-checkout", at=BOTH
@@ -330,22 +330,24 @@ class Options:
         metavar="CMD",
     )
     keep_runs: int | None = _in_file(_integer(1, 1_000_000), limits.KEEP_RUNS)
-    log_max: int | None = _in_file(Kind(read_bytes(limits.LOG_BYTES_MIN)), limits.LOG_BYTES_MAX)
+    log_max: int | None = _in_file(
+        ValueKind(read_bytes(limits.LOG_BYTES_MIN)), limits.LOG_BYTES_MAX
+    )
     journal_max: int | None = _in_file(
-        Kind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
+        ValueKind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
     )
     shared: bool | None = _flag(
         "Others, with state directories of their own, work here too.", "--shared"
     )
     allow_module: tuple[str, ...] | None = _option(
-        _several(Kind(_module)),
+        _several(ValueKind(_module)),
         (),
         "Issues may call what is in this module or package.",
         at=BOTH,
         metavar="NAME",
     )
     executor: tuple[str, ...] | None = _option(
-        _several(Kind(_read_executor)),
+        _several(ValueKind(_read_executor)),
         (),
         "Drive this RRQ executor; or rrq-tcp:, rrq2:.",
         metavar="[NAME=]rrq:CMD",
@@ -357,7 +359,7 @@ class Options:
         TEXT, help="Of the executor, for issues without one.", metavar="NAME"
     )
     metrics: int | None = _option(
-        Kind(read_port, int, read_port, "PORT"), help="Serve figures; 0: any free port."
+        ValueKind(read_port, int, read_port, "PORT"), help="Serve figures; 0: any free port."
     )
     tables: Mapping[str, Any] = field(default_factory=dict)
     """What kinds of sources read from tables of their own, by the name of the table."""
@@ -370,7 +372,7 @@ def _keys() -> Iterator[tuple[str, Option]]:
             yield each.name, each.metadata["option"]
             continue
         for name in registry.TABLES:
-            yield name, Option(Kind(_table(name)), at=())
+            yield name, Option(ValueKind(_table(name)), at=())
 
 
 def _table(name: str) -> Reader[Any]:

@@ -114,7 +114,7 @@ def to_bring(work: Work) -> tuple[str, ...]:
 # What the issues of the embedded tracker bring along to be run.
 
 
-def issues_bring_commands(tracker: Tracker) -> bool:
+def issues_bring_commands(tracker: TrackerChoice) -> bool:
     """Whether any issue has a command of its own, so that the fleet needs none."""
     if tracker.source != "sqlite":
         return False
@@ -124,7 +124,7 @@ def issues_bring_commands(tracker: Tracker) -> bool:
         return any_command(connection)
 
 
-def allow_functions(tracker: Tracker) -> str:
+def allow_functions(tracker: TrackerChoice) -> str:
     """What has the functions called that issues name; "" where none does."""
     if tracker.source != "sqlite":
         return ""
@@ -138,7 +138,7 @@ def allow_functions(tracker: Tracker) -> str:
 
 
 @contextlib.contextmanager
-def _embedded(tracker: Tracker) -> Iterator[sqlite3.Connection]:
+def _embedded(tracker: TrackerChoice) -> Iterator[sqlite3.Connection]:
     from beads_workers.trackers.sqlite.store import connect
 
     try:
@@ -308,7 +308,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Tracker:
+class TrackerChoice:
     """``source`` is its kind, ``place`` the folder ``.beads`` or the database.
 
     ``passed_over``: the embedded tracker that is here too, where nobody said which one to take.
@@ -342,7 +342,7 @@ def prepare(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> Flee
 
 
 def settings_of(
-    resolved: Resolved, tracker: Tracker, work: Work, issues: tuple[str, ...], *, owned: bool
+    resolved: Resolved, tracker: TrackerChoice, work: Work, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
     """The settings of a fleet whose tracker and work are known."""
     options = resolved.options
@@ -385,7 +385,7 @@ def settings_of(
     )
 
 
-def find_tracker(source: str | None) -> Tracker:
+def find_tracker(source: str | None) -> TrackerChoice:
     """The tracker that is said, or that of this folder or of the nearest one above with one."""
     kind = kind_said(source)
     if kind is not None and kind.locate is not None:
@@ -410,19 +410,19 @@ def find_tracker(source: str | None) -> Tracker:
         )
     found = "bd" if place == project.beads else "sqlite"
     both = source is None and project.beads and project.tracker
-    return Tracker(found, place, project.folder, project.tracker if both else None)
+    return TrackerChoice(found, place, project.folder, project.tracker if both else None)
 
 
-def _located(kind: SourceKind, source: str) -> Tracker:
+def _located(kind: SourceKind, source: str) -> TrackerChoice:
     assert kind.locate is not None
     try:
         found = kind.locate(source, Path.cwd())
     except SourceError as error:
         raise CommandError(f"--source: {error}", error.hint, EXIT_TRACKER) from None
-    return Tracker(kind.name, found.place, found.folder, options=found.options)
+    return TrackerChoice(kind.name, found.place, found.folder, options=found.options)
 
 
-def find_work(resolved: Resolved, tracker: Tracker) -> Work:
+def find_work(resolved: Resolved, tracker: TrackerChoice) -> Work:
     """What is run; nothing that costs money is ever run unasked."""
     options = resolved.options
     if options.executor:

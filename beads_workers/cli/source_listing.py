@@ -17,20 +17,20 @@ from beads_workers.core.source import SourceError
 
 if TYPE_CHECKING:
     from beads_workers.core.source import Seen, Source
-    from beads_workers.trackers.issue import Issue
+    from beads_workers.trackers.issue import TrackerIssue
 
 
 ROWS_MAX = 2000
 """Of a listing: more than anybody reads."""
 
 
-class Located:
+class SourceListing:
     """A tracker that is asked through its source; what it does not tell raises ``CommandError``."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def issues(self, *, closed_too: bool) -> list[Issue]:
+    def issues(self, *, closed_too: bool) -> list[TrackerIssue]:
         """Everything that is not closed, the most urgent first."""
         if closed_too:
             raise CommandError(
@@ -40,14 +40,14 @@ class Located:
             )
         return [_issue(each) for each in self._source.unfinished(ROWS_MAX)]
 
-    def issue(self, issue_id: str) -> Issue | None:
+    def issue(self, issue_id: str) -> TrackerIssue | None:
         """One issue, closed or not; None where there is no such issue."""
         seen = self._source.look([IssueId(issue_id)]).get(IssueId(issue_id))
         return _issue(seen) if seen else None
 
 
 @contextlib.contextmanager
-def located() -> Iterator[Located | None]:
+def located() -> Iterator[SourceListing | None]:
     """The tracker that the settings name, if it is one of these; in trouble it ends the command."""
     if not _says_source(Path.cwd()):
         yield None
@@ -70,7 +70,7 @@ def located() -> Iterator[Located | None]:
     settings = FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
     try:
         with contextlib.closing(open_source(settings, "beads-workers/list")) as source:
-            yield Located(source)
+            yield SourceListing(source)
     except SourceError as error:
         raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
 
@@ -83,12 +83,12 @@ def _says_source(folder: Path) -> bool:
     return False
 
 
-def _issue(seen: Seen) -> Issue:
+def _issue(seen: Seen) -> TrackerIssue:
     """In the shape in which the embedded tracker's issues are shown."""
-    from beads_workers.trackers.issue import PARENT_CHILD, Dependency, Issue
+    from beads_workers.trackers.issue import PARENT_CHILD, Dependency, TrackerIssue
 
     parents = [Dependency(each, PARENT_CHILD) for each in seen.parents]
-    return Issue(
+    return TrackerIssue(
         id=seen.issue_id,
         title=seen.title,
         status=seen.status,

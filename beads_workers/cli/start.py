@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from beads_workers.cli.client import Client
+from beads_workers.cli.client import ControlClient
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.preparation import shown_functions, shown_place
-from beads_workers.core.model import IssueId, Listed
+from beads_workers.core.model import IssueId, ListedIssue
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, Work
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.text import printable
 from beads_workers.runtime.sources import open_source
 
 if TYPE_CHECKING:
-    from beads_workers.cli.launch import Launch, Watched
+    from beads_workers.cli.launch import Launch, WatchResult
 
 
 # --- shown work ----------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def show(settings: FleetSettings, *, as_json: bool) -> None:
 
 
 def _calls(
-    settings: FleetSettings, source: Source, listed: tuple[Listed, ...]
+    settings: FleetSettings, source: Source, listed: tuple[ListedIssue, ...]
 ) -> dict[IssueId, str]:
     """The functions that these issues name, where the fleet calls any."""
     if not (settings.work.allow_modules or settings.work.executors):
@@ -135,7 +135,7 @@ def _shown(notify: str) -> str:
 def _as_json(
     settings: FleetSettings,
     description: str,
-    listed: tuple[Listed, ...],
+    listed: tuple[ListedIssue, ...],
     calls: dict[IssueId, str],
 ) -> dict[str, object]:
     work = settings.work
@@ -266,24 +266,26 @@ def _run(
     raise typer.Exit(code)
 
 
-def dashboard(state_directory: str, started: dict[str, Any]) -> Callable[[Client], Watched] | None:
+def dashboard(
+    state_directory: str, started: dict[str, Any]
+) -> Callable[[ControlClient], WatchResult] | None:
     """What draws this run; None where there is no terminal to draw on."""
     from beads_workers.ui.terminal import can_draw
 
     if not can_draw():
         return None
 
-    def show(client: Client) -> Watched:
+    def show(client: ControlClient) -> WatchResult:
         from beads_workers.cli import live
         from beads_workers.cli.feeds import FleetFeed
-        from beads_workers.cli.launch import Watched
+        from beads_workers.cli.launch import WatchResult
         from beads_workers.ui.viewer import Role
 
         runs = Path(state_directory) / "runs"
         seen = live.show(FleetFeed(client), Role.START, runs.joinpath, None)
         if seen.why is live.Left.DETACHED:
             show_detached(started, as_json=False)
-        return Watched(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
+        return WatchResult(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
 
     return show
 

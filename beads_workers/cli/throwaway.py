@@ -85,8 +85,8 @@ def statuses(path: Path) -> dict[str, str]:
     """The status of every issue, as an embedded tracker has it now; raises ``SourceError``."""
     from contextlib import closing
 
-    from beads_workers.trackers.sqlite.store import Store, connect
+    from beads_workers.trackers.sqlite.store import SqliteStore, connect
 
     with closing(connect(path)) as connection:
-        store = Store(connection)
+        store = SqliteStore(connection)
         return {i.id: i.status for i in store.in_batches(store.ids(finished=True))}

@@ -24,7 +24,7 @@ from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PR
 from beads_workers.core.text import json_line, printable
 
 if TYPE_CHECKING:
-    from beads_workers.trackers.issue import Issue
+    from beads_workers.trackers.issue import TrackerIssue
     from beads_workers.trackers.sqlite.exchange import Imported
 
 
@@ -37,7 +37,7 @@ _WAITS_SHOWN = 5
 _DROPPED = "dropped: it came with the file, and would run; --allow-commands keeps it"
 
 
-def issue_row(issue: Issue, width: int, waits_for: list[str]) -> str:
+def issue_row(issue: TrackerIssue, width: int, waits_for: list[str]) -> str:
     """One line of a list; ``width`` is that of the longest id."""
     parts = [issue.id.ljust(width), f"P{issue.priority}", f"{printable(issue.status):<11}"]
     parts.append(printable(issue.title, _TITLE_COLUMNS))
@@ -110,7 +110,7 @@ Priority = Annotated[
 ]
 
 
-class CommandAfterDashes(TyperCommand):
+class DashedArguments(TyperCommand):
     """Remembers how many arguments stood after ``--``, which the parser forgets."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -125,7 +125,7 @@ def register(app: typer.Typer) -> None:
     app.command("init", epilog="Example: beads-workers init")(init)
     app.command(
         "add",
-        cls=CommandAfterDashes,
+        cls=DashedArguments,
         epilog="Example: beads-workers add 'Say hello' -p 1 -- echo hello",
     )(add)
     app.command("list", epilog="Example: beads-workers list --all")(list_issues)
@@ -163,7 +163,7 @@ def add(
     """
     from beads_workers.trackers.issue import BadIssue, from_object, time_text, to_object
     from beads_workers.trackers.sqlite.exchange import write_issues
-    from beads_workers.trackers.sqlite.store import Store, transaction
+    from beads_workers.trackers.sqlite.store import SqliteStore, transaction
 
     title, own_command = _split(title, command or [], ctx.meta.get(_AFTER_DASHES, 0))
     now = time_text(time.time())
@@ -186,7 +186,7 @@ def add(
     except BadIssue as error:
         raise CommandError(f"this is no issue: {error}", exit_code=EXIT_USAGE) from None
     with opened() as connection, transaction(connection):
-        store = Store(connection)
+        store = SqliteStore(connection)
         _refuse_unknown(needed, store.known(needed))
         issue = replace(issue, id=store.new_id())
         write_issues(store, [issue])
@@ -214,10 +214,10 @@ def list_issues(
             _list_located(tracker.issues(closed_too=closed_too), as_json=json)
             return
     from beads_workers.trackers.issue import to_object
-    from beads_workers.trackers.sqlite.store import Store
+    from beads_workers.trackers.sqlite.store import SqliteStore
 
     with opened() as connection:
-        store = Store(connection)
+        store = SqliteStore(connection)
         ids = store.ids(finished=closed_too)
         if json:
             print_array(json_line(to_object(issue)) for issue in store.in_batches(ids))
@@ -247,17 +247,17 @@ def show(
         print(f"{printable(name)}: {shown(name, value)}")
 
 
-def _find(issue_id: str) -> Issue | None:
+def _find(issue_id: str) -> TrackerIssue | None:
     with located() as tracker:
         if tracker is not None:
             return tracker.issue(issue_id)
-    from beads_workers.trackers.sqlite.store import Store
+    from beads_workers.trackers.sqlite.store import SqliteStore
 
     with opened() as connection:
-        return next(iter(Store(connection).issues([issue_id])), None)
+        return next(iter(SqliteStore(connection).issues([issue_id])), None)
 
 
-def _list_located(issues: list[Issue], *, as_json: bool) -> None:
+def _list_located(issues: list[TrackerIssue], *, as_json: bool) -> None:
     from beads_workers.trackers.issue import BLOCKS, to_object
 
     if as_json:

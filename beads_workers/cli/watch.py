@@ -18,7 +18,7 @@ from beads_workers.cli.kinds import need
 from beads_workers.cli.runs import find_run
 
 if TYPE_CHECKING:
-    from beads_workers.cli.client import Client
+    from beads_workers.cli.client import ControlClient
     from beads_workers.core.journal import Entry
 
 
@@ -57,7 +57,7 @@ def watch(
             print(json.dumps(message["snapshot"]), flush=True)
 
 
-def _watch_lines(client: Client) -> None:
+def _watch_lines(client: ControlClient) -> None:
     from beads_workers.core.journal import from_json, heads
     from beads_workers.ui.lines import SILENT, line
 
@@ -71,7 +71,7 @@ def _watch_lines(client: Client) -> None:
             sys.stdout.flush()
 
 
-def _watch_drawn(client: Client, directory: Path) -> None:
+def _watch_drawn(client: ControlClient, directory: Path) -> None:
     from beads_workers.cli import live
     from beads_workers.cli.feeds import FleetFeed
     from beads_workers.cli.launch import summary

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from beads_workers.cli.client import Client, connect, find_state_directory
+from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
 from beads_workers.cli.fleet import Json, StateDir
 from beads_workers.core import limits
@@ -290,7 +290,7 @@ class _Scheduler:
 
     def __init__(self, directory: Path, source: str | None) -> None:
         self._directory = directory
-        self._client: Client | None = None
+        self._client: ControlClient | None = None
         try:
             self._client = connect(directory)
         except CommandError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from beads_workers.core.settings import Work
 
 
-class BdCalls(Enum):
+class BdCallsMode(Enum):
     """Who claims and closes in the tracker."""
 
     GROUPED = "grouped"
@@ -41,8 +41,8 @@ def worker(
         ),
     ] = None,
     bd_calls: Annotated[
-        BdCalls, typer.Option(help="Who claims and closes: the fleet, or this worker by `bd`.")
-    ] = BdCalls.GROUPED,
+        BdCallsMode, typer.Option(help="Who claims and closes: the fleet, or this worker by `bd`.")
+    ] = BdCallsMode.GROUPED,
     verify: Annotated[
         str | None, typer.Option(metavar="CMD", help="Must succeed too before a task is done.")
     ] = None,
@@ -60,7 +60,7 @@ def worker(
         command=_checked(command),
         verify=verify,
         timeout_seconds=timeout,
-        bd_argv=("bd",) if bd_calls is BdCalls.WORKER else None,
+        bd_argv=("bd",) if bd_calls is BdCallsMode.WORKER else None,
     )
     raise typer.Exit(_run(_socket_path(socket), work))
 

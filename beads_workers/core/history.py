@@ -106,7 +106,7 @@ class WorkerSpan:
 
 
 @value
-class Span:
+class Interval:
     """A stretch of time: the tracker could not be asked, or the fleet was paused.
 
     ``ended`` is None where it lasts to the end of the account. ``count``: failures in a row.
@@ -173,8 +173,8 @@ class History:
     attempts: tuple[Attempt, ...]
     workers: tuple[WorkerSpan, ...]
     issues: tuple[IssueHistory, ...]
-    troubles: tuple[Span, ...]
-    pauses: tuple[Span, ...]
+    troubles: tuple[Interval, ...]
+    pauses: tuple[Interval, ...]
     notes: tuple[Note, ...]
     tracker_calls: int
     tracker_seconds: float
@@ -232,16 +232,16 @@ class _Account:
     ended: rec.RunEnded | None = None
     known: Issues = field(default_factory=Issues)
     issues: dict[str, _Issue] = field(default_factory=dict)
-    endless: list[reducer.Attempt] = field(default_factory=list)
+    endless: list[reducer.RunningAttempt] = field(default_factory=list)
     """Attempts of which the end was lost with a part of the journal."""
     attempts: list[Attempt] = field(default_factory=list)
     living: dict[str, WorkerSpan] = field(default_factory=dict)
     workers: list[WorkerSpan] = field(default_factory=list)
-    trouble: Span | None = None
-    troubles: list[Span] = field(default_factory=list)
+    trouble: Interval | None = None
+    troubles: list[Interval] = field(default_factory=list)
     stopping: bool = False
-    pause: Span | None = None
-    pauses: list[Span] = field(default_factory=list)
+    pause: Interval | None = None
+    pauses: list[Interval] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     dropped: tuple[Resumed | None, float] = (None, 0.0)
     spent: rec.Spent = field(default_factory=lambda: rec.Spent(0, 0.0))
@@ -272,7 +272,7 @@ class _Account:
             case Resumed() as dropped:
                 self.dropped = dropped, now
             case rec.SourceTrouble() as failure:
-                old = self.trouble or Span(now, None, failure.error, failure.hint)
+                old = self.trouble or Interval(now, None, failure.error, failure.hint)
                 self.trouble = replace(old, count=max(old.count, failure.failures))
             case rec.SourceRecovered() if self.trouble is not None:
                 self.troubles.append(replace(self.trouble, ended=now))
@@ -283,7 +283,7 @@ class _Account:
     def _changed(self, state: str, reason: str, now: float) -> None:
         self.stopping = state in ("stopping", "settling", "ended")
         if state == "paused":
-            self.pause = self.pause or Span(now, None, reason)
+            self.pause = self.pause or Interval(now, None, reason)
         elif self.pause is not None:
             self.pauses.append(replace(self.pause, ended=now))
             self.pause = None
@@ -350,7 +350,9 @@ class _Account:
             self.endless.append(ended)
         issue.fate = _fate(change.issue)
 
-    def _attempt(self, begun: reducer.Attempt, until: float, end: rec.Finished | str) -> Attempt:
+    def _attempt(
+        self, begun: reducer.RunningAttempt, until: float, end: rec.Finished | str
+    ) -> Attempt:
         started, began = begun.started, begun.elapsed
         issue = self.issues[started.issue_id]
         issue.attempts += 1

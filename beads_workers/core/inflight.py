@@ -25,9 +25,9 @@ from beads_workers.core.journal import (
 )
 from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
+    AttemptHistory,
     Finish,
     HandBack,
-    History,
     Policy,
     Quarantine,
     Requeue,
@@ -435,7 +435,7 @@ class Tasks:
     ) -> None:
         if duration_ms is None:
             duration_ms = int((self._effects.now - in_flight.started_at) * 1000)
-        history = after.history if after else History()
+        history = after.history if after else AttemptHistory()
         delay = after.delay_seconds if isinstance(after, Requeue) else 0.0
         ids = in_flight.job.issue_id, in_flight.worker_id, in_flight.attempt, in_flight.request_id
         end = outcome.kind.value, verdict, outcome.error, duration_ms
@@ -458,7 +458,7 @@ LOOK = "look at the leases"
 
 
 @dataclass(slots=True)
-class Kept:
+class LeaseRenewal:
     """One lease. ``due_since``: when it was found at half its life; ``again_at``: next try."""
 
     lease: Lease
@@ -479,14 +479,14 @@ class Leases:
         self._effects = effects
         self._tasks = tasks
         self._margin = grace_seconds + limits.LEASE_MARGIN_SECONDS
-        self._kept: dict[IssueId, Kept] = {}
+        self._kept: dict[IssueId, LeaseRenewal] = {}
         self._asked: tuple[IssueId, ...] = ()
         self._look_at = inf
 
     def granted(self, leases: Iterable[Lease]) -> None:
         """The tracker says until when these are ours."""
         for lease in leases:
-            self._kept[lease.issue_id] = kept = Kept(lease)
+            self._kept[lease.issue_id] = kept = LeaseRenewal(lease)
             self._look_by(kept.half)
 
     def to_renew(self, settling: Collection[IssueId]) -> tuple[IssueId, ...]:
@@ -536,10 +536,10 @@ class Leases:
         self._set_timer()
         return over
 
-    def _is_due(self, kept: Kept) -> bool:
+    def _is_due(self, kept: LeaseRenewal) -> bool:
         return kept.due_since is not None and kept.again_at <= self._effects.boot
 
-    def _gives_up_at(self, kept: Kept) -> float:
+    def _gives_up_at(self, kept: LeaseRenewal) -> float:
         if kept.due_since is None:
             return inf
         life = kept.lease.ends - kept.lease.began
@@ -547,7 +547,7 @@ class Leases:
         # Found late, after a sleep or a freeze: nobody has tried to renew it yet.
         return max(kept.lease.ends - margin, kept.due_since + limits.LEASE_WAKE_SECONDS)
 
-    def _next(self, kept: Kept) -> float:
+    def _next(self, kept: LeaseRenewal) -> float:
         if kept.due_since is None:
             return kept.half
         ends = self._gives_up_at(kept)

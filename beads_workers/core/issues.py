@@ -38,7 +38,7 @@ class Standing(Key):
 
 
 @value
-class Attempt:
+class RunningAttempt:
     """An attempt under way, with the two times of its record, as in ``Entry``."""
 
     started: rec.Started
@@ -64,7 +64,7 @@ class Issue:
     standing: Standing = Standing.OPEN
     claimed: rec.Claimed | None = None
     worker_id: str = ""
-    attempt: Attempt | None = None
+    attempt: RunningAttempt | None = None
     end: rec.Finished | None = None
     pending: Action | None = None
     handed_over: bool = False
@@ -125,7 +125,7 @@ class Transition:
     issue: Issue
     before: IssueState
     stood: Standing
-    attempt: Attempt | None = None
+    attempt: RunningAttempt | None = None
     end: rec.Finished | None = None
 
 
@@ -221,7 +221,7 @@ class Issues:
         issue = self._of(started.issue_id)
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         issue.state, issue.worker_id = IssueState.RUNNING, started.worker_id
-        issue.attempt = Attempt(started, entry.at, entry.elapsed)
+        issue.attempt = RunningAttempt(started, entry.at, entry.elapsed)
         if issue.pending is Action.HAND_OVER:
             issue.pending = None
         if self._foreign and started.worker_id in self._foreign:

@@ -135,7 +135,7 @@ class Job:
     trace_context: Mapping[str, str] | None = None
 
 
-class Listed(NamedTuple):
+class ListedIssue(NamedTuple):
     """One row of a listing: what the tracker says could be taken. A cache, never a claim.
 
     Made by the hundred in every round trip: a tuple costs a third of a dataclass.

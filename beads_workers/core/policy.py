@@ -29,7 +29,7 @@ class Policy:
 
 
 @value
-class History:
+class AttemptHistory:
     """What earlier attempts at this job left: survives restarts through the journal."""
 
     charged: int = 0
@@ -51,7 +51,7 @@ class Requeue:
     """Give the job back, and take it again no sooner than ``delay_seconds`` from now."""
 
     delay_seconds: float
-    history: History
+    history: AttemptHistory
 
 
 @value
@@ -59,7 +59,7 @@ class Quarantine:
     """Out of attempts (or hopeless): out of the backlog until a person asks for it."""
 
     reason: str
-    history: History
+    history: AttemptHistory
 
 
 @value
@@ -70,7 +70,7 @@ class HandBack:
 Verdict = Finish | Requeue | Quarantine | HandBack
 
 
-def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
+def judge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:
     """Decide; ``jitter`` in 0..1 spreads retries over the last fifth of the delay."""
     match outcome.kind:
         case OutcomeKind.SUCCESS:
@@ -95,7 +95,7 @@ def judge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> 
             assert_never(outcome.kind)
 
 
-def _is_last(policy: Policy, history: History, outcome: Outcome) -> bool:
+def _is_last(policy: Policy, history: AttemptHistory, outcome: Outcome) -> bool:
     hopeless = outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.NOT_FOUND)
     return hopeless or history.charged + 1 >= policy.hand_back_after
 
@@ -105,10 +105,10 @@ def quarantine_note(attempts: int, reason: str) -> str:
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
 
 
-def _charge(policy: Policy, history: History, outcome: Outcome, jitter: float) -> Verdict:
+def _charge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:
     # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
-    charged = History(history.charged + 1, free)
+    charged = AttemptHistory(history.charged + 1, free)
     if charged.charged >= policy.attempts_max:
         return Quarantine(outcome.error, charged)
     # That it counts does not make it come sooner than the worker asked for.

@@ -9,7 +9,7 @@ from operator import attrgetter
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
-from beads_workers.core.issues import Attempt, Issue, Issues, Standing
+from beads_workers.core.issues import Issue, Issues, RunningAttempt, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Resumed, Unsettled
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.policy import quarantine_note
@@ -97,7 +97,7 @@ class RecoveryState:
         return {i.issue_id: i.owner for i in self._all() if i.owner}
 
     @property
-    def begun(self) -> dict[str, Attempt]:
+    def begun(self) -> dict[str, RunningAttempt]:
         """With a worker, and not at their end."""
         return {i.issue_id: i.attempt for i in self._all() if i.attempt}
 
@@ -439,7 +439,7 @@ def _word(line: bytes) -> Done | Failed | None:
     return said if isinstance(said, Failed) and said.error_detail == RETURNED_UNSTARTED else None
 
 
-def _end(left: RecoveryState, begun: Attempt, done: Done) -> Entry:
+def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
     started, milliseconds = begun.started, done.duration_ms or 0
     claimed = left.issues.known[started.issue_id].claimed
     finished = Finished(

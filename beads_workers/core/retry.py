@@ -10,7 +10,7 @@ from beads_workers.core.effects import Effects, Timers
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Checkpointed, Refunded
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
-from beads_workers.core.policy import History
+from beads_workers.core.policy import AttemptHistory
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.text import printable
@@ -29,7 +29,7 @@ class RetryEntry:
     the function that it names, as ``kept.arguments_of`` has them.
     """
 
-    history: History = field(default_factory=History)
+    history: AttemptHistory = field(default_factory=AttemptHistory)
     standing: Standing = Standing.OPEN
     not_before: float = 0.0
     title: str = ""
@@ -57,7 +57,7 @@ class RetryState:
     def restore(self, checkpointed: Checkpointed, now: float, epoch: float) -> None:
         """Take an entry over from an earlier run. ``epoch``: the wall clock at ``now``."""
         retry_entry = RetryEntry(
-            history=History(checkpointed.charged, checkpointed.free_in_a_row),
+            history=AttemptHistory(checkpointed.charged, checkpointed.free_in_a_row),
             title=checkpointed.title,
             error=checkpointed.error,
             claimed_by=checkpointed.claimed_by,
@@ -79,10 +79,10 @@ class RetryState:
         """The entry of an issue, made when it is missing."""
         return self.retry_entries.setdefault(issue_id, RetryEntry())
 
-    def history(self, issue_id: IssueId) -> History:
+    def history(self, issue_id: IssueId) -> AttemptHistory:
         """Attempts so far; none for an issue without an entry."""
         retry_entry = self.retry_entries.get(issue_id)
-        return retry_entry.history if retry_entry else History()
+        return retry_entry.history if retry_entry else AttemptHistory()
 
     def taken(self, issue_id: IssueId) -> None:
         """The tracker lets us have it: whatever stood in the way is over.
@@ -95,7 +95,7 @@ class RetryState:
             return
         self._timers.cancel(RetryDue(issue_id))
         if retry_entry.standing is Standing.QUARANTINED:
-            retry_entry.history = History()
+            retry_entry.history = AttemptHistory()
         retry_entry.standing = Standing.OPEN
 
     def done(self, issue_id: IssueId) -> None:
@@ -104,7 +104,7 @@ class RetryState:
         self.retry_entries.pop(issue_id, None)
 
     def requeue(
-        self, issue_id: IssueId, title: str, error: str, history: History, until: float
+        self, issue_id: IssueId, title: str, error: str, history: AttemptHistory, until: float
     ) -> None:
         """Try again, no sooner than ``until``."""
         retry_entry = self.retry_entry(issue_id)
@@ -112,7 +112,9 @@ class RetryState:
         retry_entry.failed_here = True
         self._cool(issue_id, retry_entry, until)
 
-    def quarantine(self, issue_id: IssueId, title: str, error: str, history: History) -> None:
+    def quarantine(
+        self, issue_id: IssueId, title: str, error: str, history: AttemptHistory
+    ) -> None:
         """No more attempts until a person says so."""
         retry_entry = self.retry_entry(issue_id)
         retry_entry.title, retry_entry.error, retry_entry.history = title, error, history
@@ -136,7 +138,7 @@ class RetryState:
             return retry_entry.standing if retry_entry else None
         stood = retry_entry.standing
         self._timers.cancel(RetryDue(issue_id))
-        retry_entry.standing, retry_entry.history = Standing.OPEN, History()
+        retry_entry.standing, retry_entry.history = Standing.OPEN, AttemptHistory()
         return stood
 
     def refund(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:

@@ -23,7 +23,7 @@ AUDIT_PATH = "hero.script"
 
 
 @value
-class Limits:
+class ResourceLimits:
     """What one process of a command may use; None: as much as its worker.
 
     ``cpu_seconds``: of processor time. ``memory_bytes``: of address space. ``file_bytes``: the
@@ -48,7 +48,7 @@ class Context:
     command: tuple[str, ...]
     sandbox: tuple[str, ...] = ()
     validator: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     script_bytes_max: int = SCRIPT_BYTES_MAX
 
 
@@ -74,7 +74,7 @@ def context_of(contexts: Sequence[Context], name: str) -> Context | None:
 def context_from_json(fields: dict[str, Any]) -> Context:
     """Read back what ``asdict`` wrote."""
     words = {name: tuple(fields[name]) for name in ("command", "sandbox", "validator")}
-    return Context(**{**fields, **words, "limits": Limits(**fields["limits"])})
+    return Context(**{**fields, **words, "limits": ResourceLimits(**fields["limits"])})
 
 
 def to_payload(script: Script) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def _small(number: str) -> int:
 
 
 @value
-class Ended:
+class EndedAttempt:
     """An attempt that ended: its record, the issue's title, and when (epoch seconds)."""
 
     finished: rec.Finished
@@ -146,7 +146,7 @@ class Asking:
 class Activity:
     """See the module text."""
 
-    last: deque[Ended] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+    last: deque[EndedAttempt] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
     throughput: Throughput = field(default_factory=Throughput)
     asking: Asking = field(default_factory=Asking)
 
@@ -434,7 +434,7 @@ class Board:
     def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed
         self.counters.finished(finished)
-        self.activity.last.append(Ended(finished, title, entry.at))
+        self.activity.last.append(EndedAttempt(finished, title, entry.at))
         row = self.workers.get(finished.worker_id)
         success = finished.verdict == "finish"
         if row is not None:

@@ -13,7 +13,7 @@ from beads_workers.core.model import (
     PRIORITY_DEFAULT,
     IssueId,
     Job,
-    Listed,
+    ListedIssue,
     Outcome,
     OutcomeKind,
     value,
@@ -141,7 +141,7 @@ class Taken:
     """
 
     jobs: tuple[Job, ...] = ()
-    listed: tuple[Listed, ...] = ()
+    listed: tuple[ListedIssue, ...] = ()
     more: bool = False
     blocked: int | None = None
     leases: tuple[Lease, ...] = ()

@@ -11,7 +11,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
-from beads_workers.core.snapshot import Asking, Board, Ended, WorkerRow, worker_order
+from beads_workers.core.snapshot import Asking, Board, EndedAttempt, WorkerRow, worker_order
 
 # --- status --------------------------------------------------------------------------------------
 # ``status``: the board as the JSON that docs/CLI.md describes. Additive changes only.
@@ -107,7 +107,7 @@ def _notes(board: Board) -> list[tuple[Entry, rec.Noted]]:
     return notes[-NOTES_MAX:]
 
 
-def _outcome(ended: Ended) -> dict[str, Any]:
+def _outcome(ended: EndedAttempt) -> dict[str, Any]:
     finished = ended.finished
     return {
         "at": round(ended.at, 3),

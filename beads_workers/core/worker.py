@@ -44,7 +44,7 @@ from beads_workers.core.worker_events import (
     Command,
     Event,
     LeaveWord,
-    Send,
+    SendMessage,
     StepAnswered,
     StepEnded,
     StepNotStarted,
@@ -366,18 +366,18 @@ class LastWords:
         self.is_alone = False
         self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
 
-    def say(self, answer: Done | Failed, request_id: str) -> Send | LeaveWord:
+    def say(self, answer: Done | Failed, request_id: str) -> SendMessage | LeaveWord:
         """What becomes of an answer to the TASK with this ``request_id``.
 
         A failure that nobody hears is none: its task is begun again.
         """
         if isinstance(answer, Failed) and answer.error_detail != RETURNED_UNSTARTED:
-            return Send(answer)
+            return SendMessage(answer)
         if self.is_alone:
             return LeaveWord(replace(answer, request_id=request_id))
         # What is made of it here is made for each task: no more than has to be.
         self._said.append((request_id, answer))
-        return Send(answer)
+        return SendMessage(answer)
 
     def leave(self) -> list[LeaveWord]:
         """The connection is lost: word of what may not have been read."""
@@ -441,10 +441,10 @@ class WorkerHalf:
             return []
         if isinstance(event, ev.StepAsked):
             # Beside the conversation: what a task asks, and hears, changes no state.
-            return [ev.Send(ControlAsked(event.command, event.control_data))]
-        if isinstance(event, ev.Received) and isinstance(event.message, ControlReply):
+            return [ev.SendMessage(ControlAsked(event.command, event.control_data))]
+        if isinstance(event, ev.MessageReceived) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
-        if isinstance(event, ev.Received) and isinstance(event.message, Cancel):
+        if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
             if back := self._prefetched.release(self.worker_id, why, issue_id):
                 return [self._words.say(each, each.request_id) for each in back]
@@ -454,12 +454,12 @@ class WorkerHalf:
 
     def _sort(self, event: ev.Moving) -> WorkerStimulus:
         match event:
-            case ev.Connected():
+            case ev.OrchestratorConnected():
                 return WorkerStimulus.CONNECTED
             case ev.ConnectFailed():
                 left = self._tries < len(self.connect_delays)
                 return WorkerStimulus.CONNECT_FAILED if left else WorkerStimulus.OUT_OF_TRIES
-            case ev.Received(message):
+            case ev.MessageReceived(message):
                 return self._sort_message(message)
             case ev.ConnectionLost():
                 self._out += self._words.leave()
@@ -534,7 +534,7 @@ class WorkerHalf:
             case WorkerReaction.ASK:
                 self._ask()
             case WorkerReaction.REST:
-                assert isinstance(event, ev.Received) and isinstance(event.message, Wait)
+                assert isinstance(event, ev.MessageReceived) and isinstance(event.message, Wait)
                 self._deadline = now + event.message.wait_seconds
             case WorkerReaction.START:
                 assert isinstance(self._planned, Plan)
@@ -585,7 +585,7 @@ class WorkerHalf:
         self._deadline = None
         features = {CANCEL} if self.work.bd_argv else {CANCEL, GROUPED}
         ready = Ready(self.worker_id, VERSION, frozenset(features), self._prefetched.room)
-        self._out.append(ev.Send(ready))
+        self._out.append(ev.SendMessage(ready))
 
     def _start(self, task: Task, plan: Plan, now: float) -> None:
         self._taken = task.request_id
@@ -627,7 +627,7 @@ class WorkerHalf:
         if not isinstance(why, NotRunnable) or (busy and not self._prefetched.room):
             why = NotRunnable("busy", OutcomeKind.CANCELLED)
         refusal = Failed(_task(event).issue_id, self.worker_id, why.error, 0, why.outcome)
-        self._out.append(ev.Send(refusal))
+        self._out.append(ev.SendMessage(refusal))
         if not busy:
             self._ask()
 
@@ -648,5 +648,5 @@ class WorkerHalf:
 
 
 def _task(event: Event | None) -> Task:
-    assert isinstance(event, ev.Received) and isinstance(event.message, Task)
+    assert isinstance(event, ev.MessageReceived) and isinstance(event.message, Task)
     return event.message

@@ -13,7 +13,7 @@ from beads_workers.core.wire import ControlAsked, ControlReply, Done, Failed, Fr
 
 
 @value
-class Connected:
+class OrchestratorConnected:
     """The connection that ``Connect`` asked for stands."""
 
 
@@ -25,7 +25,7 @@ class ConnectFailed:
 
 
 @value
-class Received:
+class MessageReceived:
     """A message from the orchestrator."""
 
     message: ToWorker | ControlReply
@@ -90,14 +90,21 @@ class StepNotStarted:
 
 
 StepOver = StepEnded | StepAnswered | StepNotStarted
-Moving = Connected | ConnectFailed | Received | ConnectionLost | Interrupted | StepOver
+Moving = (
+    OrchestratorConnected
+    | ConnectFailed
+    | MessageReceived
+    | ConnectionLost
+    | Interrupted
+    | StepOver
+)
 """What moves a worker from state to state."""
 Event = Moving | StepAsked
 
 
 def name_of(event: Event | None) -> str:
     """What a log calls it: a message by its type, anything else by its own name."""
-    if isinstance(event, Received):
+    if isinstance(event, MessageReceived):
         return type(event.message).__name__.upper()
     return type(event).__name__
 
@@ -107,11 +114,11 @@ def name_of(event: Event | None) -> str:
 
 @value
 class Connect:
-    """Try once to connect; answer with ``Connected`` or ``ConnectFailed``."""
+    """Try once to connect; answer with ``OrchestratorConnected`` or ``ConnectFailed``."""
 
 
 @value
-class Send:
+class SendMessage:
     """Send a message; drop it silently where the connection is gone."""
 
     message: FromWorker | ControlAsked
@@ -167,4 +174,4 @@ class Log:
     text: str
 
 
-Command = Connect | Send | LeaveWord | RunStep | EndStep | TellStep | Exit | Log
+Command = Connect | SendMessage | LeaveWord | RunStep | EndStep | TellStep | Exit | Log

@@ -18,7 +18,7 @@ from beads_workers.cli.throwaway import Promise, what_was_checked
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Finished
 from beads_workers.core.text import printable
-from beads_workers.demo.backlog import BACKLOG, Fate, Item, of_fate
+from beads_workers.demo.backlog import BACKLOG, Item, ItemFate, of_fate
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory
 
@@ -84,19 +84,19 @@ class Hand(threading.Thread):
 CLOSED, QUARANTINED = "closed", "blocked"
 """How the tracker says it."""
 
-OUTCOMES: dict[Fate, tuple[str, ...]] = {
-    Fate.FINE: ("success",),
-    Fate.FLAKY: ("error", "success"),
-    Fate.BUSY: ("retry", "success"),
-    Fate.KILLED: ("lost", "success"),
-    Fate.STUCK: ("timeout", "success"),
-    Fate.HOPELESS: ("error", "error", "error"),
+OUTCOMES: dict[ItemFate, tuple[str, ...]] = {
+    ItemFate.FINE: ("success",),
+    ItemFate.FLAKY: ("error", "success"),
+    ItemFate.BUSY: ("retry", "success"),
+    ItemFate.KILLED: ("lost", "success"),
+    ItemFate.STUCK: ("timeout", "success"),
+    ItemFate.HOPELESS: ("error", "error", "error"),
 }
 """The outcomes of an issue's attempts, by its fate: they are the same in every demo."""
 
 
 @dataclass(slots=True)
-class Account:
+class DemoAccount:
     """One run by its journal. ``ends``: every attempt's end, by issue, in order."""
 
     ends: dict[str, list[rec.Finished]] = field(default_factory=lambda: defaultdict(list))
@@ -151,7 +151,7 @@ class Account:
 
 
 def promises(
-    account: Account,
+    account: DemoAccount,
     ended: dict[str, Any],
     tracker: dict[str, str],
     living: Sequence[int],
@@ -182,9 +182,9 @@ def promises(
         )
 
 
-def _wrong_ends(account: Account, tracker: dict[str, str]) -> Iterator[str]:
+def _wrong_ends(account: DemoAccount, tracker: dict[str, str]) -> Iterator[str]:
     for item in BACKLOG:
-        hopeless = item.fate is Fate.HOPELESS
+        hopeless = item.fate is ItemFate.HOPELESS
         wanted = (QUARANTINED, 0, 1) if hopeless else (CLOSED, 1, 1)
         status = tracker.get(item.issue_id, "missing")
         last = [f for f in account.ends[item.issue_id] if f.verdict != "requeue"]
@@ -192,7 +192,7 @@ def _wrong_ends(account: Account, tracker: dict[str, str]) -> Iterator[str]:
             yield f"{item.issue_id} is {status}, closed {account.closes[item.issue_id]} times"
 
 
-def _disagreements(account: Account, ended: dict[str, Any]) -> Iterator[str]:
+def _disagreements(account: DemoAccount, ended: dict[str, Any]) -> Iterator[str]:
     counted = {
         "done": len(account.verdicts("finish")),
         "failed": account.charged(),
@@ -203,11 +203,11 @@ def _disagreements(account: Account, ended: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: {count} in the journal, {ended['totals'][name]} at its end"
 
 
-def _surprises(account: Account, killed: Killed | None) -> Iterator[str]:
+def _surprises(account: DemoAccount, killed: Killed | None) -> Iterator[str]:
     for item in BACKLOG:
         if (outcomes := account.outcomes(item)) != OUTCOMES[item.fate]:
             yield f"{item.issue_id}: {', '.join(outcomes) or 'never tried'}"
-    victim = of_fate(Fate.KILLED)[0]
+    victim = of_fate(ItemFate.KILLED)[0]
     if killed is None:
         yield f"no worker was killed at work on {victim.issue_id}"
 
@@ -221,7 +221,7 @@ PROGRAM = "beads-workers"
 
 def everything(
     folder: Path,
-    account: Account,
+    account: DemoAccount,
     ended: dict[str, Any],
     killed: Killed | None,
     promises: Sequence[Promise],
@@ -233,7 +233,9 @@ def everything(
     yield from what_to_type_next(folder)
 
 
-def what_was_seen(account: Account, ended: dict[str, Any], killed: Killed | None) -> Iterator[str]:
+def what_was_seen(
+    account: DemoAccount, ended: dict[str, Any], killed: Killed | None
+) -> Iterator[str]:
     """What the run came to, by its journal; what did not happen has no line."""
     totals, calls = ended["totals"], ended["source_calls"]
     yield (
@@ -259,12 +261,14 @@ def what_was_seen(account: Account, ended: dict[str, Any], killed: Killed | None
     yield _row("tracker", f"asked {calls['count']} times, {calls['seconds']:.2f} s in all")
 
 
-def _row(name: str, what: str, account: Account | None = None, f: Finished | None = None) -> str:
+def _row(
+    name: str, what: str, account: DemoAccount | None = None, f: Finished | None = None
+) -> str:
     by = _closer(account, f) if account and f else ""
     return f"  {name:<26}{what}{f'; {by} did it' if by else ''}"
 
 
-def _closer(account: Account, finished: Finished) -> str:
+def _closer(account: DemoAccount, finished: Finished) -> str:
     """The worker that did in the end what this attempt did not; empty where nobody did."""
     last = account.ends[finished.issue_id][-1]
     return last.worker_id if last.verdict == "finish" else ""
@@ -289,7 +293,7 @@ def as_object(
 
 def what_to_type_next(folder: Path) -> Iterator[str]:
     """Looking closer at this run, and a first one of one's own."""
-    hopeless = of_fate(Fate.HOPELESS)[0].issue_id
+    hopeless = of_fate(ItemFate.HOPELESS)[0].issue_id
     yield "Look closer (this folder stays until the next demo):"
     if shutil.which(PROGRAM) is None:
         yield f"  PATH={_binaries()}:$PATH"

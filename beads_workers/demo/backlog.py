@@ -22,7 +22,7 @@ FOR_EVER_SECONDS = 20
 """A task that is to be ended by others ends by itself, should nobody do it."""
 
 
-class Fate(Enum):
+class ItemFate(Enum):
     """What becomes of an issue."""
 
     FINE = "closed at the first attempt"
@@ -47,7 +47,7 @@ class Item:
     seconds: float
     needs: tuple[int, ...]
     says: tuple[str, ...]
-    fate: Fate = Fate.FINE
+    fate: ItemFate = ItemFate.FINE
     trouble: str = ""
     trouble_seconds: float = 0.0
 
@@ -64,7 +64,7 @@ BACKLOG: tuple[Item, ...] = (
          ("src/payment.py: one key per order", "31 tests passed")),
     Item(2, "Fix the flaky checkout test", 0, 4.0, (),
          ("tests/test_checkout.py: 40 runs", "40 of 40 passed"),
-         Fate.FLAKY, "AssertionError: 3 items in the basket, 2 on the invoice", 7.2),
+         ItemFate.FLAKY, "AssertionError: 3 items in the basket, 2 on the invoice", 7.2),
     Item(3, "Close the hole in the password reset", 0, 6.4, (),
          ("a token is good for one use now", "12 tests passed")),
     Item(4, "Write a migration that adds order numbers", 1, 4.4, (),
@@ -90,7 +90,7 @@ BACKLOG: tuple[Item, ...] = (
     # Order numbers, one after the other.
     Item(14, "Try the migration on a copy of the database", 1, 3.2, (4,),
          ("2,310,004 orders", "applied in 41 s, rolled back in 3 s"),
-         Fate.BUSY, "the copy is locked by the nightly backup, try again later", 6.2),
+         ItemFate.BUSY, "the copy is locked by the nightly backup, try again later", 6.2),
     Item(15, "Give order numbers out in the API", 1, 4.2, (14,),
          ("GET /orders/{number}", "22 tests passed")),
     Item(16, "Show order numbers in the order history", 2, 3.8, (15,),
@@ -103,7 +103,7 @@ BACKLOG: tuple[Item, ...] = (
     Item(19, "Find products by their variants, too", 1, 6.6, (5,),
          ("size and colour are indexed", "19 tests passed")),
     Item(20, "Rebuild the search index", 1, 3.2, (19,),
-         ("80,412 products", "index written, 61 MB"), Fate.KILLED),
+         ("80,412 products", "index written, 61 MB"), ItemFate.KILLED),
     Item(21, "Forgive a typing error in searches", 2, 5.0, (20,),
          ("distance 1 for words of 5 letters", "33 tests passed")),
     Item(22, "Suggest what others searched for", 3, 4.8, (20,),
@@ -119,9 +119,9 @@ BACKLOG: tuple[Item, ...] = (
          ("mail template in 3 languages", "4 tests passed")),
     Item(27, "Count the stock of both warehouses", 2, 4.6, (25,),
          ("warehouse 2 has its own shelf", "28 tests passed"),
-         Fate.FLAKY, "TimeoutError: warehouse 2 did not answer within 1 s", 2.4),
+         ItemFate.FLAKY, "TimeoutError: warehouse 2 did not answer within 1 s", 2.4),
     Item(28, "Import the supplier's price list", 1, 1.4, (24, 27),
-         ("connecting to prices.example", "6,020 prices read"), Fate.STUCK),
+         ("connecting to prices.example", "6,020 prices read"), ItemFate.STUCK),
     Item(29, "Warn when a price doubles over night", 2, 3.6, (28,),
          ("3 prices to look at", "5 tests passed")),
     # Payment.
@@ -129,7 +129,7 @@ BACKLOG: tuple[Item, ...] = (
          ("src/payment/transfer.py", "17 tests passed")),
     Item(31, "Renew the key of the payment sandbox", 2, 1.0, (30,),
          ("asking pay.example for a new key",),
-         Fate.HOPELESS, "pay.example: 401 Unauthorized", 1.2),
+         ItemFate.HOPELESS, "pay.example: 401 Unauthorized", 1.2),
     Item(32, "Pay back a part of an order", 2, 4.8, (30,),
          ("src/payment/refund.py", "21 tests passed")),
     Item(33, "Send a receipt for a refund", 3, 4.6, (32,),
@@ -147,7 +147,7 @@ BACKLOG: tuple[Item, ...] = (
          ("src/checkout/guest.py", "44 tests passed")),
     Item(39, "Remind of a basket after three days", 3, 4.4, (38,),
          ("one mail, never two", "6 tests passed"),
-         Fate.FLAKY, "KeyError: 'unsubscribed'", 1.8),
+         ItemFate.FLAKY, "KeyError: 'unsubscribed'", 1.8),
     Item(40, "Measure where people leave the checkout", 2, 5.6, (38,),
          ("5 steps", "dashboards/checkout.json")),
     # The release waits for all of them, and everything else waits for nothing more.
@@ -166,7 +166,7 @@ BACKLOG: tuple[Item, ...] = (
 RELEASE = BACKLOG[-1]
 
 
-def of_fate(fate: Fate) -> tuple[Item, ...]:
+def of_fate(fate: ItemFate) -> tuple[Item, ...]:
     """The issues with this fate, in order."""
     return tuple(item for item in BACKLOG if item.fate is fate)
 
@@ -181,7 +181,7 @@ def issue_lines() -> Iterator[bytes]:
             "issue_type": "task",
             "dependencies": [{"depends_on_id": f"{PREFIX}-{each}"} for each in item.needs],
         }
-        if item.fate is Fate.STUCK:
+        if item.fate is ItemFate.STUCK:
             fields["timeout_seconds"] = TIMEOUT_SECONDS
         yield json.dumps(fields).encode("ascii")
 
@@ -199,15 +199,15 @@ def _what_goes_wrong(item: Item) -> list[str]:
     trouble = f"sleep {item.trouble_seconds}; echo {shlex.quote(item.trouble)}"
     at_first = 'if [ "$BW_ATTEMPT" = 1 ]; then'
     match item.fate:
-        case Fate.FINE:
+        case ItemFate.FINE:
             return []
-        case Fate.FLAKY:
+        case ItemFate.FLAKY:
             return [f"{at_first} {trouble}; exit 1; fi"]
-        case Fate.HOPELESS:
+        case ItemFate.HOPELESS:
             return [f"{trouble}; exit 1"]
-        case Fate.BUSY:  # Its retry is free: it has the same attempt number.
+        case ItemFate.BUSY:  # Its retry is free: it has the same attempt number.
             return [f"if mkdir work/{item.issue_id}.asked 2>/dev/null; then {trouble}; exit 75; fi"]
-        case Fate.STUCK:
+        case ItemFate.STUCK:
             return [f"{at_first} trap '' TERM; sleep {FOR_EVER_SECONDS}; fi"]
-        case Fate.KILLED:  # It works until somebody kills its worker.
+        case ItemFate.KILLED:  # It works until somebody kills its worker.
             return [f"{at_first} sleep {FOR_EVER_SECONDS}; fi"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from beads_workers.core.text import printable
 from beads_workers.demo import backlog
-from beads_workers.demo.backlog import BACKLOG, RELEASE, Fate, Item, of_fate
+from beads_workers.demo.backlog import BACKLOG, RELEASE, Item, ItemFate, of_fate
 
 Snapshot = Mapping[str, Any]
 Scene = Callable[[Snapshot], str | None]
@@ -61,11 +61,11 @@ def scenes() -> Iterator[Scene]:
     """Everything that is told, once each."""
     yield _opening
     yield _waiting_for_others
-    yield _Attempt(of_fate(Fate.FLAKY)[0], "error", _failed)
-    yield _Attempt(of_fate(Fate.BUSY)[0], "retry", _not_now)
-    yield _Attempt(of_fate(Fate.KILLED)[0], "lost", _killed)
-    yield _Attempt(of_fate(Fate.KILLED)[0], "success", _after_the_kill, number=2)
-    yield _Attempt(of_fate(Fate.STUCK)[0], "timeout", _timed_out)
+    yield _Attempt(of_fate(ItemFate.FLAKY)[0], "error", _failed)
+    yield _Attempt(of_fate(ItemFate.BUSY)[0], "retry", _not_now)
+    yield _Attempt(of_fate(ItemFate.KILLED)[0], "lost", _killed)
+    yield _Attempt(of_fate(ItemFate.KILLED)[0], "success", _after_the_kill, number=2)
+    yield _Attempt(of_fate(ItemFate.STUCK)[0], "timeout", _timed_out)
     yield _quarantined
     yield _gathered
     yield _release

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beads_workers.cli.client import Client
+from beads_workers.cli.client import ControlClient
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.launch import Interrupts, Watched
+from beads_workers.cli.launch import Interrupts, WatchResult
 from beads_workers.core.journal import from_json
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import FRAME_SECONDS, Frames
@@ -27,14 +27,14 @@ from beads_workers.ui.terminal import can_draw
 if TYPE_CHECKING:
     from beads_workers.core.settings import FleetSettings
     from beads_workers.demo.account import Killed
-    from beads_workers.demo.workspace import Place
+    from beads_workers.demo.workspace import DemoWorkspace
 
 
 # --- showing -------------------------------------------------------------------------------------
 # A demo while it runs: the dashboard with its captions, or lines with the captions in between.
 
 
-def show(client: Client, state: RunDirectory, *, as_json: bool) -> Watched:
+def show(client: ControlClient, state: RunDirectory, *, as_json: bool) -> WatchResult:
     """To its end, or until the viewer leaves."""
     if as_json or not can_draw():
         return _Lines(client, as_json=as_json).run()
@@ -43,13 +43,13 @@ def show(client: Client, state: RunDirectory, *, as_json: bool) -> Watched:
     from beads_workers.ui.viewer import Role
 
     seen = live.show(FleetFeed(client), Role.START, state.run, Narrator())
-    return Watched(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
+    return WatchResult(seen.ended, seen.signal, detached=seen.why is live.Left.DETACHED)
 
 
 class _Lines:
     """What ``start`` prints, and each caption when its time has come."""
 
-    def __init__(self, client: Client, *, as_json: bool) -> None:
+    def __init__(self, client: ControlClient, *, as_json: bool) -> None:
         self._client = client
         self._as_json = as_json
         # The snapshots are those of ``bw.watch``: a function of the lines that come anyway.
@@ -60,18 +60,18 @@ class _Lines:
         self._last = 0.0, time.monotonic()
         """When the last entry was written: seconds of the run, and by our clock."""
 
-    def run(self) -> Watched:
+    def run(self) -> WatchResult:
         interrupts, over = Interrupts(self._client), False
         while not over:
             select.select([self._client], [], [], FRAME_SECONDS)
             messages, over = self._client.receive()
             for message in messages:
                 if "ended" in message:
-                    return Watched(message["ended"], interrupts.first)
+                    return WatchResult(message["ended"], interrupts.first)
                 self._heard(message)
             self._narrate()
             sys.stdout.flush()
-        return Watched(None, interrupts.first)
+        return WatchResult(None, interrupts.first)
 
     def _heard(self, message: dict[str, Any]) -> None:
         if (entry := from_json(message)) is None:
@@ -125,17 +125,17 @@ def demo(
     tasks fail and time out for real; what is promised about that is checked at the end.
     """
     from beads_workers.core.source import SourceError
-    from beads_workers.demo.workspace import Place
+    from beads_workers.demo.workspace import DemoWorkspace
 
     _leave_in_order()
-    with Place() as place:
+    with DemoWorkspace() as workspace:
         try:
-            place.fill()
+            workspace.fill()
         except (OSError, SourceError) as error:
             hint = "set BW_CACHE to a folder with a few megabytes to spare"
             raise CommandError(f"the demo cannot be set up: {error}", hint) from None
-        os.chdir(place.folder)
-        raise typer.Exit(_run(place, as_json=as_json))
+        os.chdir(workspace.folder)
+        raise typer.Exit(_run(workspace, as_json=as_json))
 
 
 def _leave_in_order() -> None:
@@ -144,66 +144,68 @@ def _leave_in_order() -> None:
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
 
-def _run(place: Place, *, as_json: bool) -> int:
+def _run(workspace: DemoWorkspace, *, as_json: bool) -> int:
     from beads_workers.cli.client import wait_for_exit
     from beads_workers.cli.launch import Launch
     from beads_workers.demo.account import Hand
-    from beads_workers.demo.backlog import Fate, of_fate
+    from beads_workers.demo.backlog import ItemFate, of_fate
 
     launch = Launch()
-    hand = Hand(place.state, of_fate(Fate.KILLED)[0])
+    hand = Hand(workspace.state, of_fate(ItemFate.KILLED)[0])
     watched = None
     try:
         # Should anything go wrong from here on, the end of this connection stops the fleet.
         with closing(launch.client):
-            started = launch.tell(_settings(place))
+            started = launch.tell(_settings(workspace))
             hand.start()
-            watched = show(launch.client, place.state, as_json=as_json)
+            watched = show(launch.client, workspace.state, as_json=as_json)
     finally:
         if watched is None or not watched.detached:
             wait_for_exit(launch.pid, LEAVE_SECONDS)
     if watched.detached:
-        place.keep()
-        print(f"the demo goes on by itself: cd {place.folder} && beads-workers watch")
+        workspace.keep()
+        print(f"the demo goes on by itself: cd {workspace.folder} && beads-workers watch")
         return 0
     if watched.ended is None and watched.signal is None:
-        place.keep()
+        workspace.keep()
         raise CommandError(
             "the orchestrator ended without a word",
-            f"its log is {place.state.run(started['run_id'])}/orchestrator.log",
+            f"its log is {workspace.state.run(started['run_id'])}/orchestrator.log",
         )
-    return _conclude(place, watched, hand.killed, as_json=as_json)
+    return _conclude(workspace, watched, hand.killed, as_json=as_json)
 
 
-def _conclude(place: Place, watched: Watched, killed: Killed | None, *, as_json: bool) -> int:
+def _conclude(
+    workspace: DemoWorkspace, watched: WatchResult, killed: Killed | None, *, as_json: bool
+) -> int:
     """Say what was seen and whether it was as promised; returns the exit code."""
     from beads_workers.demo import account as closing_words
-    from beads_workers.demo.account import Account, promises
+    from beads_workers.demo.account import DemoAccount, promises
     from beads_workers.runtime import sessions
     from beads_workers.runtime.journal_file import read_journal
 
-    account, ended = Account(), watched.ended
-    run = place.state.run(ended["run_id"]) if ended else None
+    account, ended = DemoAccount(), watched.ended
+    run = workspace.state.run(ended["run_id"]) if ended else None
     for entry in read_journal(run / "journal.jsonl") if run else ():
         account.add(entry)
     if run is None or ended is None or account.stopped:
         print("stopped; nothing is left running, and nothing on the disk", file=sys.stderr)
         return 128 + watched.signal if watched.signal else 0
-    place.keep()
+    workspace.keep()
     living = sessions.living(ended["run_id"], run / "alive")
-    checked = list(promises(account, ended, place.statuses(), living, killed))
+    checked = list(promises(account, ended, workspace.statuses(), living, killed))
     if as_json:
-        print(json.dumps(closing_words.as_object(place.folder, ended, killed, checked)))
+        print(json.dumps(closing_words.as_object(workspace.folder, ended, killed, checked)))
     else:
-        for text in closing_words.everything(place.folder, account, ended, killed, checked):
+        for text in closing_words.everything(workspace.folder, account, ended, killed, checked):
             print(text)
     return 1 if any(promise.broken for promise in checked) else 0
 
 
-def _settings(place: Place) -> FleetSettings:
+def _settings(workspace: DemoWorkspace) -> FleetSettings:
     """As ``start --until-empty`` has them in that folder; the environment has no say."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.options import Options
     from beads_workers.cli.preparation import prepare
 
-    return prepare(resolve(Options(until_empty=True), place.folder, {}), (), owned=True)
+    return prepare(resolve(Options(until_empty=True), workspace.folder, {}), (), owned=True)

@@ -34,7 +34,7 @@ term_grace = {backlog.TERM_GRACE_SECONDS}
 """
 
 
-class Place(Throwaway):
+class DemoWorkspace(Throwaway):
     """A folder with a tracker, its issues and their scripts; gone at the end unless kept.
 
     The fleet in it must have ended by then, or it is to be kept.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import beads_workers
 from beads_workers.doctor import rules
-from beads_workers.doctor.rules import Check, Room, fail, ok
+from beads_workers.doctor.rules import Check, FreeSpace, fail, ok
 
 TIME_ERROR = 5
 """What ``adjtimex`` returns for a clock that nothing keeps."""
@@ -81,7 +81,7 @@ def memory(workers: int, *, agent: bool) -> Check:
 
 def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
     """Room where things are kept, each file system once; what cannot be looked at is left out."""
-    found: dict[int, Room] = {}
+    found: dict[int, FreeSpace] = {}
     for path, what in places:
         there = nearest(path)
         try:
@@ -89,7 +89,7 @@ def disk(places: Iterable[tuple[Path, str]]) -> list[Check]:
         except OSError:
             continue  # Whatever keeps us out is the business of other checks.
         known = found.get(device)
-        found[device] = Room(
+        found[device] = FreeSpace(
             path=known.path if known else str(there),
             what=f"{known.what}, {what}" if known else what,
             free=state.f_bavail * state.f_frsize,

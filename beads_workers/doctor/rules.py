@@ -142,7 +142,7 @@ INODES_LOW = 10_000
 
 
 @value
-class Room:
+class FreeSpace:
     """What is free to this user at ``path``; ``inodes`` is None where they are not counted."""
 
     path: str
@@ -151,7 +151,7 @@ class Room:
     inodes: int | None
 
 
-def disk(rooms: Iterable[Room]) -> list[Check]:
+def disk(rooms: Iterable[FreeSpace]) -> list[Check]:
     """One line per file system that is short of room, or one for all that are not."""
     rooms = list(rooms)
     short = [check for room in rooms if (check := _short(room)) is not None]
@@ -174,7 +174,7 @@ def _largest(path: str) -> str:
     return f"du -xah --max-depth=2 {shlex.quote(path)} | sort -h | tail"
 
 
-def _short(room: Room) -> Check | None:
+def _short(room: FreeSpace) -> Check | None:
     remedy = _largest(room.path)
     where = f"at {room.path} ({room.what})"
     if room.free < DISK_BYTES_MIN:

@@ -16,7 +16,7 @@ Found = Iterable[Check] | Check | None
 
 
 @dataclass(slots=True)
-class Job:
+class ScheduledCheck:
     """``look`` gives what it finds; ``name`` is shown while it is waited for, or when it fails."""
 
     name: str
@@ -35,7 +35,7 @@ class Job:
 
 
 def carry_out(
-    jobs: Sequence[Job],
+    jobs: Sequence[ScheduledCheck],
     waiting: Callable[[str], None] = lambda name: None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Iterator[Check]:

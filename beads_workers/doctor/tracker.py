@@ -25,7 +25,7 @@ from beads_workers.runtime.run_directory import RunDirectory, host_name
 from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
 from beads_workers.trackers.bd.source import Listings
-from beads_workers.trackers.bd.tracker import IN_PROGRESS, Abilities, Row, Tracker, object_of
+from beads_workers.trackers.bd.tracker import IN_PROGRESS, Abilities, BdRow, BdTracker, object_of
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
@@ -106,7 +106,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
     program = shutil.which("bd")
     if program is None:
         return [_not_found()]
-    bd = Tracker(BdCalls("bd", place.parent, ACTOR, Calls(), call_seconds=CALL_SECONDS))
+    bd = BdTracker(BdCalls("bd", place.parent, ACTOR, Calls(), call_seconds=CALL_SECONDS))
     try:
         abilities = bd.abilities
         described = bd.place()
@@ -155,7 +155,7 @@ def _failed(error: SourceError, place: Path) -> Check:
     return fail("tracker", text, f"cd {folder} && bd ready --json")
 
 
-def _in_the_way(bd: Tracker, place: Path) -> Iterator[Check]:
+def _in_the_way(bd: BdTracker, place: Path) -> Iterator[Check]:
     """What makes calls slow, or sends them to another tracker."""
     for name in ELSEWHERE:
         said = os.environ.get(name)
@@ -170,7 +170,7 @@ def _in_the_way(bd: Tracker, place: Path) -> Iterator[Check]:
         yield warn("tracker", text, "export BEADS_NO_DAEMON=1")
 
 
-def _counts(bd: Tracker) -> str:
+def _counts(bd: BdTracker) -> str:
     try:
         summary = object_of(bd.ask(["stats", "--json"])).get("summary")
     except SourceError:
@@ -181,7 +181,7 @@ def _counts(bd: Tracker) -> str:
     return "".join(f", {summary[key]} {word}" for word, key in named if key in summary)
 
 
-def _held(fleet: FleetSettings, bd: Tracker) -> list[Check]:
+def _held(fleet: FleetSettings, bd: BdTracker) -> list[Check]:
     """Issues in the name of a run of this machine that no run directory knows any more."""
     try:
         rows = bd.under_way(ACTOR)
@@ -201,7 +201,7 @@ def _held(fleet: FleetSettings, bd: Tracker) -> list[Check]:
     return [warn("issues", text, remedy)]
 
 
-def _run_of(row: Row) -> str | None:
+def _run_of(row: BdRow) -> str | None:
     mine = f"beads-workers/{host_name()}/"
     if row.status != IN_PROGRESS or not row.assignee.startswith(mine):
         return None

@@ -33,7 +33,7 @@ OUTPUT_BYTES_MAX = 1 << 20
 
 
 @value
-class Reply:
+class ProbeResult:
     """``status``: the exit status, or None when it was ended because it took too long."""
 
     status: int | None
@@ -48,7 +48,7 @@ def ask(
     folder: Path,
     seconds: float,
     environment: Mapping[str, str] | None = None,
-) -> Reply:
+) -> ProbeResult:
     """Run it in ``folder``; raises ``OSError`` when it cannot be started.
 
     Whatever it has started in its own process group ends with it.
@@ -72,7 +72,7 @@ def ask(
             os.killpg(process.pid, signal.SIGKILL)
     stdout, stderr = (part.decode("utf-8", "replace") for part in told)
     status = process.returncode if in_time else None
-    return Reply(status, stdout, stderr, time.monotonic() - began)
+    return ProbeResult(status, stdout, stderr, time.monotonic() - began)
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[list[bytes], bool]:
@@ -174,14 +174,14 @@ def _dubious(folder: Path) -> Check:
     return warn("git", text, f"git config --global --add safe.directory {folder}")
 
 
-def _git(folder: Path, *arguments: str) -> Reply:
+def _git(folder: Path, *arguments: str) -> ProbeResult:
     # No index is written back, and no hook of the repository's runs for a mere look.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     argv = ["git", "-c", "core.fsmonitor=false", *arguments]
     return ask(argv, folder=folder, seconds=GIT_SECONDS, environment=environment)
 
 
-def _last_line(reply: Reply) -> str:
+def _last_line(reply: ProbeResult) -> str:
     lines = (reply.stderr.strip() or reply.stdout.strip() or "no answer").splitlines()
     return printable(lines[-1], 200)
 

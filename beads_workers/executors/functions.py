@@ -153,7 +153,7 @@ _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 
 # --- calling -------------------------------------------------------------------------------------
-# Calling a function: whatever it does, one ``Answer`` comes of it.
+# Calling a function: whatever it does, one ``CallResult`` comes of it.
 #
 # A function says that it wants to be tried again by raising ``Retry``; a coroutine function is run
 # to its end in an event loop that all calls in this process share. What only some calls need is
@@ -164,12 +164,12 @@ RESULT_BYTES_MAX = 16 << 20
 """Of JSON: what an RRQ frame may hold, and a file that somebody will read."""
 
 
-class Ending(BaseException):
+class CallTerminated(BaseException):
     """The call is to end now, because its process is asked to: not for functions to catch."""
 
 
 @value
-class Answer:
+class CallResult:
     """How a call ended. ``result``: the JSON text of what it returned, with ``SUCCESS``.
 
     ``error`` is one line, and begins with the class of the exception; ``trace`` its traceback.
@@ -184,7 +184,7 @@ class Answer:
     is_stopping: bool = False
 
 
-NOTHING = Answer(OutcomeKind.SUCCESS)
+NOTHING = CallResult(OutcomeKind.SUCCESS)
 """What most functions return."""
 
 
@@ -197,16 +197,17 @@ class Caller:
 
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Answer:
-        """Call it to its end. Raises nothing but ``Ending``, where that was raised in it."""
+    ) -> CallResult:
+        """Call it to its end. Raises nothing but ``CallTerminated``, where that was raised in
+        it."""
         try:
             value = function(*args, **kwargs)
             if type(value) is CoroutineType:
                 value = self._run(value)
-        except Ending:
+        except CallTerminated:
             raise
         except SystemExit as left:
-            return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
+            return CallResult(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BaseException as error:  # Whatever it raises is its answer.
             return failed(error)
         return succeeded(value)
@@ -214,10 +215,10 @@ class Caller:
     def end(self) -> None:
         """Call from a signal's handler: the call that runs is to end.
 
-        A coroutine is cancelled; in anything else this raises ``Ending``.
+        A coroutine is cancelled; in anything else this raises ``CallTerminated``.
         """
         if self._task is None:
-            raise Ending
+            raise CallTerminated
         self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     def close(self) -> None:
@@ -233,7 +234,7 @@ class Caller:
             self._runner = asyncio.Runner()
         try:
             return self._runner.run(self._to_its_end(coroutine))
-        except (KeyboardInterrupt, SystemExit, Ending):
+        except (KeyboardInterrupt, SystemExit, CallTerminated):
             # These tear through the loop itself: it is not to be relied on any more.
             self.close()
             raise
@@ -261,7 +262,7 @@ def _seconds(after: object) -> float | None:
     return None if seconds is None or seconds < 0 else seconds
 
 
-def succeeded(value: Any) -> Answer:
+def succeeded(value: Any) -> CallResult:
     """The answer of a call that has returned this."""
     if value is None:
         return NOTHING
@@ -269,22 +270,22 @@ def succeeded(value: Any) -> Answer:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         # It has done its work; that nobody can be told of it is a fault of it all the same.
-        return Answer(OutcomeKind.ERROR, error=_line(f"its result is not JSON: {error}"))
+        return CallResult(OutcomeKind.ERROR, error=_line(f"its result is not JSON: {error}"))
     if len(text) > RESULT_BYTES_MAX:
         error_text = f"its result is {len(text)} bytes of JSON; {RESULT_BYTES_MAX} are allowed"
-        return Answer(OutcomeKind.ERROR, error=error_text)
+        return CallResult(OutcomeKind.ERROR, error=error_text)
     if text.count("{") + text.count("[") > limits.NESTED_MAX and is_deep(json.loads(text)):
-        return Answer(OutcomeKind.ERROR, error="its result is nested too deeply")
-    return Answer(OutcomeKind.SUCCESS, text)
+        return CallResult(OutcomeKind.ERROR, error="its result is nested too deeply")
+    return CallResult(OutcomeKind.SUCCESS, text)
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
-def failed(error: BaseException) -> Answer:
+def failed(error: BaseException) -> CallResult:
     """The answer of a call that has raised this."""
     if isinstance(error, Retry):
-        return Answer(
+        return CallResult(
             OutcomeKind.RETRY,
             error=_line(str(error)) or "it asked for another try",
             retry_after_seconds=_seconds(error.after_seconds),
@@ -300,7 +301,7 @@ def failed(error: BaseException) -> Answer:
     except Exception as another:  # Its own ``__str__`` runs here.
         trace, said = "", f"(its text cannot be had: {type(another).__qualname__})"
     name = type(error).__qualname__
-    return Answer(
+    return CallResult(
         # It has timed itself out.
         OutcomeKind.TIMEOUT if isinstance(error, TimeoutError) else OutcomeKind.ERROR,
         error=_line(f"{name}: {said}" if said.strip() else name),
@@ -308,10 +309,10 @@ def failed(error: BaseException) -> Answer:
     )
 
 
-def not_callable(error: NotCallable) -> Answer:
+def not_callable(error: NotCallable) -> CallResult:
     """What is answered where a path leads nowhere, or nowhere that is allowed."""
     kind = OutcomeKind.ERROR if error.may_pass else OutcomeKind.NOT_FOUND
-    return Answer(kind, error=str(error), trace=error.trace)
+    return CallResult(kind, error=str(error), trace=error.trace)
 
 
 def _line(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from beads_workers.core.model import OutcomeKind, Script
 from beads_workers.core.plans import NotRunnable, Step, StepKind
-from beads_workers.core.scripts import Context, Limits, context_of
+from beads_workers.core.scripts import Context, ResourceLimits, context_of
 from beads_workers.executors.command import plain
 
 REFUSED = OutcomeKind.NOT_FOUND
@@ -41,7 +41,7 @@ def script_steps(
     return Step(StepKind.VALIDATE, context.validator, around, script.text), run
 
 
-def limited(argv: Sequence[str], limits: Limits) -> tuple[str, ...]:
+def limited(argv: Sequence[str], limits: ResourceLimits) -> tuple[str, ...]:
     """The same command under these limits: a shell sets them, and becomes the command.
 
     Past its CPU time it gets XCPU, and a second later KILL. There are no core files.

@@ -28,7 +28,7 @@ from beads_workers.core.source import SourceError
 from beads_workers.core.status import Frames, ending
 from beads_workers.runtime import sessions
 from beads_workers.runtime.control_socket import ControlServer
-from beads_workers.runtime.handshake import Refused, read_settings, say, say_failed, vars_of
+from beads_workers.runtime.handshake import StartRefused, read_settings, say, say_failed, vars_of
 from beads_workers.runtime.journal import Journal, Size
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
@@ -75,7 +75,8 @@ class Fleet:
         self.has_log = False  # Until then, stderr is the user's terminal.
 
     def run(self) -> int:
-        """Start, run, end; returns the exit code. Raises ``Refused`` before anything is done."""
+        """Start, run, end; returns the exit code. Raises ``StartRefused`` before anything is
+        done."""
         self._directory.create()
         locks = self._lock()
         self._scrapes = _listen(self._settings.metrics)
@@ -93,7 +94,7 @@ class Fleet:
             description = self._source.describe()
         except SourceError as error:
             self._directory.mark_settled(self._run_id)
-            raise Refused(str(error), error.hint, 6) from error
+            raise StartRefused(str(error), error.hint, 6) from error
         code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
             os.close(lock)
@@ -120,7 +121,7 @@ class Fleet:
             return [self._directory.lock(), lock_tracker(folder, shared=shared)]
         except AlreadyRunning as error:
             hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
-            raise Refused(str(error), hint, 5) from None
+            raise StartRefused(str(error), hint, 5) from None
 
     def _work(
         self,
@@ -301,7 +302,7 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
         if fleet.has_log:
             raise
         return 1
-    except Refused as refused:
+    except StartRefused as refused:
         say_failed(client, str(refused), refused.hint, refused.exit_code)
         return refused.exit_code
 
@@ -317,7 +318,7 @@ def _service(name: str) -> ModuleType:
     try:
         return registry.need(name)
     except registry.Missing as missing:
-        raise Refused(str(missing), "leave the option out", 2) from None
+        raise StartRefused(str(missing), "leave the option out", 2) from None
 
 
 def _listen(port: int | None) -> TcpListener | None:

@@ -20,9 +20,9 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import OutcomeKind
 from beads_workers.executors.functions import (
-    Answer,
     Caller,
-    Ending,
+    CallResult,
+    CallTerminated,
     NotCallable,
     Resolver,
     not_callable,
@@ -152,7 +152,7 @@ THREADS_MAX = 64
 _FD_BYTES = socket.CMSG_SPACE(array.array("i").itemsize)
 
 
-class Host:
+class FunctionHost:
     """This process. ``run`` until there is nobody left to answer."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
@@ -205,7 +205,7 @@ class Host:
             self._calling = True
             answer = self._carry_out(call)
             self._calling = False
-        except Ending:
+        except CallTerminated:
             self._ending = True
         if os.getpid() != self._pid:
             os._exit(0)  # A fork that the function let go on beyond its own end.
@@ -222,14 +222,16 @@ class Host:
             except OSError as error:
                 # The work is done, and done again: better than that nobody hears what came of it.
                 why = f"its result cannot be kept: {error.filename}: {error.strerror}"
-                answer, in_file = Answer(OutcomeKind.RETRY, error=why), False
+                answer, in_file = CallResult(OutcomeKind.RETRY, error=why), False
         return answer_line(call["n"], answer, in_file=in_file, spent=self._is_spent())
 
-    def _carry_out(self, call: dict[str, Any]) -> Answer:
+    def _carry_out(self, call: dict[str, Any]) -> CallResult:
         try:
             self._surroundings.enter(call["variables"])
         except OSError as error:
-            return Answer(OutcomeKind.RETRY, error=f"cannot use {error.filename}: {error.strerror}")
+            return CallResult(
+                OutcomeKind.RETRY, error=f"cannot use {error.filename}: {error.strerror}"
+            )
         if "message" in call:
             return self._call_message(call)
         path = call["path"]
@@ -242,7 +244,7 @@ class Host:
         self._surroundings.remember()
         return self._caller.call(function, call["args"], call["kwargs"])
 
-    def _call_message(self, call: dict[str, Any]) -> Answer:
+    def _call_message(self, call: dict[str, Any]) -> CallResult:
         """The message of another system: called as its own workers call it."""
         tasks = registry.need("task_messages")  # Few fleets run any.
         if self._messages is None:
@@ -256,11 +258,11 @@ class Host:
         except NotCallable as error:
             return not_callable(error)
         except tasks.Cancelled:
-            cancelled: Answer = tasks.CANCELLED
+            cancelled: CallResult = tasks.CANCELLED
             return cancelled
         self._surroundings.remember()
         message = {"task": path, "args": call["args"], "kwargs": call["kwargs"]}
-        answer: Answer = self._messages.call(message | call["message"])
+        answer: CallResult = self._messages.call(message | call["message"])
         return answer
 
     def _ask(self, command: str, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,7 +325,7 @@ def _write(text: bytes) -> None:
 
 
 if __name__ == "__main__":
-    host = Host(sys.argv[1:])
+    host = FunctionHost(sys.argv[1:])
     host.run()
     host.retire()
     # Threads that functions have left, and handlers that wait for them, have nobody to work for.

@@ -30,8 +30,8 @@ from beads_workers.core.framing import (
 from beads_workers.core.model import Call, Outcome, OutcomeKind, value
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.worker_events import StepAnswered, StepOver
-from beads_workers.executors.functions import NOTHING, Answer
-from beads_workers.runtime.output import Output
+from beads_workers.executors.functions import NOTHING, CallResult
+from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import spawn_in_group
 from beads_workers.runtime.steps import HINDERED, CannotStart, encoded, prepare, step_ended
 
@@ -79,7 +79,7 @@ class Said:
 
 
 @value
-class Asked:
+class CallAsked:
     """A call asks something of the orchestrator, and waits for the reply."""
 
     command: str
@@ -108,7 +108,7 @@ def call_line(
     return line
 
 
-def answer_line(number: int, answer: Answer, *, in_file: bool, spent: bool) -> bytes:
+def answer_line(number: int, answer: CallResult, *, in_file: bool, spent: bool) -> bytes:
     """One answer, as ``parse_answer`` reads it."""
     line = f'{{"n":{number},"kind":"{answer.kind.value}"'
     if in_file:
@@ -126,7 +126,7 @@ def answer_line(number: int, answer: Answer, *, in_file: bool, spent: bool) -> b
     return f"{line}}}\n".encode("ascii")
 
 
-def parse_answer(line: bytes, number: int) -> Said | Asked:
+def parse_answer(line: bytes, number: int) -> Said | CallAsked:
     """Read the answer to call ``number``, or what it asks; raises ``ProtocolError`` for anything
     else."""
     if line == b'{"n":%d,"kind":"success"}' % number:
@@ -169,11 +169,11 @@ def reply_line(reply: Mapping[str, Any]) -> bytes:
     return _ENCODER.encode({"reply": reply}).encode("ascii") + b"\n"
 
 
-def _asked(fields: dict[str, Any]) -> Asked:
+def _asked(fields: dict[str, Any]) -> CallAsked:
     command, data = text(fields, "control", ""), fields.get("control_data")
     if not command or not isinstance(data, dict):
         raise ProtocolError("a question without a command or its data")
-    return Asked(command, data)
+    return CallAsked(command, data)
 
 
 _WELL = Said(Outcome(OutcomeKind.SUCCESS))
@@ -210,13 +210,13 @@ _DIES_MS = 200
 
 
 @value
-class Ended:
+class HostExited:
     """The process is gone without an answer; ``status``: its exit status, or minus a signal."""
 
     status: int
 
 
-class Host:
+class HostProcess:
     """A running one; watch ``socket`` for reading. Raises ``OSError`` where none can be had.
 
     ``allowed``: what may be imported. It runs in the current folder, in a process group of its
@@ -283,8 +283,8 @@ class Host:
         except (BrokenPipeError, ConnectionResetError):
             pass  # It has ended, as the next reading tells.
 
-    def read(self) -> Said | Asked | Ended | None:
-        """What came of the call, or what it asks; None: nothing yet. ``Ended`` has buried the
+    def read(self) -> Said | CallAsked | HostExited | None:
+        """What came of the call, or what it asks; None: nothing yet. ``HostExited`` has buried the
         process, and so has an answer that makes no sense."""
         try:
             received = self.socket.recv(1 << 16)
@@ -323,7 +323,7 @@ class Host:
             pass
 
     def end(self, *, hard: bool) -> None:
-        """TERM, or KILL when ``hard``, to its process group; ``read`` gives ``Ended`` then."""
+        """TERM, or KILL when ``hard``, to its process group; ``read`` gives ``HostExited`` then."""
         number = signal.SIGKILL if hard else signal.SIGTERM
         try:
             os.killpg(self.pid, number)
@@ -348,20 +348,20 @@ class Host:
         if not self.buried:
             self._bury()
 
-    def _closed(self) -> Said | Ended:
+    def _closed(self) -> Said | HostExited:
         if _is_dead(self._pidfd, _DIES_MS):
             return self._bury()
         self.close()
         return _broken("it closed its process's connection")
 
-    def _bury(self) -> Ended:
+    def _bury(self) -> HostExited:
         # What it has started ends with it.
         self.end(hard=True)
         _, status = os.waitpid(self.pid, 0)
         self.buried = True
         os.close(self._pidfd)
         self.socket.close()
-        return Ended(os.waitstatus_to_exitcode(status))
+        return HostExited(os.waitstatus_to_exitcode(status))
 
 
 def _is_dead(pidfd: int, within_ms: int) -> bool:
@@ -391,7 +391,9 @@ Questions = Callable[[str, Mapping[str, Any]], None]
 class CallStep:
     """A running call; the same shape as ``steps.RunningStep``."""
 
-    def __init__(self, host: Host, output: Output, result_file: str, asked: Questions) -> None:
+    def __init__(
+        self, host: HostProcess, output: AttemptOutput, result_file: str, asked: Questions
+    ) -> None:
         self._host = host
         self._asked = asked
         self._result_file = result_file
@@ -417,10 +419,10 @@ class CallStep:
         match answer:
             case None:
                 return None
-            case Asked(command, data):
+            case CallAsked(command, data):
                 self._asked(command, data)
                 return None
-            case Ended(status):
+            case HostExited(status):
                 return step_ended(status, self.output.end())
             case Said(outcome, in_file, spent, is_stopping):
                 if spent:
@@ -440,8 +442,8 @@ class Functions:
     def __init__(self, allowed: Sequence[str], asked: Questions) -> None:
         self._asked = asked
         self._allowed = allowed
-        self._host: Host | None = None
-        self._output: Output | None = None
+        self._host: HostProcess | None = None
+        self._output: AttemptOutput | None = None
 
     def pids(self) -> Collection[int]:
         """Children of ours that are buried here, and nowhere else."""
@@ -482,19 +484,19 @@ class Functions:
             self._output.close()
             self._output = None
 
-    def _prepared(self, plan: Plan, step: Step) -> Output:
+    def _prepared(self, plan: Plan, step: Step) -> AttemptOutput:
         output = self._output
         if output is None or plan.issue_file or not output.again(plan):
             self.let_go()
             output = self._output = prepare(plan, step)
         return output
 
-    def _living(self, step: Step, inherited: Mapping[bytes, bytes]) -> Host:
+    def _living(self, step: Step, inherited: Mapping[bytes, bytes]) -> HostProcess:
         host = self._host
         if host is not None and not host.is_fit():
             host.close()  # Killed, or talking, while it had nothing to do: no fault of the next.
         if host is None or host.buried:
             # With this task's variables it carries the token by which what is ours is found.
             environment = {**inherited, **encoded(step.environment)}
-            host = self._host = Host(self._allowed, environment)
+            host = self._host = HostProcess(self._allowed, environment)
         return host

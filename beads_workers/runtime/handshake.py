@@ -10,7 +10,7 @@ from beads_workers.core.settings import FleetSettings, fleet_from_json
 from beads_workers.runtime.run_directory import RunInfo
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """The fleet cannot start; ``exit_code`` as in docs/CLI.md."""
 
     def __init__(self, error: str, hint: str, exit_code: int) -> None:

@@ -104,7 +104,7 @@ class Mailbox:
 
 
 @value
-class Place:
+class RequiredFolder:
     """A folder that is needed. ``what`` names it for people; ``writes``: room is needed there."""
 
     what: str
@@ -112,20 +112,20 @@ class Place:
     writes: bool = False
 
 
-def places_of(settings: FleetSettings, folder: Path) -> list[Place]:
+def places_of(settings: FleetSettings, folder: Path) -> list[RequiredFolder]:
     """What a fleet needs, whose run has this ``folder``."""
-    places = [Place("the run directory", folder, writes=True)]
+    places = [RequiredFolder("the run directory", folder, writes=True)]
     # One word for one disk; elsewhere, the tracker can fill up by itself.
     for what, path in (("the folder of logs", folder / "logs"), ("the tracker", settings.tracker)):
         elsewhere = Path(path).stat().st_dev != folder.stat().st_dev
-        places.append(Place(what, Path(path), writes=elsewhere))
-    return [*places, Place("the project's folder", Path(settings.project))]
+        places.append(RequiredFolder(what, Path(path), writes=elsewhere))
+    return [*places, RequiredFolder("the project's folder", Path(settings.project))]
 
 
 class Conditions:
     """``look`` is called by the loop in every turn, and looks when it is due."""
 
-    def __init__(self, places: Sequence[Place], tell: Callable[[Event], None]) -> None:
+    def __init__(self, places: Sequence[RequiredFolder], tell: Callable[[Event], None]) -> None:
         self._places = places
         self._tell = tell
         self._next_look = 0.0
@@ -150,7 +150,7 @@ class Conditions:
                 self._tell(ConditionRecovered(place.what))
 
 
-def judge(place: Place) -> Degraded | None:
+def judge(place: RequiredFolder) -> Degraded | None:
     """What is wrong with a place; None where nothing is."""
     try:
         state = os.statvfs(place.path)

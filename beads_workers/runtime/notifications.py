@@ -29,7 +29,7 @@ OUTPUT_BYTES_MAX = 64 << 10
 
 
 @value
-class Limits:
+class NotificationLimits:
     """Seconds. ``command``: for one, enough for a slow network, too little to stand still behind.
 
     ``grace``: between TERM and KILL. ``end``: for everything that is left at the end of the run;
@@ -41,7 +41,7 @@ class Limits:
     end: float = 10.0
 
 
-LIMITS = Limits()
+LIMITS = NotificationLimits()
 
 
 def argv_of(command: str, notice: Notice) -> list[str]:
@@ -67,7 +67,7 @@ class Notifier:
         board: Board,
         elapsed: Callable[[], float],
         warn: Callable[[str], None],
-        limits: Limits = LIMITS,
+        limits: NotificationLimits = LIMITS,
     ) -> None:
         self._command = command
         self._log = folder / "notify.log"
@@ -166,7 +166,7 @@ class Running:
         notice: Notice,
         now: float,
         write: Callable[[bytes], None],
-        limits: Limits,
+        limits: NotificationLimits,
     ) -> None:
         self.due_at = now + limits.command
         self._grace = limits.grace

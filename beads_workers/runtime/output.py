@@ -392,7 +392,7 @@ _COPY_BYTES = 1 << 20
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
-class Output:
+class AttemptOutput:
     """To the attempt's log if there is one already, else to one file per worker that becomes the
     log when it holds anything.
 

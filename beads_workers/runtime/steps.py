@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.redaction import UnsafePath
 from beads_workers.core.worker_events import StepEnded
-from beads_workers.runtime.output import CapturedOutput, Output, with_result
+from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
 from beads_workers.runtime.processes import spawn_found
 
 HINDERED = frozenset(
@@ -37,7 +37,7 @@ class RunningStep:
     """A started step. Watch ``fd`` for reading; then call ``finish`` once."""
 
     def __init__(
-        self, pid: int, output: Output, captured: CapturedOutput | None, result_file: str
+        self, pid: int, output: AttemptOutput, captured: CapturedOutput | None, result_file: str
     ) -> None:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
@@ -94,7 +94,7 @@ def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> Runn
 
 
 def launch(
-    step: Step, output: Output, inherited: Mapping[bytes, bytes], result_file: str = ""
+    step: Step, output: AttemptOutput, inherited: Mapping[bytes, bytes], result_file: str = ""
 ) -> RunningStep:
     """``start_step`` with what it prints to; ends that where there is nothing to run."""
     captured = None
@@ -114,12 +114,12 @@ def launch(
         raise CannotStart(error_text, missing=missing, hindered=hindered) from None
 
 
-def prepare(plan: Plan, step: Step) -> Output:
+def prepare(plan: Plan, step: Step) -> AttemptOutput:
     """Write what a step may read, and open what it prints to; raises ``CannotStart``."""
     try:
         if step is plan.steps[0] and plan.issue_file:
             _write_private(plan.issue_file, plan.issue_text)
-        return Output(plan)
+        return AttemptOutput(plan)
     except UnsafePath as error:
         raise CannotStart(f"log_path: {error}") from None
     except OSError as error:
@@ -132,14 +132,14 @@ def step_ended(status: int, tail: str) -> StepEnded:
     return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
-def _unused(output: Output, captured: CapturedOutput | None) -> None:
+def _unused(output: AttemptOutput, captured: CapturedOutput | None) -> None:
     output.end()
     if captured:
         captured.end()
 
 
 def _watched(
-    pid: int, output: Output, captured: CapturedOutput | None, result_file: str
+    pid: int, output: AttemptOutput, captured: CapturedOutput | None, result_file: str
 ) -> RunningStep:
     if captured:
         captured.started()

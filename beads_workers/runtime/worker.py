@@ -41,7 +41,6 @@ from beads_workers.core.worker import WorkerHalf
 from beads_workers.core.worker_events import (
     Command,
     Connect,
-    Connected,
     ConnectFailed,
     ConnectionLost,
     EndStep,
@@ -50,9 +49,10 @@ from beads_workers.core.worker_events import (
     Interrupted,
     LeaveWord,
     Log,
-    Received,
+    MessageReceived,
+    OrchestratorConnected,
     RunStep,
-    Send,
+    SendMessage,
     StepAsked,
     StepNotStarted,
     TellStep,
@@ -122,7 +122,8 @@ def dial_path(path: str) -> socket.socket:
 
 
 class WorkerConnection:
-    """Watches itself in ``selector``; there is none until ``connect`` has given ``Connected``.
+    """Watches itself in ``selector``; there is none until ``connect`` has given
+    ``OrchestratorConnected``.
 
     ``ready``: what the selector has as its data.
     """
@@ -148,7 +149,7 @@ class WorkerConnection:
         return -1 if self._socket is None else self._socket.fileno()
 
     def connect(self) -> Event:
-        """``Connected`` or ``ConnectFailed``."""
+        """``OrchestratorConnected`` or ``ConnectFailed``."""
         try:
             connection = self._dial()
         except OSError as error:
@@ -156,10 +157,10 @@ class WorkerConnection:
         connection.setblocking(False)
         self._selector.register(connection, selectors.EVENT_READ, self._ready)
         self._socket = connection
-        return Connected()
+        return OrchestratorConnected()
 
     def receive(self) -> Iterator[Event]:
-        """Call when it can be read: each message as ``Received``, then maybe its loss."""
+        """Call when it can be read: each message as ``MessageReceived``, then maybe its loss."""
         if self._socket is None:
             return
         try:
@@ -171,7 +172,7 @@ class WorkerConnection:
         framed = self._reader.feed(received) if received else self._reader.end()
         for item in framed:
             if (message := self._read(item)) is not None and self._socket is not None:
-                yield Received(message)
+                yield MessageReceived(message)
         if not received:
             yield from self._hang_up()
 
@@ -379,7 +380,7 @@ class _Process:
             match command:
                 case Connect():
                     self.events.append(self.connection.connect())
-                case Send(message):
+                case SendMessage(message):
                     self.connection.send(message)
                 case LeaveWord(message):
                     leave_word(self.settings.run_directory, message)

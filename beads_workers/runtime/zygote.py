@@ -26,7 +26,7 @@ SEND_SECONDS = 5.0
 
 
 @value
-class WorkerSpawned:
+class ChildSpawned:
     """A worker process exists; it will connect by itself."""
 
     worker_id: str
@@ -44,7 +44,7 @@ class WorkerRefused:
 
 
 @value
-class WorkerExited:
+class ChildExited:
     """A worker is gone, and with it everything that it had started.
 
     ``status``: its exit status, or minus the number of the signal that ended it.
@@ -55,7 +55,7 @@ class WorkerExited:
     status: int
 
 
-ZygoteEvent = WorkerSpawned | WorkerRefused | WorkerExited
+ZygoteEvent = ChildSpawned | WorkerRefused | ChildExited
 
 
 class Zygote:
@@ -82,7 +82,7 @@ class Zygote:
         self._send({"begin": {"nofile_soft": nofile_soft}}, (0, 1, 2, *keep_fds))
 
     def spawn(self, settings: WorkerSettings) -> None:
-        """Ask for a worker; ``WorkerSpawned`` answers."""
+        """Ask for a worker; ``ChildSpawned`` answers."""
         self._send({"spawn": to_json(settings)})
 
     def kill(self, pid: int, number: int) -> None:
@@ -173,7 +173,7 @@ def _close_all_but(keep: Collection[int]) -> None:
 
 def _event(fields: dict[str, Any]) -> ZygoteEvent:
     if "exited" in fields:
-        return WorkerExited(fields["exited"], fields["pid"], fields["status"])
+        return ChildExited(fields["exited"], fields["pid"], fields["status"])
     if "refused" in fields:
         return WorkerRefused(fields["refused"], fields["error"])
-    return WorkerSpawned(fields["spawned"], fields["pid"], fields["started"])
+    return ChildSpawned(fields["spawned"], fields["pid"], fields["started"])

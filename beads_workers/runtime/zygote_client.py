@@ -22,8 +22,8 @@ from beads_workers.core.events import (
 from beads_workers.core.model import value
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.runtime import sessions
-from beads_workers.runtime.zygote import WorkerExited, WorkerRefused, Zygote, ZygoteEvent
-from beads_workers.runtime.zygote import WorkerSpawned as Spawned
+from beads_workers.runtime.zygote import ChildExited, WorkerRefused, Zygote, ZygoteEvent
+from beads_workers.runtime.zygote import ChildSpawned as Spawned
 
 ANSWER_SECONDS = 5.0
 """A zygote answers in milliseconds; one that has not by then is frozen, and is replaced."""
@@ -151,7 +151,7 @@ class ZygoteClient:
 
     def _take_in(self, event: ZygoteEvent) -> None:
         match event:
-            case WorkerExited(worker_id, pid, status):
+            case ChildExited(worker_id, pid, status):
                 self._living.pop(pid, None)
                 self._to_kill.discard(pid)
                 self._tell(WorkerReaped(worker_id, pid, _shell_status(status)))

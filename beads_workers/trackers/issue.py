@@ -57,7 +57,7 @@ class Dependency:
 
 
 @value
-class Issue:
+class TrackerIssue:
     """Texts are empty where beads would leave the key out; times are RFC 3339 texts.
 
     ``extra``: the keys that mean nothing to us, verbatim. ``comments``: beads' objects, verbatim.
@@ -99,7 +99,7 @@ _KNOWN = frozenset(
 )
 
 
-def to_object(issue: Issue) -> dict[str, Any]:
+def to_object(issue: TrackerIssue) -> dict[str, Any]:
     """The JSON object that beads would export, with what is ours and what is unknown added."""
     listed: dict[str, Any] = {
         "id": issue.id,
@@ -124,8 +124,8 @@ def to_object(issue: Issue) -> dict[str, Any]:
     return {k: v for k, v in listed.items() if k in issue.extra or v not in ("", [], None)}
 
 
-def from_object(fields: Mapping[str, Any]) -> Issue:
-    """Read one object; raises ``BadIssue``. Missing keys take the defaults of ``Issue``."""
+def from_object(fields: Mapping[str, Any]) -> TrackerIssue:
+    """Read one object; raises ``BadIssue``. Missing keys take the defaults of ``TrackerIssue``."""
     key = checked_id(fields.get("id"), "id")
     title = _typed(fields, "title", str, "")
     if not title.strip():
@@ -133,7 +133,7 @@ def from_object(fields: Mapping[str, Any]) -> Issue:
     texts = {name: _typed(fields, name, str, "") for name in _TEXTS}
     for name in ("created_at", "updated_at", "closed_at"):
         _checked_time(texts[name], name)
-    return Issue(
+    return TrackerIssue(
         id=key,
         title=title,
         status=_typed(fields, "status", str, "") or OPEN,
@@ -148,7 +148,7 @@ def from_object(fields: Mapping[str, Any]) -> Issue:
     )
 
 
-def to_seen(issue: Issue) -> Seen:
+def to_seen(issue: TrackerIssue) -> Seen:
     """What a person who asks is told of it."""
     deferred = issue.extra.get("defer_until")
     return Seen(
@@ -204,7 +204,7 @@ def checked_id(value: object, what: str) -> str:
     return value
 
 
-def _depends_on(issue: Issue, kind: str) -> tuple[IssueId, ...]:
+def _depends_on(issue: TrackerIssue, kind: str) -> tuple[IssueId, ...]:
     return tuple(IssueId(d.depends_on_id) for d in issue.dependencies if d.type == kind)
 
 
@@ -287,7 +287,9 @@ def _checked_time(value: str, name: str) -> None:
 
 
 def is_wanted(
-    issue: Issue, filters: Filters, is_under: Callable[[str, str], bool] = lambda each, above: False
+    issue: TrackerIssue,
+    filters: Filters,
+    is_under: Callable[[str, str], bool] = lambda each, above: False,
 ) -> bool:
     """Whether it is open and passes the filters; ``is_under``: the first is below the second."""
     f, labels = filters, set(issue.labels)
@@ -308,7 +310,7 @@ def is_wanted(
 # What a worker is given to do: a job, from an issue of our own trackers.
 
 
-def to_job(issue: Issue, source: str) -> Job:
+def to_job(issue: TrackerIssue, source: str) -> Job:
     """What a worker is given to do."""
     call = call_of(issue.extra, ())
     if call is None and issue.labels:
@@ -335,7 +337,7 @@ class _Original(Mapping[str, Any]):
 
     __slots__ = ("_issue", "_object")
 
-    def __init__(self, issue: Issue) -> None:
+    def __init__(self, issue: TrackerIssue) -> None:
         self._issue = issue
         self._object: dict[str, Any] | None = None
 

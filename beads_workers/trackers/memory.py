@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeVar
 
-from beads_workers.core.model import Filters, IssueId, Listed
+from beads_workers.core.model import Filters, IssueId, ListedIssue
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -24,13 +24,20 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Issue, is_wanted, to_job, to_seen
+from beads_workers.trackers.issue import (
+    BLOCKS,
+    PARENT_CHILD,
+    TrackerIssue,
+    is_wanted,
+    to_job,
+    to_seen,
+)
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
     FINISHED,
     IN_PROGRESS,
     OPEN,
-    Holding,
+    Ownership,
     is_held_by,
     pending,
     rule,
@@ -69,11 +76,11 @@ class Fault:
 class MemoryTracker:
     """The issues, in the order in which they were created; shared between sources."""
 
-    issues: dict[str, Issue] = field(default_factory=dict)
+    issues: dict[str, TrackerIssue] = field(default_factory=dict)
     writes: list[tuple[str, str, str]] = field(default_factory=list)
     """Every change of a holding, in order: (id, status, assignee). Checkers count on it."""
 
-    def add(self, issue: Issue) -> None:
+    def add(self, issue: TrackerIssue) -> None:
         """Create it, or replace the one of that id."""
         self.issues[issue.id] = issue
 
@@ -92,10 +99,10 @@ class MemoryTracker:
         notes = f"{issue.notes}\n{note}" if issue.notes else note
         self.issues[issue_id] = replace(issue, notes=notes)
 
-    def holding(self, issue_id: str) -> Holding | None:
+    def holding(self, issue_id: str) -> Ownership | None:
         """Its status and assignee; None where there is no such issue."""
         issue = self.issues.get(issue_id)
-        return None if issue is None else Holding(issue.status, issue.assignee)
+        return None if issue is None else Ownership(issue.status, issue.assignee)
 
     def is_blocked(self, issue_id: str, seen: frozenset[str] = frozenset()) -> bool:
         """Whether it, or a parent of it, waits for an unfinished issue."""
@@ -133,7 +140,7 @@ class MemorySource:
 
     def __init__(
         self,
-        issues: Iterable[Issue] = (),
+        issues: Iterable[TrackerIssue] = (),
         *,
         actor: str,
         tracker: MemoryTracker | None = None,
@@ -206,7 +213,7 @@ class MemorySource:
 
     def _requeue_unanswered(self) -> None:
         for issue_id in self._unanswered:
-            if self.tracker.holding(issue_id) == Holding(IN_PROGRESS, self.actor):
+            if self.tracker.holding(issue_id) == Ownership(IN_PROGRESS, self.actor):
                 self.tracker.put(issue_id, OPEN, "")
         self._unanswered = ()
 
@@ -226,7 +233,7 @@ class MemorySource:
         return Taken(
             jobs=tuple(to_job(self.tracker.issues[e.id], self.name) for e in ready[:limit]),
             listed=tuple(
-                Listed(IssueId(e.id), e.title, e.priority) for e in others[: self._listed_max]
+                ListedIssue(IssueId(e.id), e.title, e.priority) for e in others[: self._listed_max]
             ),
             more=len(others) > self._listed_max,
             blocked=len(blocked),
@@ -249,10 +256,10 @@ class MemorySource:
             return Settled(settlement, Result.FAILED, "the tracker's answer was lost")
         return Settled(settlement, ruling.result, ruling.error)
 
-    def _in_order(self) -> list[Issue]:
+    def _in_order(self) -> list[TrackerIssue]:
         return sorted(self.tracker.issues.values(), key=lambda issue: issue.priority)
 
-    def _wanted(self, issue: Issue) -> bool:
+    def _wanted(self, issue: TrackerIssue) -> bool:
         return is_wanted(issue, self._filters, self.tracker.is_under)
 
     def _faulty(self, call: str, answer: Callable[[], _Answer]) -> _Answer:

@@ -29,7 +29,7 @@ CONTAINERS = ("epic", "gate", "molecule")
 
 
 @value
-class Holding:
+class Ownership:
     """How the tracker shows an issue; ``assignee`` is empty where nobody holds it."""
 
     status: str
@@ -41,11 +41,11 @@ class Ruling:
     """The answer, and what to write first; None writes nothing."""
 
     result: Result
-    write: Holding | None = None
+    write: Ownership | None = None
     error: str = ""
 
 
-def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
+def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
     """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
     if found is None:
         return Ruling(Result.NOT_OURS, error="no such issue")
@@ -55,17 +55,17 @@ def rule(settlement: Settlement, found: Holding | None, actor: str) -> Ruling:
     ours = _is_ours(found, actor) or (settlement.handed_over and _is_reserved(found))
     match settlement.action:
         case Action.CLOSE:
-            return _written(Holding(CLOSED, actor)) if ours else _left_alone(found)
+            return _written(Ownership(CLOSED, actor)) if ours else _left_alone(found)
         case Action.RELEASE:
             return _release(found, ours)
         case Action.QUARANTINE:
-            if found == Holding(BLOCKED, ""):
+            if found == Ownership(BLOCKED, ""):
                 return Ruling(Result.APPLIED)
-            return _written(Holding(BLOCKED, "")) if ours else _left_alone(found)
+            return _written(Ownership(BLOCKED, "")) if ours else _left_alone(found)
         case Action.HAND_OVER:
-            if found == Holding(IN_PROGRESS, ""):
+            if found == Ownership(IN_PROGRESS, ""):
                 return Ruling(Result.APPLIED)  # Asked again: its first answer was lost.
-            return _written(Holding(found.status, "")) if ours else _left_alone(found)
+            return _written(Ownership(found.status, "")) if ours else _left_alone(found)
         case Action.REOPEN:
             # What a crashed run held; a living one may have it in hand again by now.
             return _reopen(found, ours and settlement.read_first)
@@ -94,35 +94,35 @@ def is_held_by(assignee: str, actor: str) -> bool:
     return assignee == actor or assignee.startswith(f"{actor}/")
 
 
-def _is_ours(found: Holding, actor: str) -> bool:
+def _is_ours(found: Ownership, actor: str) -> bool:
     return is_held_by(found.assignee, actor)
 
 
-def _is_reserved(found: Holding) -> bool:
+def _is_reserved(found: Ownership) -> bool:
     """Handed over, and nobody claimed it since."""
     return not found.assignee and found.status in (OPEN, IN_PROGRESS)
 
 
-def _written(holding: Holding) -> Ruling:
+def _written(holding: Ownership) -> Ruling:
     return Ruling(Result.APPLIED, holding)
 
 
-def _release(found: Holding, ours: bool) -> Ruling:
-    if found == Holding(OPEN, ""):
+def _release(found: Ownership, ours: bool) -> Ruling:
+    if found == Ownership(OPEN, ""):
         return Ruling(Result.APPLIED)
     # A worker or an agent that marked its issue blocked or deferred meant it.
     if ours and found.status in (OPEN, IN_PROGRESS):
-        return _written(Holding(OPEN, ""))
+        return _written(Ownership(OPEN, ""))
     return _left_alone(found)
 
 
-def _reopen(found: Holding, ours: bool) -> Ruling:
-    if found == Holding(BLOCKED, ""):
-        return _written(Holding(OPEN, ""))
+def _reopen(found: Ownership, ours: bool) -> Ruling:
+    if found == Ownership(BLOCKED, ""):
+        return _written(Ownership(OPEN, ""))
     return _release(found, ours)
 
 
-def _left_alone(found: Holding) -> Ruling:
+def _left_alone(found: Ownership) -> Ruling:
     holder = f"held by {found.assignee}" if found.assignee else "held by nobody"
     return Ruling(Result.NOT_OURS, error=f"its status is {found.status}, {holder}")
 

@@ -27,7 +27,7 @@ NAMED_MAX = 5
 
 
 @value
-class Durations:
+class DurationSummary:
     """Seconds of a set of attempts; zeros where there are none."""
 
     count: int = 0
@@ -86,19 +86,19 @@ class Busy:
 
 
 @value
-class Step:
+class NextStep:
     """What a person may do next: a command of ours and why."""
 
     command: str
     why: str
 
 
-def durations(attempts: Iterable[Attempt]) -> Durations:
+def durations(attempts: Iterable[Attempt]) -> DurationSummary:
     """Of the attempts that have ended."""
     seconds = sorted(a.seconds for a in attempts if a.ended is not None)
     if not seconds:
-        return Durations()
-    return Durations(
+        return DurationSummary()
+    return DurationSummary(
         len(seconds), sum(seconds), _quantile(seconds, 0.5), _quantile(seconds, 0.9), seconds[-1]
     )
 
@@ -223,26 +223,30 @@ def how_it_ended(history: History) -> str:
     return reasons.get(history.reason, f"ended: {history.reason}")
 
 
-def next_steps(history: History) -> list[Step]:
+def next_steps(history: History) -> list[NextStep]:
     """What a person may want to do about it, the most urgent first; empty if nothing."""
     steps = []
     if history.state == "running":
-        steps.append(Step("beads-workers watch", "it goes on while you read this"))
+        steps.append(NextStep("beads-workers watch", "it goes on while you read this"))
     elif history.state == "killed" and not history.settled:
-        steps.append(Step("beads-workers start", "settles what the killed run left, and goes on"))
+        steps.append(
+            NextStep("beads-workers start", "settles what the killed run left, and goes on")
+        )
     elif history.with_fate(Fate.UNCLOSED):
-        steps.append(Step("beads-workers start", "closes what is done, without running it again"))
+        steps.append(
+            NextStep("beads-workers start", "closes what is done, without running it again")
+        )
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
-        steps.append(Step("beads-workers start", "goes on with what was requeued"))
+        steps.append(NextStep("beads-workers start", "goes on with what was requeued"))
     # What this run gave up on comes before what it was told to leave alone.
     quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
     if quarantined:
         names = [shlex.quote(i.issue_id) for i in quarantined[:NAMED_MAX]]
         rest = len(quarantined) - NAMED_MAX
         more = f", and {rest} more" if rest > 0 else ""
-        steps.append(Step(f"beads-workers logs {names[0]}", "what its attempts printed"))
+        steps.append(NextStep(f"beads-workers logs {names[0]}", "what its attempts printed"))
         steps.append(
-            Step(
+            NextStep(
                 f"beads-workers retry {' '.join(names)}", f"tries again what was quarantined{more}"
             )
         )

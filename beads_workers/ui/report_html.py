@@ -200,7 +200,7 @@ def _issues(history: History) -> Element:
     )
 
 
-def _next(steps: list[findings.Step]) -> Element:
+def _next(steps: list[findings.NextStep]) -> Element:
     items = (el("li", el("code", step.command), el("span", step.why)) for step in steps)
     return tables.section("What to do next", add(el("ul", class_="next"), items))
 

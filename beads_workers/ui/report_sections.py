@@ -15,8 +15,8 @@ from beads_workers.core.history import (
     Attempt,
     Fate,
     History,
+    Interval,
     IssueHistory,
-    Span,
     WorkerSpan,
 )
 from beads_workers.core.text import counted, printable
@@ -409,7 +409,7 @@ def durations(history: History) -> Element:
     return section("Durations", said, table("histogram", heads, rows))
 
 
-def _three(found: findings.Durations) -> str:
+def _three(found: findings.DurationSummary) -> str:
     if not found.count:
         return "-"
     return " · ".join(map(duration, (found.median, found.p90, found.longest)))
@@ -573,7 +573,7 @@ class _Plot:
         ]
         return el("g", line, *labels, class_=name)
 
-    def _band(self, span: Span, lane: str, y: float) -> Element:
+    def _band(self, span: Interval, lane: str, y: float) -> Element:
         end = self.seconds if span.ended is None else span.ended
         x, width = percent(span.began, self.seconds), self._width(end - span.began)
         took = duration(end - span.began)

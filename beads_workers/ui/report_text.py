@@ -324,7 +324,7 @@ def _troubles(history: History) -> Iterator[Text]:
 
 def _next(history: History) -> Iterator[Text]:
     steps = findings.next_steps(history)
-    page = findings.Step("beads-workers report --html report.html", "the same as a page")
+    page = findings.NextStep("beads-workers report --html report.html", "the same as a page")
     yield from _title("next")
     for step in [*steps, page]:
         yield Text.assemble("  ", (printable(step.command), "cyan"))

@@ -239,7 +239,7 @@ LEAVE_SECONDS = 0.5
 """So long may a terminal that takes no more keep us, once for the frame and once for leaving."""
 
 
-class Output:
+class TerminalOutput:
     """Every method raises ``OSError`` once the terminal has gone."""
 
     def __init__(self, device: Device) -> None:
@@ -457,7 +457,7 @@ class Terminal:
         self._hold = _Hold.SHELLS
         self._modes: Modes = []
         self._size = device.size()
-        self._output = Output(device)
+        self._output = TerminalOutput(device)
         self._parser = KeyParser()
         self._signals: SignalBox
 

@@ -72,7 +72,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class ShownLog:
     """The end of a log: its name, and as many lines as were read, the last one last."""
 
     title: str
@@ -94,7 +94,7 @@ class Look:
     question: Question | None = None
     message: str = ""
     caption: str = ""
-    log: Log | None = None
+    log: ShownLog | None = None
     unicode: bool = True
 
 

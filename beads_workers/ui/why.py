@@ -192,7 +192,7 @@ AT_WORK = (Cause.RUNNING, Cause.LOST, Cause.DELEGATING, Cause.QUEUED)
 
 
 @value
-class Group:
+class IssueGroup:
     """Unfinished issues that share their most decisive reason; ``cause`` ``due`` is ready."""
 
     cause: Cause
@@ -214,7 +214,7 @@ class Overview:
 
     headline: str
     fleet: tuple[Reason, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[IssueGroup, ...]
     next_up: Coming | None
 
 
@@ -231,7 +231,7 @@ def survey(issue_ids: Iterable[IssueId], picture: Picture) -> Overview:
         first[issue_id] = reason
     fleet = of_the_fleet(picture)
     groups = tuple(
-        Group(cause, len(sorted_out[cause]), tuple(sorted_out[cause][:NAMED_MAX]))
+        IssueGroup(cause, len(sorted_out[cause]), tuple(sorted_out[cause][:NAMED_MAX]))
         for cause in Cause
         if cause in sorted_out
     )
@@ -239,7 +239,7 @@ def survey(issue_ids: Iterable[IssueId], picture: Picture) -> Overview:
     return Overview(_headline(groups, fleet, picture), tuple(fleet), groups, coming)
 
 
-def _headline(groups: Sequence[Group], fleet: Sequence[Reason], picture: Picture) -> str:
+def _headline(groups: Sequence[IssueGroup], fleet: Sequence[Reason], picture: Picture) -> str:
     count = {group.cause: group.count for group in groups}
     ready, at_work = count.get(Cause.DUE, 0), sum(count.get(cause, 0) for cause in AT_WORK)
     facts = picture.facts

@@ -21,7 +21,7 @@ from beads_workers.core.text import size
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import removal
 from beads_workers.worktrees.git import BRANCHES, GitError, git
-from beads_workers.worktrees.records import Record, Records, named_in, new_token
+from beads_workers.worktrees.records import Records, WorktreeRecord, named_in, new_token
 
 # --- copying -------------------------------------------------------------------------------------
 # Files that git ignores and an attempt needs all the same (``.env``): copied into its worktree.
@@ -155,7 +155,7 @@ def resolve_base(folder: str, base: str) -> str:
         raise GitError(f"no such base, {base}: {error}") from None
 
 
-def _fill(asked: Preparation, record: Record, place_file: Path) -> None:
+def _fill(asked: Preparation, record: WorktreeRecord, place_file: Path) -> None:
     settings = asked.worktrees
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
@@ -184,7 +184,7 @@ def _fill(asked: Preparation, record: Record, place_file: Path) -> None:
     _say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
 
 
-def _set_up(script: str, folder: str, environment: dict[str, str], record: Record) -> None:
+def _set_up(script: str, folder: str, environment: dict[str, str], record: WorktreeRecord) -> None:
     done = subprocess.run(
         ["sh", "-c", script],
         cwd=folder,
@@ -229,12 +229,12 @@ def _alone(common: str) -> Iterator[None]:
         os.close(lock)
 
 
-def _begin(asked: Preparation, records: Records, base: str) -> tuple[Record, int]:
+def _begin(asked: Preparation, records: Records, base: str) -> tuple[WorktreeRecord, int]:
     settings = asked.worktrees
     for number in range(1, NAMES_MAX):
         # An attempt that was not charged has its number again: what it left is not touched.
         again = "" if number == 1 else f".{number}"
-        record = Record(
+        record = WorktreeRecord(
             name=f"{file_name(asked.issue_id)}.{asked.attempt}{again}",
             issue_id=asked.issue_id,
             attempt=asked.attempt,
@@ -256,18 +256,18 @@ def _begin(asked: Preparation, records: Records, base: str) -> tuple[Record, int
     raise CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")
 
 
-def _at(record: Record, path: str) -> Record:
+def _at(record: WorktreeRecord, path: str) -> WorktreeRecord:
     return replace(record, path=path)
 
 
-def _is_free(settings: Worktrees, record: Record) -> bool:
+def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:
     if os.path.lexists(record.path):
         return False
     ref = f"refs/heads/{record.branch}"
     return not git(settings.checkout, "for-each-ref", "--format=%(refname)", ref).strip()
 
 
-def _add(settings: Worktrees, record: Record) -> Path:
+def _add(settings: Worktrees, record: WorktreeRecord) -> Path:
     add = ("worktree", "add", "--quiet", "--no-checkout", "--no-track", "-b", record.branch)
     for last in (*[False] * (TRIES_MAX - 1), True):
         try:

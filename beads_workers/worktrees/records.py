@@ -29,7 +29,7 @@ RECORDS = "worktree-records"
 
 
 @value
-class Record:
+class WorktreeRecord:
     """One worktree. ``base``: the commit that it began with; ``common``: the repository."""
 
     name: str
@@ -51,19 +51,19 @@ class Records:
         self.state_directory = state_directory
         self.folder = state_directory / RECORDS
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[WorktreeRecord]:
         """Every record that can be read, by name."""
         found = (self.find(path.stem) for path in sorted(self.folder.glob("*.json")))
         return [record for record in found if record is not None]
 
-    def find(self, name: str) -> Record | None:
+    def find(self, name: str) -> WorktreeRecord | None:
         """The record of this name."""
         try:
             return read_record((self.folder / f"{name}.json").read_bytes())
         except OSError:
             return None
 
-    def begin(self, record: Record) -> int:
+    def begin(self, record: WorktreeRecord) -> int:
         """Write a new one; returns the lock on it, held while the worktree is made."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self.folder / f"{record.name}.new"
@@ -73,7 +73,7 @@ class Records:
         fresh.rename(self.folder / f"{record.name}.json")
         return lock
 
-    def mark(self, record: Record, git_directory: Path, settings: Worktrees) -> None:
+    def mark(self, record: WorktreeRecord, git_directory: Path, settings: Worktrees) -> None:
         """Make the worktree known as ours; the project is found from inside of it, too."""
         mark = {
             "token": record.token,
@@ -83,32 +83,32 @@ class Records:
         }
         (git_directory / WORKTREE_MARK).write_text(json.dumps(mark) + "\n")
 
-    def ready(self, record: Record) -> None:
+    def ready(self, record: WorktreeRecord) -> None:
         """A task may run in it from now on: what it holds may be work."""
         (self.folder / f"{record.name}.ready").touch()
 
-    def is_ready(self, record: Record) -> bool:
+    def is_ready(self, record: WorktreeRecord) -> bool:
         """Whether a task may ever have run in it."""
         return (self.folder / f"{record.name}.ready").exists()
 
-    def lock(self, record: Record) -> int | None:
+    def lock(self, record: WorktreeRecord) -> int | None:
         """Lock it for the descriptor's life; None where it is made or removed just now."""
         path = self.folder / f"{record.name}.json"
         return try_lock(path) if path.exists() else None
 
-    def is_locked(self, record: Record) -> bool:
+    def is_locked(self, record: WorktreeRecord) -> bool:
         """Whether it is made or removed just now."""
         lock = self.lock(record)
         if lock is not None:
             os.close(lock)
         return lock is None and (self.folder / f"{record.name}.json").exists()
 
-    def forget(self, record: Record) -> None:
+    def forget(self, record: WorktreeRecord) -> None:
         """There is no such worktree any more."""
         for ending in (".ready", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
-    def in_use(self, record: Record) -> bool:
+    def in_use(self, record: WorktreeRecord) -> bool:
         """Whether a living run's worker is in it, or was in it last."""
         runs = RunDirectory(self.state_directory)
         if not runs.is_alive(record.run_id):
@@ -117,10 +117,10 @@ class Records:
         return named_in(place) == record.name
 
 
-def read_record(text: bytes) -> Record | None:
+def read_record(text: bytes) -> WorktreeRecord | None:
     """What ``begin`` wrote; None for anything else, which nothing is ever removed for."""
     try:
-        return read_flat(Record, json.loads(text.decode()))
+        return read_flat(WorktreeRecord, json.loads(text.decode()))
     except (*BAD_VALUE, RecursionError):
         return None
 

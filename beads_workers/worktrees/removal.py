@@ -11,7 +11,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.core.text import counted
 from beads_workers.worktrees.git import BRANCHES, GitError, git, lines
-from beads_workers.worktrees.records import Record, Records, git_directories, token_in
+from beads_workers.worktrees.records import Records, WorktreeRecord, git_directories, token_in
 
 # --- worktrees -----------------------------------------------------------------------------------
 # When a worktree may go: only when nothing that anybody did there would be lost with it.
@@ -113,7 +113,7 @@ class Worktree:
     ``tip``: the commit of its branch; None where that is gone.
     """
 
-    record: Record
+    record: WorktreeRecord
     found: Found
     path: Path | None = None
     git_directory: Path | None = None
@@ -200,7 +200,7 @@ class Survey:
     ended: str = ""
     _repositories: dict[str, Repository] = field(default_factory=dict)
 
-    def look(self, record: Record) -> Worktree:
+    def look(self, record: WorktreeRecord) -> Worktree:
         """What this one holds now."""
         used = record.run_id != self.ended and self.records.in_use(record)
         if used or self.records.is_locked(record):
@@ -211,13 +211,13 @@ class Survey:
             trouble = Found(trouble=f"cannot look at it: {error}")
             return Worktree(record, trouble, Path(record.path))
 
-    def has_commits(self, record: Record) -> bool:
+    def has_commits(self, record: WorktreeRecord) -> bool:
         """Whether its branch holds commits that are nowhere else; raises ``GitError``."""
         repository = self._repository(record.common)
         tip, _ = repository.branches.get(record.branch, (None, ""))
         return self._commits(repository, record, tip) > 0
 
-    def _look(self, record: Record) -> Worktree:
+    def _look(self, record: WorktreeRecord) -> Worktree:
         repository = self._repository(record.common)
         tip, used_at = repository.branches.get(record.branch, (None, ""))
         prepared = self.records.is_ready(record)
@@ -241,7 +241,7 @@ class Survey:
             found = _look_inside(repository, (base, tip), found, directory, folder)
         return Worktree(record, found, folder, directory, tip)
 
-    def _commits(self, repository: Repository, record: Record, tip: str | None) -> int:
+    def _commits(self, repository: Repository, record: WorktreeRecord, tip: str | None) -> int:
         # A base that was rewritten since is not this attempt's work.
         if tip is None or tip == record.base or tip not in repository.unmerged:
             return 0
@@ -253,7 +253,7 @@ class Survey:
         return self._repositories[common]
 
 
-def _unknown_to_git(record: Record, found: Found, tip: str | None) -> Worktree:
+def _unknown_to_git(record: WorktreeRecord, found: Found, tip: str | None) -> Worktree:
     path = Path(record.path)
     if not os.path.lexists(path):
         return Worktree(record, found, None, None, tip)
@@ -352,24 +352,24 @@ _FIELDS = {"1": 8, "2": 9, "u": 10}
 
 
 @value
-class Looked:
+class CleanupResult:
     """``kept_because`` is empty for one that was removed, or would be.
 
     ``path`` is None where only the branch is left, ``branch`` where only the folder is.
     """
 
-    record: Record
+    record: WorktreeRecord
     path: Path | None
     branch: str | None
     kept_because: tuple[str, ...]
 
 
-def clean(state_directory: Path, *, dry_run: bool) -> Iterator[Looked]:
+def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
     """Look at every worktree that we made, and remove those that hold no work."""
     records = Records(state_directory)
     waiting, gone, last = list(records.all()), set[Path](), False
     while waiting:
-        survey, held, went = Survey(records), list[Record](), len(gone)
+        survey, held, went = Survey(records), list[WorktreeRecord](), len(gone)
         for record in waiting:
             worktree = _without(survey.look(record), gone)
             if worktree.found.branch_used_at is not None and not last:
@@ -381,7 +381,7 @@ def clean(state_directory: Path, *, dry_run: bool) -> Iterator[Looked]:
             if not reasons and worktree.path is not None:
                 gone.add(worktree.path.resolve())
             branch = record.branch if worktree.tip or worktree.found.in_use else None
-            yield Looked(record, worktree.path, branch, reasons)
+            yield CleanupResult(record, worktree.path, branch, reasons)
         waiting, last = held, len(gone) == went
 
 
@@ -393,12 +393,12 @@ def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
     return replace(worktree, found=replace(worktree.found, branch_used_at=None))
 
 
-def tidy(records: Records, some: Iterable[Record]) -> None:
+def tidy(records: Records, some: Iterable[WorktreeRecord]) -> None:
     """Remove those of these that hold no work; the others stay, without a word."""
     _tidy(records, Survey(records, thorough=False), some)
 
 
-def _tidy(records: Records, survey: Survey, some: Iterable[Record]) -> None:
+def _tidy(records: Records, survey: Survey, some: Iterable[WorktreeRecord]) -> None:
     for record in some:
         worktree = survey.look(record)
         if not reasons_to_keep(worktree.found):

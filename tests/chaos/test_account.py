@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.chaos.account import Account, Log, read_log, unasked
+from beads_workers.chaos.account import ChaosAccount, TaskLog, read_log, unasked
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record
 
@@ -25,15 +25,15 @@ def ended(outcome: str, verdict: str, charged: int = 0, attempt: int = 1) -> rec
 SUCCESS = ended("success", "finish")
 
 
-def account(*runs: list[Record], killed: tuple[int, ...] = ()) -> Account:
+def account(*runs: list[Record], killed: tuple[int, ...] = ()) -> ChaosAccount:
     """Of runs with these records."""
-    told = Account(killed)
+    told = ChaosAccount(killed)
     for number, records in enumerate(runs):
         told.read(f"run-{number}", [Entry(r, 0.0, 0.0) for r in (WORKER, *records)])
     return told
 
 
-def faults(told: Account) -> list[str]:
+def faults(told: ChaosAccount) -> list[str]:
     return [*told.run_again, *told.at_once, *told.charges]
 
 
@@ -83,8 +83,8 @@ def line(word: str, run: str = "run-0", attempt: int = 1) -> bytes:
     return json.dumps({**said, "pid": 9}).encode()
 
 
-def log(*lines: bytes) -> Log:
-    told = Log()
+def log(*lines: bytes) -> TaskLog:
+    told = TaskLog()
     for each in lines:
         told.add(each)
     return told

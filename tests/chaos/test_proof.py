@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from beads_workers.chaos.account import Account
+from beads_workers.chaos.account import ChaosAccount
 from beads_workers.chaos.proof import unsound
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
@@ -12,9 +12,9 @@ from beads_workers.core.journal import Entry
 NOBODY = Counter[str]()
 
 
-def account(outcome: str, verdict: str, charged: int = 0) -> Account:
+def account(outcome: str, verdict: str, charged: int = 0) -> ChaosAccount:
     """Of one run in which i-1 ended so."""
-    told = Account()
+    told = ChaosAccount()
     records = (
         rec.Started("i-1", "W1", 1, "request"),
         rec.Finished("i-1", "W1", 1, "request", outcome, verdict, charged=charged),

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from beads_workers.cli.client import Client, NoAnswer
+from beads_workers.cli.client import ControlClient, NoAnswer
 from beads_workers.cli.errors import CommandError
 
-Pair = tuple[Client, socket.socket]
+Pair = tuple[ControlClient, socket.socket]
 
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     """A client, and the fleet's end."""
     ours, theirs = socket.socketpair()
-    yield Client(ours), theirs
+    yield ControlClient(ours), theirs
     ours.close()
     theirs.close()
 

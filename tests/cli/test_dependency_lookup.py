@@ -15,7 +15,7 @@ from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.settings import FleetSettings
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.trackers.issue import BLOCKS, Dependency, Issue
+from beads_workers.trackers.issue import BLOCKS, Dependency, TrackerIssue
 from beads_workers.trackers.memory import MemorySource
 
 NOW = 1_700_000_000.0
@@ -25,7 +25,9 @@ SETTINGS = FleetSettings(0, "memory", "/t", "/p", "/p/.bw", filters=Filters(labe
 def source_of(**needs: tuple[str, ...]) -> MemorySource:
     """Issues by id, each with what it waits for."""
     issues = [
-        Issue(issue_id, issue_id, dependencies=tuple(Dependency(each, BLOCKS) for each in needed))
+        TrackerIssue(
+            issue_id, issue_id, dependencies=tuple(Dependency(each, BLOCKS) for each in needed)
+        )
         for issue_id, needed in needs.items()
     ]
     return MemorySource(issues, actor="why")

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.model import Filters, IssueId, Listed
+from beads_workers.core.model import Filters, IssueId, ListedIssue
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -29,12 +29,12 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.kinds import Capabilities, Located, Opening, SourceKind
-from beads_workers.trackers.issue import Dependency, Issue, is_wanted, to_job, to_seen
+from beads_workers.trackers.issue import Dependency, TrackerIssue, is_wanted, to_job, to_seen
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
     IN_PROGRESS,
     OPEN,
-    Holding,
+    Ownership,
     is_held_by,
     pending,
     rule,
@@ -85,13 +85,13 @@ class GitHubSource:
         ready = [i for i in free if i.id not in blocked and i.id not in skip]
         claimed = [each.id for each in ready[: max(limit, 0)]]
         for number in claimed:
-            self._put(known[number], Holding(IN_PROGRESS, self.actor))
+            self._put(known[number], Ownership(IN_PROGRESS, self.actor))
         after = self._all() if claimed else {}
         others = ready[max(limit, 0) :]
         return Taken(
             jobs=tuple(to_job(after[i], self.name) for i in claimed if self._is_ours(after, i)),
             listed=tuple(
-                Listed(IssueId(i.id), i.title, i.priority) for i in others[: self._listed_max]
+                ListedIssue(IssueId(i.id), i.title, i.priority) for i in others[: self._listed_max]
             ),
             more=len(others) > self._listed_max,
             blocked=len(blocked),
@@ -133,7 +133,7 @@ class GitHubSource:
     def close(self) -> None:
         """There is nothing to end."""
 
-    def _is_ours(self, known: dict[str, Issue], issue_id: str) -> bool:
+    def _is_ours(self, known: dict[str, TrackerIssue], issue_id: str) -> bool:
         return issue_id in known and known[issue_id].assignee == self.actor
 
     def _settled(self, settlements: Sequence[Settlement], actor: str) -> list[Settled]:
@@ -141,7 +141,7 @@ class GitHubSource:
         answers = []
         for settlement in settlements:
             found = known.get(settlement.issue_id)
-            holding = Holding(found.status, found.assignee) if found else None
+            holding = Ownership(found.status, found.assignee) if found else None
             ruling = rule(settlement, holding, actor)
             try:
                 if found is not None and ruling.write is not None:
@@ -151,7 +151,7 @@ class GitHubSource:
                 answers.append(Settled(settlement, Result.FAILED, str(error)))
         return answers
 
-    def _write(self, found: Issue, settlement: Settlement, holding: Holding) -> None:
+    def _write(self, found: TrackerIssue, settlement: Settlement, holding: Ownership) -> None:
         if settlement.action is Action.QUARANTINE and settlement.note:
             self._gh("issue", "comment", found.id, "--body", settlement.note)
         if holding.status == CLOSED:
@@ -160,7 +160,7 @@ class GitHubSource:
             return
         self._put(found, holding)
 
-    def _put(self, found: Issue, holding: Holding) -> None:
+    def _put(self, found: TrackerIssue, holding: Ownership) -> None:
         before = {*_label(STATUS, found.status), *_label(HELD, found.assignee)}
         after = {*_label(STATUS, holding.status), *_label(HELD, holding.assignee)}
         words = [f"--add-label={label}" for label in sorted(after - before)]
@@ -168,7 +168,7 @@ class GitHubSource:
         if words:
             self._gh("issue", "edit", found.id, *words)
 
-    def _all(self) -> dict[str, Issue]:
+    def _all(self) -> dict[str, TrackerIssue]:
         words = ("issue", "list", "--state", "all", "--limit", str(LISTED_MAX), "--json", FIELDS)
         try:
             rows = json.loads(self._gh(*words))
@@ -197,11 +197,11 @@ class GitHubSource:
         return done.stdout
 
 
-def _issue(row: dict[str, Any]) -> Issue:
+def _issue(row: dict[str, Any]) -> TrackerIssue:
     labels = [str(each["name"]) for each in row["labels"]]
     priority = next((int(label[1:]) for label in labels if re.fullmatch("P[0-4]", label)), 2)
     closed = row["state"] == "CLOSED"
-    return Issue(
+    return TrackerIssue(
         id=str(row["number"]),
         title=row["title"],
         description=row["body"],
@@ -231,11 +231,11 @@ def _label(prefix: str, value: str) -> tuple[str, ...]:
     return (prefix + value,) if value and value != OPEN else ()
 
 
-def _in_order(known: dict[str, Issue]) -> list[Issue]:
+def _in_order(known: dict[str, TrackerIssue]) -> list[TrackerIssue]:
     return sorted(known.values(), key=lambda issue: (issue.priority, int(issue.id)))
 
 
-def _waits(issue: Issue, known: dict[str, Issue]) -> bool:
+def _waits(issue: TrackerIssue, known: dict[str, TrackerIssue]) -> bool:
     others = (known.get(each.depends_on_id) for each in issue.dependencies)
     return any(other is not None and other.status != CLOSED for other in others)
 

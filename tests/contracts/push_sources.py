@@ -19,11 +19,11 @@ from beads_workers.core.events import Event
 from beads_workers.core.source import Source
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from beads_workers.integrations.dispatcherd.ingress import open_dispatcherd
-from beads_workers.integrations.dispatcherd.queue import Queue as Tasks
+from beads_workers.integrations.dispatcherd.queue import TaskQueue as Tasks
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource
-from beads_workers.integrations.rrq.request_table import Serving
+from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import RrqSource, Unix
-from beads_workers.integrations.rrq.wire import Context, Request, encode, frame
+from beads_workers.integrations.rrq.wire import Request, RequestContext, encode, frame
 from tests.support.postgres import Postgres as Database
 
 PATIENCE_SECONDS = 30.0
@@ -138,7 +138,7 @@ class OverRrq(Looped):
         super().__init__()
         from beads_workers.integrations.rrq.ingress import RrqIngress
 
-        serving = Serving()
+        serving = RequestTable()
         self.source = RrqSource(serving, actor="us", place="here", calls_functions=True)
         path = folder / "rrq.sock"
         self.ingress = RrqIngress(Unix(str(path)), serving, self.selector, self.events.append)
@@ -148,7 +148,7 @@ class OverRrq(Looped):
     def send(self, *paths: str) -> None:
         for path in paths:
             job_id = f"id of {path}"
-            context = Context(job_id, 1, 1_700_000_000.0, "default")
+            context = RequestContext(job_id, 1, 1_700_000_000.0, "default")
             asked: dict[str, Any] = {"kwargs": {"path": path}, "protocol_version": "2"}
             request = Request(f"request {path}", job_id, path, context, **asked)
             self._client.sendall(frame(encode(request)))

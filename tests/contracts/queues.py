@@ -21,7 +21,7 @@ from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.wire import Keys
 from beads_workers.integrations.rrq import request_table, wire
-from beads_workers.integrations.rrq.request_table import Serving
+from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.support.peers import Redis
@@ -48,7 +48,7 @@ class Hero:
     def __init__(self, folder: Path, redis: Redis) -> None:
         self._client = Literal(redis)
         self._redis = redis
-        queue = hero.Queue(Address(port=redis.port), WORKER, Keys())
+        queue = hero.ServedQueue(Address(port=redis.port), WORKER, Keys())
         self.source = made = HeroSource(queue, actor=ACTOR, place="host /state")
         self._maintenance = Maintenance(
             made._store,
@@ -77,7 +77,7 @@ class Rrq:
     """``RrqSource`` with one connection of version 2, which answers when it is done."""
 
     def __init__(self, folder: Path, redis: Redis) -> None:
-        self._serving = Serving()
+        self._serving = RequestTable()
         self._serving.connected(ConnId(1))
         self._reader = FrameReader()
         self._told: dict[str, list[tuple[bool, Any]]] = {}
@@ -86,7 +86,7 @@ class Rrq:
         )
 
     def send(self, name: str) -> IssueId:
-        context = wire.Context(name, 1, 0.0, "default")
+        context = wire.RequestContext(name, 1, 0.0, "default")
         request = wire.Request(f"r-{name}", name, "f", context)
         payload = wire.encode(replace(request, protocol_version=wire.V2))
         self._serving.received(ConnId(1), payload, 0.0, 0.0)
@@ -94,14 +94,14 @@ class Rrq:
 
     def answers(self, issue_id: IssueId) -> list[tuple[bool, Any]]:
         for command in self._serving.collect():
-            if isinstance(command, request_table.Reply):
+            if isinstance(command, request_table.SendFrame):
                 for payload in self._reader.feed(command.data):
                     self._hear(parse(payload))
         return self._told.pop(issue_id, [])
 
     def _hear(self, said: object) -> None:
-        assert isinstance(said, wire.Outcome) and said.job_id is not None
-        good = said.status is wire.Status.SUCCESS
+        assert isinstance(said, wire.RequestOutcome) and said.job_id is not None
+        good = said.status is wire.RequestStatus.SUCCESS
         value = said.result if good else said.error and said.error.message
         self._told.setdefault(said.job_id, []).append((good, value))
 

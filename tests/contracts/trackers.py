@@ -16,11 +16,11 @@ from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Source
 from beads_workers.kinds import Capabilities
 from beads_workers.registry import kind_of
-from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, Issue
+from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, TrackerIssue
 from beads_workers.trackers.memory import MemorySource, MemoryTracker
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
-from beads_workers.trackers.sqlite.store import Store, connect, create, transaction
+from beads_workers.trackers.sqlite.store import SqliteStore, connect, create, transaction
 from tests.contracts import github
 from tests.support import fake_gh
 from tests.support.bd import new_project, old_project
@@ -115,7 +115,7 @@ class Embedded:
         self._database = folder / "tracker.db"
         create(self._database, "t")
         self._connection = connect(self._database)
-        self._store = Store(self._connection)
+        self._store = SqliteStore(self._connection)
 
     def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
         return SqliteSource(self._database, actor=actor, filters=filters, listed_max=listed_max)
@@ -212,11 +212,11 @@ def _issue(
     labels: Sequence[str],
     blocked_by: Sequence[IssueId],
     parent: IssueId | None,
-) -> Issue:
+) -> TrackerIssue:
     dependencies = [Dependency(other, BLOCKS) for other in blocked_by]
     if parent is not None:
         dependencies.append(Dependency(parent, PARENT_CHILD))
-    return Issue(
+    return TrackerIssue(
         id=key,
         title=title,
         priority=priority,

@@ -207,7 +207,7 @@ class Play:
         claimed = tuple(each if isinstance(each, Job) else job(each) for each in taken)
         assert len(claimed) <= (round_trip.take or 0), "more than it was asked for"
         assert not {j.issue_id for j in claimed} & round_trip.skip, "it was to be left out"
-        rows = tuple(model.Listed(IssueId(i), i) for i in listed)
+        rows = tuple(model.ListedIssue(IssueId(i), i) for i in listed)
         found = Taken(claimed, rows, leases=self._leases([j.issue_id for j in claimed], lease))
         silent = "settle_error" in others
         event = ev.RoundTripEnded(

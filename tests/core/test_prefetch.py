@@ -273,7 +273,7 @@ class Keeper:
 
     def messages(self, *events: wev.Event) -> list[object]:
         """What it says to the orchestrator, in short."""
-        told = [c.message for c in self.tell(*events) if isinstance(c, wev.Send)]
+        told = [c.message for c in self.tell(*events) if isinstance(c, wev.SendMessage)]
         return [(type(m).__name__, getattr(m, "issue_id", "")) for m in told]
 
 
@@ -282,7 +282,7 @@ def test_tasks_that_came_early_are_run_in_their_order_and_ready_is_said_at_the_e
     keeper.tell(task("a"), task("b"), task("c"))
     assert keeper.messages(OK) == [("Done", "a")]
     (answer, run) = keeper.tell(OK)
-    assert isinstance(answer, wev.Send) and isinstance(answer.message, Done)
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Done)
     assert isinstance(run, wev.RunStep) and run.step.argv == ("c",), "answered before the next"
     assert keeper.messages(OK) == [("Done", "c"), ("Ready", "")]
 
@@ -303,8 +303,8 @@ def test_a_task_that_comes_twice_is_kept_once() -> None:
 def test_what_is_kept_and_cancelled_comes_back_as_it_went(why: str) -> None:
     keeper = Keeper()
     keeper.tell(task("a"), task("b", request_id="r-2"))
-    (command,) = keeper.tell(wev.Received(Cancel(IssueId("b"), why)))
-    assert isinstance(command, wev.Send)
+    (command,) = keeper.tell(wev.MessageReceived(Cancel(IssueId("b"), why)))
+    assert isinstance(command, wev.SendMessage)
     back = command.message
     assert (
         isinstance(back, Failed) and back.error_detail == RETURNED_UNSTARTED and back.error == why
@@ -316,8 +316,8 @@ def test_what_is_kept_and_cancelled_comes_back_as_it_went(why: str) -> None:
 def test_what_has_started_is_not_revoked() -> None:
     keeper = Keeper()
     keeper.tell(task("a"))
-    assert keeper.tell(wev.Received(Cancel(IssueId("a"), REVOKED))) == []
-    assert keeper.tell(wev.Received(Cancel(IssueId("a"), "released"))) == [TERM]
+    assert keeper.tell(wev.MessageReceived(Cancel(IssueId("a"), REVOKED))) == []
+    assert keeper.tell(wev.MessageReceived(Cancel(IssueId("a"), "released"))) == [TERM]
 
 
 def test_a_stop_sends_back_what_is_kept_and_ends_what_runs() -> None:
@@ -353,5 +353,5 @@ def test_a_task_that_wants_its_worker_to_end_sends_the_others_back_first() -> No
 def test_only_who_calls_functions_and_nothing_else_prefetches(work: Work) -> None:
     half = WorkerHalf("W1", work, lambda _: Plan((RUN,), "i", "", "l", "o"))
     (command,) = half.handle(CONNECTED, 0.0)
-    assert isinstance(command, wev.Send) and isinstance(command.message, Ready)
+    assert isinstance(command, wev.SendMessage) and isinstance(command.message, Ready)
     assert command.message.prefetch_count == 0

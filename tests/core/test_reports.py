@@ -39,7 +39,9 @@ SAID = ev.StepEnded(0, "2 commits on bw/t-1/1\n")
 
 def told(commands: list[ev.Command]) -> Any:
     """The DONE among the commands."""
-    (message,) = [c.message for c in commands if isinstance(c, ev.Send) and type(c.message) is Done]
+    (message,) = [
+        c.message for c in commands if isinstance(c, ev.SendMessage) and type(c.message) is Done
+    ]
     return message.result
 
 

@@ -27,7 +27,7 @@ def left(commands: list[ev.Command]) -> list[tuple[str, str, str]]:
 
 def test_an_answer_that_may_not_have_been_read_is_left_when_the_connection_is_lost() -> None:
     book = Playbook()
-    book.tell(ev.Connected(), task("a", request_id="r.1"), OK)
+    book.tell(ev.OrchestratorConnected(), task("a", request_id="r.1"), OK)
     commands = book.tell(LOST)
     assert left(commands) == [("Done", "a", "r.1")] and commands[-1] == ev.Exit(1)
 
@@ -49,7 +49,7 @@ def test_what_was_sent_back_may_not_have_been_read_either() -> None:
 
 def test_there_are_never_more_than_can_lie_unread() -> None:
     keeper, book = Keeper(), Playbook()
-    book.tell(ev.Connected())
+    book.tell(ev.OrchestratorConnected())
     most = limits.PREFETCH_MAX + 1
     for number in range(most + 2):
         keeper.tell(task(f"t-{number}", request_id=f"r.{number}"), OK)
@@ -61,7 +61,7 @@ def test_there_are_never_more_than_can_lie_unread() -> None:
 
 def test_of_a_failure_no_word_is_left_because_it_may_be_tried_again() -> None:
     book = Playbook()
-    book.tell(ev.Connected(), task("a", request_id="r.1"), BAD)
+    book.tell(ev.OrchestratorConnected(), task("a", request_id="r.1"), BAD)
     assert left(book.tell(LOST)) == []
 
 
@@ -83,14 +83,14 @@ def test_an_exit_status_after_term_says_too_little_for_that(ended: ev.StepEnded)
 
 def test_after_a_leave_in_peace_there_are_no_words() -> None:
     book = Playbook()
-    book.tell(ev.Connected(), task("a", request_id="r.1"), OK)
+    book.tell(ev.OrchestratorConnected(), task("a", request_id="r.1"), OK)
     assert left(book.tell(SHUTDOWN, LOST)) == []
 
 
 def test_each_word_is_left_once() -> None:
     words = LastWords(0)
     done = Done(task().message.issue_id, "W1", 1)  # type: ignore[union-attr]
-    assert words.say(done, "r.1") == ev.Send(done)
+    assert words.say(done, "r.1") == ev.SendMessage(done)
     assert words.leave() == [ev.LeaveWord(replace(done, request_id="r.1"))]
     assert words.leave() == []
     unstarted = Failed(done.issue_id, "W1", error_detail=RETURNED_UNSTARTED)

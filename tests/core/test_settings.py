@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beads_workers.core.model import Filters
 from beads_workers.core.policy import Policy
-from beads_workers.core.scripts import Context, Limits, LogRoot
+from beads_workers.core.scripts import Context, LogRoot, ResourceLimits
 from beads_workers.core.settings import (
     Agent,
     FleetSettings,
@@ -44,7 +44,7 @@ CONTEXTS = st.builds(
     command=WORDS,
     sandbox=WORDS,
     validator=WORDS,
-    limits=st.builds(Limits, COUNTS, COUNTS, COUNTS),
+    limits=st.builds(ResourceLimits, COUNTS, COUNTS, COUNTS),
     script_bytes_max=st.integers(1, 1 << 40),
 )
 WORKS = st.builds(

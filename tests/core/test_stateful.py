@@ -29,7 +29,7 @@ from beads_workers.core.source import SourceError
 from beads_workers.core.states import RunState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Cancel, Done, Failed, Shutdown, Task, Wait
-from beads_workers.trackers.issue import Issue
+from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
 from tests.core.playbook import Play, ready
 
@@ -66,7 +66,9 @@ class World(RuleBasedStateMachine):
     @initialize(self_claiming=st.booleans(), until_empty=st.booleans())
     def begin(self, self_claiming: bool, until_empty: bool) -> None:
         """A run with a few issues, two workers of its own, and a policy that ends soon."""
-        issues = [Issue(id=f"i{n}", title=f"issue {n}", priority=n % 5) for n in range(ISSUES)]
+        issues = [
+            TrackerIssue(id=f"i{n}", title=f"issue {n}", priority=n % 5) for n in range(ISSUES)
+        ]
         self.source = MemorySource(issues, actor="actor/run-1", self_claiming=self_claiming)
         self.processes: dict[int, Process] = {}
         self.links: dict[ConnId, Link] = {}

@@ -74,7 +74,7 @@ def test_what_the_step_said_goes_with_its_answer() -> None:
     book = busy(DISPATCHED)
     stopped = wev.StepAnswered(Outcome(OutcomeKind.SUCCESS), is_stopping=True)
     (answer, _) = book.tell(stopped)
-    assert isinstance(answer, wev.Send) and isinstance(answer.message, Done)
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Done)
     assert answer.message.is_stopping
 
 
@@ -99,7 +99,7 @@ def test_and_when_its_time_is_over() -> None:
     assert book.tick() == [ASK]
     ended(book)
     (answer, _) = book.tell(wev.StepEnded(-9, "", "KILL"))
-    assert isinstance(answer, wev.Send) and isinstance(answer.message, Failed)
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Failed)
     assert answer.message.outcome is OutcomeKind.TIMEOUT
 
 
@@ -107,7 +107,7 @@ def test_one_that_ends_when_it_is_asked_was_cancelled_whatever_it_says() -> None
     book = busy(DISPATCHED)
     book.tell(cancel())
     (answer, _) = book.tell(wev.StepAnswered(Outcome(OutcomeKind.ERROR, "cancelled by SIGUSR1")))
-    assert isinstance(answer, wev.Send) and isinstance(answer.message, Failed)
+    assert isinstance(answer, wev.SendMessage) and isinstance(answer.message, Failed)
     assert answer.message.outcome is OutcomeKind.CANCELLED
 
 

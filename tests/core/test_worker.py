@@ -24,19 +24,21 @@ CLOSE = Step(StepKind.CLOSE, ("bd", "close"))
 RELEASE = Step(StepKind.RELEASE, ("bd", "update", "open"))
 GRACE = 5.0
 
-CONNECTED, LOST, INTERRUPTED = ev.Connected(), ev.ConnectionLost(), ev.Interrupted()
+CONNECTED, LOST, INTERRUPTED = ev.OrchestratorConnected(), ev.ConnectionLost(), ev.Interrupted()
 OK, BAD, TERMINATED = ev.StepEnded(0), ev.StepEnded(1, "oops\n"), ev.StepEnded(-15, "", "TERM")
-SHUTDOWN, WAIT = ev.Received(Shutdown("user_requested")), ev.Received(Wait(30))
+SHUTDOWN, WAIT = ev.MessageReceived(Shutdown("user_requested")), ev.MessageReceived(Wait(30))
 TERM, KILL = ev.EndStep(hard=False), ev.EndStep(hard=True)
 
 
-def task(issue_id: str = "t-1", timeout: float | None = None, request_id: str = "") -> ev.Received:
+def task(
+    issue_id: str = "t-1", timeout: float | None = None, request_id: str = ""
+) -> ev.MessageReceived:
     said = Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout, request_id=request_id)
-    return ev.Received(said)
+    return ev.MessageReceived(said)
 
 
-def cancel(issue_id: str = "t-1") -> ev.Received:
-    return ev.Received(Cancel(IssueId(issue_id), "released"))
+def cancel(issue_id: str = "t-1") -> ev.MessageReceived:
+    return ev.MessageReceived(Cancel(IssueId(issue_id), "released"))
 
 
 class Playbook:
@@ -84,12 +86,12 @@ class Playbook:
         return [ev.RunStep(self.plan, step)]
 
 
-def ready(*features: str) -> ev.Send:
-    return ev.Send(Ready("W1", "1.1", frozenset(features or ("cancel", "grouped"))))
+def ready(*features: str) -> ev.SendMessage:
+    return ev.SendMessage(Ready("W1", "1.1", frozenset(features or ("cancel", "grouped"))))
 
 
-def failed(kind: OutcomeKind, error: str, ms: int = 0, issue_id: str = "t-1") -> ev.Send:
-    return ev.Send(Failed(IssueId(issue_id), "W1", error, ms, kind))
+def failed(kind: OutcomeKind, error: str, ms: int = 0, issue_id: str = "t-1") -> ev.SendMessage:
+    return ev.SendMessage(Failed(IssueId(issue_id), "W1", error, ms, kind))
 
 
 def busy(*steps: Step, self_claiming: bool = False, timeout: float | None = None) -> Playbook:
@@ -168,7 +170,7 @@ def test_an_idle_worker_leaves_at_once(
 def test_success_is_done_then_ready_with_the_time_it_took() -> None:
     book = busy()
     book.now += 1.5
-    assert book.tell(OK) == [ev.Send(Done(IssueId("t-1"), "W1", 1500)), ready()]
+    assert book.tell(OK) == [ev.SendMessage(Done(IssueId("t-1"), "W1", 1500)), ready()]
 
 
 def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None:
@@ -177,7 +179,7 @@ def test_every_step_runs_after_the_one_before_and_the_close_comes_last() -> None
     assert book.tell(OK) == book.run(RUN)
     assert book.tell(OK) == book.run(VERIFY)
     assert book.tell(OK) == book.run(CLOSE)
-    assert book.tell(OK) == [ev.Send(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]
+    assert book.tell(OK) == [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]
 
 
 def test_a_failed_step_is_failed_and_nothing_after_it_runs() -> None:
@@ -198,7 +200,7 @@ def test_a_failed_close_is_still_done_but_logged() -> None:
     book.tell(OK)
     commands = book.half.handle(BAD, book.now)
     assert ev.Log("close of t-1 failed: oops") in commands
-    assert ev.Send(Done(IssueId("t-1"), "W1", 0)) in commands
+    assert ev.SendMessage(Done(IssueId("t-1"), "W1", 0)) in commands
 
 
 def test_a_step_that_cannot_start_is_failed() -> None:
@@ -214,12 +216,14 @@ def test_a_fleet_whose_own_command_is_missing_says_so() -> None:
 def test_an_issue_whose_own_command_is_missing_speaks_only_for_itself() -> None:
     missing = ev.StepNotStarted("command not found: x", missing=True)
     book = Playbook()
-    book.tell(CONNECTED, ev.Received(Task(IssueId("t-1"), 2, "x", payload={"command": ["x"]})))
+    book.tell(
+        CONNECTED, ev.MessageReceived(Task(IssueId("t-1"), 2, "x", payload={"command": ["x"]}))
+    )
     assert detail_of(book.tell(missing)[0]) == ""
 
 
 def detail_of(command: ev.Command) -> str:
-    assert isinstance(command, ev.Send) and isinstance(command.message, Failed)
+    assert isinstance(command, ev.SendMessage) and isinstance(command.message, Failed)
     return command.message.error_detail
 
 
@@ -236,7 +240,7 @@ def test_a_task_without_anything_to_run_is_refused_and_ready_follows() -> None:
 def test_while_busy_the_same_task_wait_and_a_strange_cancel_are_ignored() -> None:
     book = busy()
     assert book.tell(task()) == book.tell(WAIT) == book.tell(cancel("t-9")) == []
-    assert book.tell(OK)[0] == ev.Send(Done(IssueId("t-1"), "W1", 0))
+    assert book.tell(OK)[0] == ev.SendMessage(Done(IssueId("t-1"), "W1", 0))
 
 
 def test_a_task_that_comes_once_more_after_its_answer_is_not_run_again() -> None:
@@ -305,8 +309,8 @@ def test_a_lost_connection_ends_the_task_requeues_and_exits_1() -> None:
 
 def test_a_close_under_way_is_let_finish_whatever_comes() -> None:
     ends: list[tuple[ev.Event, list[ev.Command]]] = [
-        (SHUTDOWN, [ev.Send(Done(IssueId("t-1"), "W1", 0)), ev.Exit(0)]),
-        (cancel(), [ev.Send(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]),
+        (SHUTDOWN, [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ev.Exit(0)]),
+        (cancel(), [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]),
         (LOST, [ev.LeaveWord(Done(IssueId("t-1"), "W1", 0)), ev.Exit(1)]),
     ]
     for event, end in ends:

@@ -9,8 +9,8 @@ import pytest
 from beads_workers.cli.throwaway import Promise, what_was_checked
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
-from beads_workers.demo.account import OUTCOMES, Account, Killed, promises, what_was_seen
-from beads_workers.demo.backlog import BACKLOG, Fate
+from beads_workers.demo.account import OUTCOMES, DemoAccount, Killed, promises, what_was_seen
+from beads_workers.demo.backlog import BACKLOG, ItemFate
 
 KILLED = Killed("W3", 42, "shop-20")
 ONCE, TWICE, LEFT, LIVING, WORDS, SHOW = range(6)
@@ -31,7 +31,7 @@ class Demo:
             outcomes = OUTCOMES[item.fate]
             for attempt, outcome in enumerate(outcomes, 1):
                 self.attempt(item.issue_id, attempt, outcome, attempt == len(outcomes))
-            hopeless = item.fate is Fate.HOPELESS
+            hopeless = item.fate is ItemFate.HOPELESS
             self.tracker[item.issue_id] = "blocked" if hopeless else "closed"
             if not hopeless:
                 self.records.append(rec.SettledRecord(item.issue_id, "close", "applied"))
@@ -51,9 +51,9 @@ class Demo:
         self.records.append(rec.Started(issue_id, worker, attempt, "r"))
         self.records.append(rec.Finished(issue_id, worker, attempt, "r", outcome, ended))
 
-    def account(self) -> Account:
+    def account(self) -> DemoAccount:
         """What the journal says."""
-        account = Account()
+        account = DemoAccount()
         for record in self.records:
             account.add(Entry(record, 0.0, 0.0))
         return account

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.demo.backlog import BACKLOG, RELEASE, Fate, Item, of_fate, script
+from beads_workers.demo.backlog import BACKLOG, RELEASE, Item, ItemFate, of_fate, script
 
-FAILING = [item for item in BACKLOG if item.fate in (Fate.FLAKY, Fate.BUSY, Fate.HOPELESS)]
+FAILING = [
+    item for item in BACKLOG if item.fate in (ItemFate.FLAKY, ItemFate.BUSY, ItemFate.HOPELESS)
+]
 
 
 def quick(item: Item, folder: Path, attempt: int) -> subprocess.CompletedProcess[str]:
@@ -28,7 +30,7 @@ def quick(item: Item, folder: Path, attempt: int) -> subprocess.CompletedProcess
 
 def test_every_issue_waits_only_for_earlier_ones_that_can_be_closed() -> None:
     assert [item.number for item in BACKLOG] == list(range(1, len(BACKLOG) + 1))
-    hopeless = {item.number for item in of_fate(Fate.HOPELESS)}
+    hopeless = {item.number for item in of_fate(ItemFate.HOPELESS)}
     for item in BACKLOG:
         assert all(each < item.number for each in item.needs)
         assert not hopeless & set(item.needs)
@@ -36,7 +38,7 @@ def test_every_issue_waits_only_for_earlier_ones_that_can_be_closed() -> None:
 
 def test_there_is_one_release_and_every_fate() -> None:
     assert RELEASE.needs and not any(RELEASE.number in item.needs for item in BACKLOG)
-    assert all(of_fate(fate) for fate in Fate)
+    assert all(of_fate(fate) for fate in ItemFate)
 
 
 @pytest.mark.parametrize("item", BACKLOG, ids=lambda item: item.issue_id)
@@ -44,7 +46,7 @@ def test_a_second_attempt_says_its_lines_and_succeeds_unless_it_is_hopeless(
     item: Item, tmp_path: Path
 ) -> None:
     first, second = quick(item, tmp_path, 1), quick(item, tmp_path, 2)
-    if item.fate is Fate.HOPELESS:
+    if item.fate is ItemFate.HOPELESS:
         assert second.returncode == 1
     else:
         assert (second.returncode, second.stdout.splitlines()) == (0, list(item.says))
@@ -54,7 +56,7 @@ def test_a_second_attempt_says_its_lines_and_succeeds_unless_it_is_hopeless(
 @pytest.mark.parametrize("item", FAILING, ids=lambda item: item.issue_id)
 def test_an_attempt_that_fails_ends_with_its_reason(item: Item, tmp_path: Path) -> None:
     failed = quick(item, tmp_path, 1)
-    assert failed.returncode == (75 if item.fate is Fate.BUSY else 1)
+    assert failed.returncode == (75 if item.fate is ItemFate.BUSY else 1)
     assert failed.stdout.splitlines()[-1] == item.trouble
 
 

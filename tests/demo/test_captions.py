@@ -8,12 +8,12 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
-from beads_workers.demo.backlog import BACKLOG, RELEASE, WORKERS, Fate, of_fate
+from beads_workers.demo.backlog import BACKLOG, RELEASE, WORKERS, ItemFate, of_fate
 from beads_workers.demo.captions import HOLD_SECONDS_MIN, WIDTH, Narrator, hold_seconds
 
 FLAKY, BUSY, KILLED, STUCK, HOPELESS = (
     of_fate(fate)[0].issue_id
-    for fate in (Fate.FLAKY, Fate.BUSY, Fate.KILLED, Fate.STUCK, Fate.HOPELESS)
+    for fate in (ItemFate.FLAKY, ItemFate.BUSY, ItemFate.KILLED, ItemFate.STUCK, ItemFate.HOPELESS)
 )
 
 

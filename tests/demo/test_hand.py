@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from beads_workers.demo.account import AT_WORK_SECONDS, Hand, Killed
-from beads_workers.demo.backlog import Fate, of_fate
+from beads_workers.demo.backlog import ItemFate, of_fate
 from beads_workers.runtime.run_directory import RunDirectory, RunInfo
 
-VICTIM = of_fate(Fate.KILLED)[0]
+VICTIM = of_fate(ItemFate.KILLED)[0]
 
 
 @pytest.fixture

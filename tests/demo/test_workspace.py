@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.cli.errors import CommandError
 from beads_workers.demo.backlog import BACKLOG
-from beads_workers.demo.workspace import Place
+from beads_workers.demo.workspace import DemoWorkspace
 
 
 @pytest.fixture
@@ -24,29 +24,33 @@ def demos(cache: Path) -> list[Path]:
 
 
 def test_it_holds_every_issue_and_its_task(cache: Path) -> None:
-    with Place() as place:
-        place.fill()
-        assert set(place.statuses().values()) == {"open"}
-        assert len(place.statuses()) == len(list((place.folder / "work").iterdir())) == len(BACKLOG)
+    with DemoWorkspace() as workspace:
+        workspace.fill()
+        assert set(workspace.statuses().values()) == {"open"}
+        assert (
+            len(workspace.statuses())
+            == len(list((workspace.folder / "work").iterdir()))
+            == len(BACKLOG)
+        )
 
 
 def test_it_is_removed_unless_it_is_kept(cache: Path) -> None:
-    with pytest.raises(KeyError), Place() as place:
-        place.fill()
+    with pytest.raises(KeyError), DemoWorkspace() as workspace:
+        workspace.fill()
         raise KeyError
     assert demos(cache) == []
 
 
 def test_the_next_demo_replaces_the_one_that_was_kept(cache: Path) -> None:
-    with Place() as first:
+    with DemoWorkspace() as first:
         first.keep()
-    with Place() as second:
+    with DemoWorkspace() as second:
         second.keep()
     assert demos(cache) == [second.folder]
 
 
 def test_a_demo_that_runs_is_left_alone(cache: Path) -> None:
-    with Place() as first, Place() as second:
+    with DemoWorkspace() as first, DemoWorkspace() as second:
         assert set(demos(cache)) == {first.folder, second.folder}
 
 
@@ -55,7 +59,7 @@ def test_what_looks_like_a_demo_but_is_a_link_is_left_alone(cache: Path, tmp_pat
     precious.mkdir()
     cache.mkdir()
     (cache / "demo-link").symlink_to(precious)
-    with Place():
+    with DemoWorkspace():
         pass
     assert precious.is_dir() and (cache / "demo-link").is_symlink()
 
@@ -69,13 +73,13 @@ def test_without_a_cache_it_is_a_folder_for_temporary_files(
     if cache_variable:
         monkeypatch.setenv("BW_CACHE", cache_variable)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with Place() as place:
-        assert place.folder.is_relative_to(tmp_path)
+    with DemoWorkspace() as workspace:
+        assert workspace.folder.is_relative_to(tmp_path)
 
 
 def test_with_no_folder_at_all_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BW_CACHE", "/dev/null/no")
     monkeypatch.setattr("tempfile.tempdir", "/dev/null/no")
     with pytest.raises(CommandError, match="no folder") as refused:
-        Place()
+        DemoWorkspace()
     assert "BW_CACHE" in refused.value.hint

@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.text import size
 from beads_workers.doctor import rules
-from beads_workers.doctor.rules import Check, Grade, Room
+from beads_workers.doctor.rules import Check, FreeSpace, Grade
 
 GB = 1_000_000_000
 NOW = 1_800_000_000.0
@@ -43,16 +43,16 @@ def test_a_low_soft_limit_is_a_warning_because_tasks_get_it_back() -> None:
      (32_000_000 - 1, 10_000, "fail"), (GB, 199, "fail")],
 )  # fmt: skip
 def test_a_disk_is_judged_by_bytes_and_by_inodes(free: int, inodes: int | None, grade: str) -> None:
-    (found,) = rules.disk([Room("/var/x y", "the tracker", free, inodes)])
+    (found,) = rules.disk([FreeSpace("/var/x y", "the tracker", free, inodes)])
     assert graded(found) == grade
     assert ("'/var/x y'" in found.remedy) == (grade != "ok")
 
 
 def test_file_systems_with_room_share_a_line_beside_the_one_without() -> None:
     full, fine, other = (
-        Room("/a", "a", 0, None),
-        Room("/b", "b", GB, None),
-        Room("/c", "c", GB, None),
+        FreeSpace("/a", "a", 0, None),
+        FreeSpace("/b", "b", GB, None),
+        FreeSpace("/c", "c", GB, None),
     )
     found = rules.disk([fine, full, other])
     assert [graded(each) for each in found] == ["fail", "ok"]

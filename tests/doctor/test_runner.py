@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from beads_workers.doctor.rules import ok
-from beads_workers.doctor.runner import Job, carry_out
+from beads_workers.doctor.runner import ScheduledCheck, carry_out
 
 
 def test_they_come_in_order_whatever_ends_first() -> None:
@@ -19,7 +19,11 @@ def test_they_come_in_order_whatever_ends_first() -> None:
         second_is_through.set()
         return [ok("second", "a"), ok("second", "b")]
 
-    jobs = [Job("first", first), Job("second", second), Job("none", lambda: None)]  # type: ignore[arg-type]
+    jobs = [
+        ScheduledCheck("first", first),
+        ScheduledCheck("second", second),
+        ScheduledCheck("none", lambda: None),
+    ]  # type: ignore[arg-type]
     assert [check.name for check in carry_out(jobs)] == ["first", "second", "second"]
 
 
@@ -27,7 +31,11 @@ def test_one_that_breaks_is_a_line_of_its_own_and_stops_no_other() -> None:
     def broken() -> None:
         raise PermissionError(13, "Permission denied")
 
-    found = list(carry_out([Job("broken", broken), Job("sound", lambda: ok("sound", ""))]))
+    found = list(
+        carry_out(
+            [ScheduledCheck("broken", broken), ScheduledCheck("sound", lambda: ok("sound", ""))]
+        )
+    )
     assert [(c.name, c.status.value) for c in found] == [("broken", "warn"), ("sound", "ok")]
     assert "PermissionError" in found[0].text
 
@@ -35,7 +43,10 @@ def test_one_that_breaks_is_a_line_of_its_own_and_stops_no_other() -> None:
 def test_one_that_hangs_is_left_behind() -> None:
     for_ever = threading.Event()
     waited_for: list[str] = []
-    jobs = [Job("stuck", for_ever.wait), Job("sound", lambda: ok("sound", ""))]  # type: ignore[arg-type, list-item]
+    jobs = [
+        ScheduledCheck("stuck", for_ever.wait),
+        ScheduledCheck("sound", lambda: ok("sound", "")),
+    ]  # type: ignore[arg-type, list-item]
     found = list(carry_out(jobs, waited_for.append, patience_seconds=0.3))
     for_ever.set()
     assert [(c.name, c.status.value) for c in found] == [("stuck", "warn"), ("sound", "ok")]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.demo.backlog import BACKLOG, Fate, of_fate
+from beads_workers.demo.backlog import BACKLOG, ItemFate, of_fate
 from beads_workers.demo.captions import HOLD_SECONDS_MIN
 from beads_workers.runtime import sessions
 from tests.support.embedded import FOREIGN, EmbeddedProject
@@ -26,7 +26,7 @@ from tests.support.fleet import PROGRAM, until
 from tests.support.screens import TmuxScreen
 
 SECONDS_MAX = 60.0
-TROUBLED = (Fate.FLAKY, Fate.BUSY, Fate.KILLED, Fate.STUCK, Fate.HOPELESS)
+TROUBLED = (ItemFate.FLAKY, ItemFate.BUSY, ItemFate.KILLED, ItemFate.STUCK, ItemFate.HOPELESS)
 
 
 class Demo:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.integrations.rrq.wire import V1, V2, Outcome, Status
+from beads_workers.integrations.rrq.wire import V1, V2, RequestOutcome, RequestStatus
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import Fleet, call, until
 from tests.support.rrq_client import Client, request
@@ -58,7 +58,7 @@ def serve(place: Folder, start: StartFleet) -> Serve:
     return begin
 
 
-def kind(answer: Outcome | None) -> str:
+def kind(answer: RequestOutcome | None) -> str:
     """Status and kind of an answer."""
     assert answer is not None, "no answer"
     error = answer.error and (answer.error.type or answer.error.code)
@@ -71,10 +71,10 @@ def test_every_kind_of_answer(place: Folder, serve: Serve, version: str) -> None
     Client(place.socket).close()  # A probe.
     with Client(place.socket) as client:
         added = client.ask(request("add", version=version, a=1, b=2))
-        assert (added.status, added.result) == (Status.SUCCESS, 3)
+        assert (added.status, added.result) == (RequestStatus.SUCCESS, 3)
         again = replace(request("again", version=version), kwargs={"seconds": 2.5})
         later = client.ask(again)
-        assert (later.status, later.retry_after_seconds) == (Status.RETRY, 2.5)
+        assert (later.status, later.retry_after_seconds) == (RequestStatus.RETRY, 2.5)
         for name, expected in (
             ("fail", "error"),
             ("late", "timeout timeout"),

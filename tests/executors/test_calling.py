@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import OutcomeKind
-from beads_workers.executors.functions import TRACE_CHARS_MAX, Answer, Caller
+from beads_workers.executors.functions import TRACE_CHARS_MAX, Caller, CallResult
 from beads_workers.executors.retry import Retry
 
 
@@ -32,7 +32,7 @@ async def add_later(a: int) -> int:
 
 
 def test_what_it_returns_comes_back_as_json(caller: Caller) -> None:
-    assert caller.call(add, [1], {"b": 2}) == Answer(OutcomeKind.SUCCESS, "3")
+    assert caller.call(add, [1], {"b": 2}) == CallResult(OutcomeKind.SUCCESS, "3")
     assert json.loads(caller.call(lambda: {"é": [None, 1.5]}, [], {}).result) == {"é": [None, 1.5]}
 
 
@@ -61,7 +61,7 @@ def raising(error: BaseException) -> Callable[[], Any]:
 @pytest.mark.parametrize("after", [None, 0.0, 2.5])
 def test_retry_asks_for_another_try(caller: Caller, after: float | None) -> None:
     answer = caller.call(raising(Retry("not yet", after_seconds=after)), [], {})
-    assert answer == Answer(OutcomeKind.RETRY, error="not yet", retry_after_seconds=after)
+    assert answer == CallResult(OutcomeKind.RETRY, error="not yet", retry_after_seconds=after)
 
 
 def test_a_timeout_of_its_own_is_a_timeout(caller: Caller) -> None:

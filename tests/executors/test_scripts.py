@@ -9,7 +9,7 @@ import pytest
 
 from beads_workers.core.model import OutcomeKind, Script
 from beads_workers.core.plans import NotRunnable, Step, StepKind
-from beads_workers.core.scripts import ANY_CONTEXT, Context, Limits
+from beads_workers.core.scripts import ANY_CONTEXT, Context, ResourceLimits
 from beads_workers.executors.scripts import limited, script_steps
 
 SHELL = Context("shell", ("sh",))
@@ -49,7 +49,7 @@ def test_a_validator_sees_the_script_first_and_none_of_its_variables() -> None:
 
 
 def test_a_sandbox_is_given_the_command_and_limits_hold_for_both() -> None:
-    context = replace(SHELL, sandbox=("bwrap", "--ro-bind", "/", "/"), limits=Limits(5))
+    context = replace(SHELL, sandbox=("bwrap", "--ro-bind", "/", "/"), limits=ResourceLimits(5))
     (run,) = made(context=context)
     assert run.argv[:2] == ("sh", "-c")
     assert run.argv[-5:] == ("bwrap", "--ro-bind", "/", "/", "sh")
@@ -96,13 +96,13 @@ def test_more_variables_than_an_environment_holds_are_refused() -> None:
     assert refused(replace(SCRIPT, environment=long)).startswith("env_vars have 2")
 
 
-def run_limited(script: str, limits: Limits) -> subprocess.CompletedProcess[str]:
+def run_limited(script: str, limits: ResourceLimits) -> subprocess.CompletedProcess[str]:
     argv = limited(("python3", "-c", script), limits)
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_without_limits_a_command_stays_as_it_is() -> None:
-    assert limited(("a", "b c"), Limits()) == ("a", "b c")
+    assert limited(("a", "b c"), ResourceLimits()) == ("a", "b c")
 
 
 def test_a_command_under_limits_becomes_itself_with_its_arguments_and_limits() -> None:
@@ -110,7 +110,7 @@ def test_a_command_under_limits_becomes_itself_with_its_arguments_and_limits() -
         "import resource, sys; print(sys.argv[1:]); names = 'CPU', 'AS', 'FSIZE', 'CORE';"
         "print(*(resource.getrlimit(getattr(resource, 'RLIMIT_' + name)) for name in names))"
     )
-    argv = limited(("python3", "-c", show, "a b", "$x"), Limits(7, 1 << 30, 1 << 20))
+    argv = limited(("python3", "-c", show, "a b", "$x"), ResourceLimits(7, 1 << 30, 1 << 20))
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "['a b', '$x']",
@@ -119,22 +119,24 @@ def test_a_command_under_limits_becomes_itself_with_its_arguments_and_limits() -
 
 
 def test_a_command_that_spins_is_ended_by_the_signal_for_that() -> None:
-    assert run_limited("while True: pass", Limits(cpu_seconds=1)).returncode == -24
+    assert run_limited("while True: pass", ResourceLimits(cpu_seconds=1)).returncode == -24
 
 
 def test_a_command_that_takes_too_much_memory_gets_none() -> None:
-    done = run_limited("x = bytearray(1 << 30)", Limits(memory_bytes=256 << 20))
+    done = run_limited("x = bytearray(1 << 30)", ResourceLimits(memory_bytes=256 << 20))
     assert done.returncode == 1
     assert "MemoryError" in done.stderr
 
 
 def test_a_command_that_writes_too_much_cannot(tmp_path: object) -> None:
     script = f"import os; os.chdir({str(tmp_path)!r}); open('big', 'wb').write(bytes(1 << 20))"
-    done = run_limited(script, Limits(file_bytes=64 << 10))
+    done = run_limited(script, ResourceLimits(file_bytes=64 << 10))
     assert done.returncode == 1
     assert "File too large" in done.stderr
 
 
 def test_a_command_that_does_not_exist_is_told_as_a_shell_does() -> None:
-    done = subprocess.run(limited(("no-such",), Limits(5)), capture_output=True, check=False)
+    done = subprocess.run(
+        limited(("no-such",), ResourceLimits(5)), capture_output=True, check=False
+    )
     assert done.returncode == 127

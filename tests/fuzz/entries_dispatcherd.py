@@ -34,7 +34,7 @@ def messages_hold(parse: Any, data: bytes) -> None:
     well_typed(message)
     again = parse(wire.encode(message).encode())
     require(again == message, f"{again} is not {message}")
-    if isinstance(message, wire.Task):
+    if isinstance(message, wire.TaskCall):
         require("lambda" not in message.task[:6], "code is no name")
         require(min(message.delay, message.timeout) >= 0, "a time before now")
 
@@ -43,7 +43,7 @@ def _evaluating(payload: bytes) -> Any:
     """Planted bug: any text is the name of a task."""
     fields = parse_object(payload)
     task = fields.get("task")
-    return wire.Task(task) if isinstance(task, str) else wire.parse(payload)
+    return wire.TaskCall(task) if isinstance(task, str) else wire.parse(payload)
 
 
 # --- chunks -----------------------------------------------------------------------------------
@@ -128,14 +128,14 @@ def workers_hold(read: Any, data: bytes) -> None:
         return
     well_typed(said)
     require(read(json.loads(json.dumps(wire.to_worker_fields(said)))) == said, "not the same again")
-    if isinstance(said, wire.Done):
+    if isinstance(said, wire.TaskDone):
         wire.result_of(wire.outcome_of(said))
 
 
 def _careless(fields: Any) -> Any:
     """Planted bug: anything is a result's id."""
     if fields.get("event") == "done":
-        return wire.Done(fields.get("worker"), fields.get("uuid"), 0.0, 0.0)
+        return wire.TaskDone(fields.get("worker"), fields.get("uuid"), 0.0, 0.0)
     return wire.from_worker_fields(fields)
 
 

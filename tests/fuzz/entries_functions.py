@@ -9,8 +9,8 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.executors.functions import NOTHING, Answer
-from beads_workers.runtime.functions import Asked, Said, answer_line, asking_line, parse_answer
+from beads_workers.executors.functions import NOTHING, CallResult
+from beads_workers.runtime.functions import CallAsked, Said, answer_line, asking_line, parse_answer
 from tests.fuzz.inputs import objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -28,18 +28,18 @@ ANSWERS: list[dict[str, Any]] = [
 ]
 
 
-def _read(line: bytes) -> Said | Asked:
+def _read(line: bytes) -> Said | CallAsked:
     return parse_answer(line, NUMBER)
 
 
 def answers_hold(parse: Any, data: bytes) -> None:
     try:
-        said: Said | Asked = parse(data)
+        said: Said | CallAsked = parse(data)
     except ProtocolError as error:
         require(len(str(error)) <= 300, "the reason is as long as the line")
         return
     well_typed(said)
-    if isinstance(said, Asked):
+    if isinstance(said, CallAsked):
         line = asking_line(NUMBER, said.command, said.control_data)
         require(parse(line) == said, "it is not read as it is written")
         return
@@ -50,7 +50,7 @@ def answers_hold(parse: Any, data: bytes) -> None:
     require(len(outcome.result) <= limits.RESULT_CHARS_MAX, "a result without end")
     after = outcome.retry_after_seconds
     require(after is None or 0 <= after <= limits.RETRY_AFTER_MAX_SECONDS, "parked for ever")
-    written = Answer(outcome.kind, outcome.result, outcome.error, "", after, said.is_stopping)
+    written = CallResult(outcome.kind, outcome.result, outcome.error, "", after, said.is_stopping)
     if outcome.kind is OutcomeKind.SUCCESS and not outcome.result and said.is_stopping:
         written = replace(written, result="null")
     elif outcome.kind is OutcomeKind.SUCCESS and not outcome.result:
@@ -59,17 +59,17 @@ def answers_hold(parse: Any, data: bytes) -> None:
     require(parse(line) == said, "it is not read as it is written")
 
 
-def _any_number(line: bytes) -> Said | Asked:
+def _any_number(line: bytes) -> Said | CallAsked:
     """Planted bug: an answer is an answer, whatever the question was."""
     fields = json.loads(line)
     return parse_answer(line, fields["n"] if type(fields["n"]) is int else NUMBER)
 
 
-def _any_delay(line: bytes) -> Said | Asked:
+def _any_delay(line: bytes) -> Said | CallAsked:
     """Planted bug: takes a delay as it comes."""
     said = _read(line)
     after = json.loads(line).get("retry_after_seconds")
-    if isinstance(said, Asked):
+    if isinstance(said, CallAsked):
         return said
     if said.outcome.kind is OutcomeKind.RETRY and isinstance(after, int | float):
         return replace(said, outcome=Outcome(OutcomeKind.RETRY, said.outcome.error, after))

@@ -9,7 +9,7 @@ from typing import Any
 
 from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.view import read_line
-from beads_workers.integrations.hero.wire import HeroJob, Status, WrongField, write_job
+from beads_workers.integrations.hero.wire import HeroJob, JobStatus, WrongField, write_job
 from tests.fuzz.inputs import any_of, hostile
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -104,7 +104,7 @@ def _ending(line: str) -> HeroJob:
     """Planted bug: takes a state from who hands the job in."""
     job = read_line(line.replace('"status"', '"caller_id"'))
     ended = '"status": "' in line
-    return replace(job, status=Status.FINISHED) if ended else job
+    return replace(job, status=JobStatus.FINISHED) if ended else job
 
 
 PARSERS = [

@@ -11,7 +11,7 @@ from beads_workers.core import times
 from beads_workers.core.framing import ProtocolError, parse_object
 from beads_workers.integrations.envelopes import wire
 from beads_workers.integrations.envelopes.fold import to_envelope, to_issue
-from beads_workers.integrations.envelopes.wire import State, from_fields, to_fields
+from beads_workers.integrations.envelopes.wire import JobState, from_fields, to_fields
 from beads_workers.integrations.rrq import wire as envelopes
 from beads_workers.integrations.rrq import wire as reading
 from beads_workers.integrations.rrq.wire import FrameReader
@@ -123,7 +123,7 @@ def envelopes_hold(parse: Any, data: bytes) -> None:
         require(envelope.context.attempt >= 1, "an attempt before the first")
         if envelope.protocol_version not in envelopes.VERSIONS:
             return
-    if isinstance(envelope, envelopes.Outcome):
+    if isinstance(envelope, envelopes.RequestOutcome):
         after = envelope.retry_after_seconds
         require(after is None or after >= 0, "a retry in the past")
     again = parse(envelopes.encode(envelope))
@@ -135,7 +135,7 @@ def _trusting(payload: bytes) -> Any:
     fields = json.loads(payload)
     if isinstance(fields, dict) and fields.get("type") == "cancel":
         inner = fields["payload"]
-        return envelopes.Cancel(inner["job_id"], inner.get("request_id"))
+        return envelopes.CancelRequest(inner["job_id"], inner.get("request_id"))
     return reading.parse(payload)
 
 
@@ -169,7 +169,7 @@ def submissions_hold(read: Any, data: bytes) -> None:
     require(not lines or lines[-1] <= data.count(b"\n") + 1, f"line {lines[-1:]}")
     for job in found.jobs:
         well_typed(job.envelope)
-        require(job.envelope.state is State.ENQUEUED, "not enqueued")
+        require(job.envelope.state is JobState.ENQUEUED, "not enqueued")
         again = from_fields(json.loads(json.dumps(to_fields(job.envelope))))
         require(again == job.envelope, f"{again} is not {job.envelope}")
         try:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from beads_workers.core.redaction import UnsafePath, parts_below
-from beads_workers.integrations.hero.connection import Place, read_url
+from beads_workers.integrations.hero.connection import RedisAddress, read_url
 from beads_workers.integrations.hero.options import HeroTable, read_hero
 from tests.fuzz.inputs import objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
@@ -59,7 +59,7 @@ def urls_hold(read: Any, data: bytes) -> None:
     except ValueError as error:
         require(SECRET not in str(error), "it repeats a password")
         return
-    require(isinstance(place, Place), "something else")
+    require(isinstance(place, RedisAddress), "something else")
     well_typed(place.address)
     require(urlsplit(url).password is None, "a password in a URL")
     require(read(place.address.url()).address == place.address, "it is another one when read again")
@@ -91,7 +91,7 @@ def _hopeful(root: str, path: str) -> tuple[str, ...]:
     return tuple(part for part in whole.removeprefix(root).split("/") if part) or ("x",)
 
 
-def _talkative(url: str) -> Place:
+def _talkative(url: str) -> RedisAddress:
     """Planted bug: repeats what it was given."""
     try:
         return read_url(url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.integrations.metrics.server import HEAD_BYTES_MAX, Asked, Status, judge
+from beads_workers.integrations.metrics.server import HEAD_BYTES_MAX, HttpRequest, HttpStatus, judge
 from tests.fuzz.inputs import cuts, texts
 from tests.fuzz.parser import Parser, require
 
@@ -14,7 +14,7 @@ def judge_holds(judged: object, data: bytes) -> None:
     ended = b"\n\n" in data or b"\n\r\n" in data
     require(wanted is not None or len(data) < HEAD_BYTES_MAX, "it listens without end")
     require(wanted is not None or not ended, "a whole head is not answered")
-    if wanted is not None and wanted.status is Status.OK:
+    if wanted is not None and wanted.status is HttpStatus.OK:
         require(data.startswith((b"GET /metrics", b"HEAD /metrics")), "what was not asked for")
     for pieces in cuts(data):
         received = b""
@@ -25,9 +25,9 @@ def judge_holds(judged: object, data: bytes) -> None:
                 break
 
 
-def _by_its_first_word(data: bytes, path: str) -> Asked | None:
+def _by_its_first_word(data: bytes, path: str) -> HttpRequest | None:
     """Planted bug: does not wait for the end of the head."""
-    return Asked(Status.OK) if data.startswith(b"GET ") else judge(data, path)
+    return HttpRequest(HttpStatus.OK) if data.startswith(b"GET ") else judge(data, path)
 
 
 PIECES = [b"GET ", b"HEAD ", b"/metrics", b"/metrics?a=b", b" HTTP/1.1", b"\r\n", b"\n", b"Host: x"]

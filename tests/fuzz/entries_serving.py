@@ -13,9 +13,9 @@ from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.request_table import (
-    HangUp,
-    Reply,
-    Serving,
+    CloseConnection,
+    RequestTable,
+    SendFrame,
     Unanswered,
     Withdraw,
 )
@@ -114,9 +114,9 @@ class Conversation:
         while commands := self.serving.collect():
             for command in commands:
                 match command:
-                    case Reply(conn, data):
+                    case SendFrame(conn, data):
                         self._hear(conn, data)
-                    case HangUp(conn):
+                    case CloseConnection(conn):
                         require(conn == PEER, "hung up on the good one")
                         self.hung_up = True
                         self.serving.gone(conn)
@@ -127,8 +127,8 @@ class Conversation:
     def _hear(self, conn: ConnId, data: bytes) -> None:
         (payload,) = FrameReader().feed(data)
         answer = parse(payload)
-        require(isinstance(answer, wire.Outcome), "no answer")
-        assert isinstance(answer, wire.Outcome) and answer.request_id is not None
+        require(isinstance(answer, wire.RequestOutcome), "no answer")
+        assert isinstance(answer, wire.RequestOutcome) and answer.request_id is not None
         self.answers[conn].append(answer.request_id)
 
 
@@ -197,7 +197,7 @@ def _make(rng: Random) -> bytes:
 # --- planted bugs -----------------------------------------------------------------------------
 
 
-class Hasty(Serving):
+class Hasty(RequestTable):
     """Planted bug: answers what is done, whoever is before it."""
 
     def _advance(self, connection: Any) -> None:
@@ -208,7 +208,7 @@ class Hasty(Serving):
         super()._advance(connection)
 
 
-class Silent(Serving):
+class Silent(RequestTable):
     """Planted bug: what is refused for its id is told nothing."""
 
     def _refusal(self, request: Any, *, known: bool) -> Any:
@@ -218,7 +218,7 @@ class Silent(Serving):
         return super()._refusal(request, known=known)
 
 
-class Leaky(Serving):
+class Leaky(RequestTable):
     """Planted bug: a request whose deadline has passed stays counted."""
 
     def _time_out(self, unanswered: Any) -> None:
@@ -231,7 +231,7 @@ PARSERS = [
     Parser(
         "rrq serving",
         ("integrations/rrq/request_table.py",),
-        Serving,
+        RequestTable,
         _make,
         serving_holds,
         {"hasty": Hasty, "silent": Silent, "leaky": Leaky},

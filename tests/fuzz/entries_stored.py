@@ -19,7 +19,7 @@ from beads_workers.core.wire import Done, Failed
 from beads_workers.integrations.envelopes.fold import Envelopes
 from beads_workers.integrations.envelopes.wire import from_fields, to_fields
 from beads_workers.runtime.run_directory import RunInfo, read_info
-from beads_workers.worktrees.records import Record, read_record
+from beads_workers.worktrees.records import WorktreeRecord, read_record
 from beads_workers.worktrees.removal import parse_status
 from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, mutated, objects
 from tests.fuzz.parser import Parser, require, well_typed
@@ -199,7 +199,7 @@ def _uncaught(chunks: Any, wanted: Any) -> Any:
 
 # --- other files of ours, and what git says -----------------------------------------------------
 
-RECORD = {f.name: EXAMPLES[str(f.type)] for f in fields(Record)}
+RECORD = {f.name: EXAMPLES[str(f.type)] for f in fields(WorktreeRecord)}
 INFO = {f.name: EXAMPLES[str(f.type)] for f in fields(RunInfo)}
 
 
@@ -213,7 +213,7 @@ def flat_holds(read: Any, data: bytes) -> None:
 def _as_it_is(text: bytes) -> Any:
     """Planted bug: a record of whatever types."""
     try:
-        return Record(**json.loads(text))
+        return WorktreeRecord(**json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return None
 

@@ -10,10 +10,10 @@ from beads_workers.core.framing import ProtocolError, parse_object
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import json_line
 from beads_workers.trackers.bd import source, tracker
-from beads_workers.trackers.bd.calls import Answer, plain
+from beads_workers.trackers.bd.calls import BdResult, plain
 from beads_workers.trackers.issue import (
     BadIssue,
-    Issue,
+    TrackerIssue,
     from_object,
     microseconds,
     to_object,
@@ -57,10 +57,10 @@ def _answer(rng: Random) -> bytes:
     return SEPARATOR.join([status, stdout, any_of(rng, SAID), any_of(rng, (b"", b"", b"", b"cut"))])
 
 
-def read_answer(data: bytes) -> Answer:
+def read_answer(data: bytes) -> BdResult:
     status, stdout, stderr, cut, *_ = [*data.split(SEPARATOR), b"", b"", b"", b""]
     known = {b"0": 0, b"1": 1}
-    return Answer("list", known.get(status, -9), stdout, stderr, cut == b"cut")
+    return BdResult("list", known.get(status, -9), stdout, stderr, cut == b"cut")
 
 
 def answers_hold(rows: Any, data: bytes) -> None:
@@ -91,13 +91,13 @@ def _row_holds(row: Any) -> str:
     return ""
 
 
-def _any_rows(answer: Answer) -> list[tracker.Row]:
+def _any_rows(answer: BdResult) -> list[tracker.BdRow]:
     """Planted bug: an error object where rows belong is no rows."""
     value = json.loads(answer.stdout)
     return tracker._rows_of(answer, value if isinstance(value, list) else [])
 
 
-def _any_id(answer: Answer) -> list[tracker.Row]:
+def _any_id(answer: BdResult) -> list[tracker.BdRow]:
     """Planted bug: takes every id that bd shows."""
     tracker.rows(answer)
     return [tracker._row(issue) for issue in tracker._json(answer)]
@@ -116,7 +116,7 @@ HELP = (
 def abilities_hold(version_of: Any, data: bytes) -> None:
     text = as_text(data)
     try:
-        version = version_of(Answer("--version", 0, data, b""))
+        version = version_of(BdResult("--version", 0, data, b""))
     except SourceError as error:
         require(str(error).isprintable(), "no error for a screen")
     else:
@@ -127,7 +127,7 @@ def abilities_hold(version_of: Any, data: bytes) -> None:
     require(all(name in text and said in text for name, said in sections.items()), "made up")
 
 
-def _any_version(answer: Answer) -> str:
+def _any_version(answer: BdResult) -> str:
     """Planted bug: whatever stands behind the name."""
     said = answer.stdout.decode("utf-8", "replace")
     if "version" not in said:
@@ -146,7 +146,7 @@ OURS = {
 
 def issues_hold(read: Any, data: bytes) -> None:
     try:
-        issue: Issue = read(parse_object(data))
+        issue: TrackerIssue = read(parse_object(data))
     except (ProtocolError, BadIssue) as error:
         require(len(str(error)) < 300 and "\n" not in str(error), "no line for a screen")
         return
@@ -160,14 +160,14 @@ def issues_hold(read: Any, data: bytes) -> None:
         require(not time_text or isinstance(microseconds(time_text), int), "no time")
 
 
-def _no_times(fields: Any) -> Issue:
+def _no_times(fields: Any) -> TrackerIssue:
     """Planted bug: does not look at one of the times."""
     closed_at = fields.get("closed_at")
     issue = from_object({k: v for k, v in fields.items() if k != "closed_at"})
-    return Issue(issue.id, issue.title, closed_at=closed_at)
+    return TrackerIssue(issue.id, issue.title, closed_at=closed_at)
 
 
-def _loses_extra(fields: Any) -> Issue:
+def _loses_extra(fields: Any) -> TrackerIssue:
     """Planted bug: what it does not know is lost the second time."""
     issue = from_object(fields)
     return from_object({**to_object(issue), "unknown": len(to_object(issue))})
@@ -196,7 +196,7 @@ def leases_hold(life: Any, data: bytes) -> None:
     source._moment(row.original.get("lease_expires_at"))
 
 
-def _as_said(row: tracker.Row) -> float:
+def _as_said(row: tracker.BdRow) -> float:
     """Planted bug: whatever lies between the two times."""
     began = source._moment(row.original.get("heartbeat_at"))
     ends = source._moment(row.original.get("lease_expires_at"))

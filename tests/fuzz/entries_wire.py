@@ -7,7 +7,7 @@ import socket
 from random import Random
 from typing import Any
 
-from beads_workers.cli.client import Client
+from beads_workers.cli.client import ControlClient
 from beads_workers.cli.errors import CommandError
 from beads_workers.core import limits, wire
 from beads_workers.core.events import StopAsked, Ticket
@@ -241,7 +241,7 @@ def client_holds(client_of: Any, data: bytes) -> None:
         wanted = found
 
 
-class Impatient(Client):
+class Impatient(ControlClient):
     """Planted bug: takes the half of a line for all of it."""
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
@@ -291,7 +291,7 @@ PARSERS = [
     Parser(
         "client",
         ("cli/client.py",),
-        Client,
+        ControlClient,
         hostile(_several),
         client_holds,
         {"half a line": Impatient},

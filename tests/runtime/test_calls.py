@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, Outcome, OutcomeKind
-from beads_workers.runtime.functions import Ended, Host, Said
+from beads_workers.runtime.functions import HostExited, HostProcess, Said
 
 TASKS = """
 import asyncio, os, sys, time
@@ -33,26 +33,26 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostProcess]:
     (tmp_path / "tasks.py").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
-    made = Host(("tasks",), dict(os.environb))
+    made = HostProcess(("tasks",), dict(os.environb))
     yield made
     if not made.buried:
         made.close()
 
 
 def answer(
-    host: Host, name: str, *args: Any, output: Path | None = None, **kwargs: Any
-) -> Outcome | Ended:
+    host: HostProcess, name: str, *args: Any, output: Path | None = None, **kwargs: Any
+) -> Outcome | HostExited:
     """What comes of one call."""
     found = said(host, name, *args, output=output, **kwargs)
     return found.outcome if isinstance(found, Said) else found
 
 
 def said(
-    host: Host, name: str, *args: Any, output: Path | None = None, **kwargs: Any
-) -> Said | Ended:
+    host: HostProcess, name: str, *args: Any, output: Path | None = None, **kwargs: Any
+) -> Said | HostExited:
     """What comes of one call, whole."""
     path = output or Path(os.devnull)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -61,7 +61,7 @@ def said(
     return waited(host)
 
 
-def waited(host: Host) -> Said | Ended:
+def waited(host: HostProcess) -> Said | HostExited:
     """The answer, whenever it comes."""
     while select.select([host.socket], [], [], PATIENCE_SECONDS)[0]:
         if (found := host.read()) is not None:
@@ -69,31 +69,33 @@ def waited(host: Host) -> Said | Ended:
     raise AssertionError("no answer")
 
 
-def test_a_module_is_imported_once_and_each_call_is_answered(host: Host) -> None:
+def test_a_module_is_imported_once_and_each_call_is_answered(host: HostProcess) -> None:
     results = [answer(host, "count") for _ in range(3)]
     assert results == [Outcome(OutcomeKind.SUCCESS, result=str(n)) for n in (1, 2, 3)]
 
 
-def test_what_a_call_prints_goes_where_its_output_belongs(host: Host, tmp_path: Path) -> None:
+def test_what_a_call_prints_goes_where_its_output_belongs(
+    host: HostProcess, tmp_path: Path
+) -> None:
     for name in ("one", "two"):
         answer(host, "say", name, output=tmp_path / name)
     assert (tmp_path / "one").read_text().splitlines() == ["one", "oh"]
     assert (tmp_path / "two").read_text().splitlines() == ["two", "oh"]
 
 
-def test_coroutines_retries_and_variables(host: Host) -> None:
+def test_coroutines_retries_and_variables(host: HostProcess) -> None:
     assert answer(host, "later", seconds=0) == Outcome(OutcomeKind.SUCCESS, result='"later"')
     assert answer(host, "again") == Outcome(OutcomeKind.RETRY, "not yet", 3)
     assert answer(host, "variable") == Outcome(OutcomeKind.SUCCESS, result='"bw-1"')
 
 
-def test_what_is_not_there_or_not_allowed_is_not_found(host: Host) -> None:
+def test_what_is_not_there_or_not_allowed_is_not_found(host: HostProcess) -> None:
     for name in ("nothing", "os.system"):
         outcome = answer(host, name)
         assert isinstance(outcome, Outcome) and outcome.kind is OutcomeKind.NOT_FOUND
 
 
-def test_a_traceback_goes_into_the_output(host: Host, tmp_path: Path) -> None:
+def test_a_traceback_goes_into_the_output(host: HostProcess, tmp_path: Path) -> None:
     outcome = answer(host, "length", 5, output=tmp_path / "log")
     assert isinstance(outcome, Outcome)
     assert outcome.error == "TypeError: object of type 'int' has no len()"
@@ -102,30 +104,30 @@ def test_a_traceback_goes_into_the_output(host: Host, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "args", "status"), [("leave", (3,), 3), ("die", (), -11)])
 def test_a_process_that_dies_says_how(
-    host: Host, name: str, args: tuple[int, ...], status: int
+    host: HostProcess, name: str, args: tuple[int, ...], status: int
 ) -> None:
-    assert answer(host, name, *args) == Ended(status)
+    assert answer(host, name, *args) == HostExited(status)
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_a_call_can_be_ended(host: Host, tmp_path: Path, *, hard: bool) -> None:
+def test_a_call_can_be_ended(host: HostProcess, tmp_path: Path, *, hard: bool) -> None:
     fd = os.open(os.devnull, os.O_WRONLY)
     host.call(Call("tasks.sleep"), {}, fd)
     os.close(fd)
     assert not select.select([host.socket], [], [], 0.3)[0]
     host.end(hard=hard)
-    assert waited(host) == Ended(-signal.SIGKILL if hard else -signal.SIGTERM)
+    assert waited(host) == HostExited(-signal.SIGKILL if hard else -signal.SIGTERM)
 
 
-def test_megabytes_of_arguments_arrive(host: Host) -> None:
+def test_megabytes_of_arguments_arrive(host: HostProcess) -> None:
     assert answer(host, "length", "é" * 5_000_000) == Outcome(OutcomeKind.SUCCESS, result="5000000")
 
 
-def test_a_function_that_closes_its_output_is_answered_all_the_same(host: Host) -> None:
+def test_a_function_that_closes_its_output_is_answered_all_the_same(host: HostProcess) -> None:
     assert answer(host, "silence") == Outcome(OutcomeKind.SUCCESS)
 
 
-def test_no_descriptor_of_ours_is_left_by_a_hundred_calls(host: Host) -> None:
+def test_no_descriptor_of_ours_is_left_by_a_hundred_calls(host: HostProcess) -> None:
     answer(host, "count")
     before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{host.pid}/fd"))  # noqa: PTH208
     for _ in range(100):

@@ -15,7 +15,7 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core.model import Call, Outcome, OutcomeKind
-from beads_workers.runtime.functions import Ended, Host, Said
+from beads_workers.runtime.functions import HostExited, HostProcess, Said
 
 TASKS = """
 import asyncio, os, signal, subprocess, sys, threading, time
@@ -137,22 +137,22 @@ PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostProcess]:
     (tmp_path / "tasks.py").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
-    made = Host(("tasks",), dict(os.environb))
+    made = HostProcess(("tasks",), dict(os.environb))
     yield made
     made.close()
 
 
-def begin(host: Host, name: str, *args: Any, output: str = os.devnull) -> None:
+def begin(host: HostProcess, name: str, *args: Any, output: str = os.devnull) -> None:
     """Have it called."""
     fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     host.call(Call(f"tasks.{name}", args), {"BW_ISSUE_ID": "bw-1"}, fd, None, "results/r.json")
     os.close(fd)
 
 
-def answer(host: Host, name: str, *args: Any, output: str = os.devnull) -> Said | Ended:
+def answer(host: HostProcess, name: str, *args: Any, output: str = os.devnull) -> Said | HostExited:
     """What comes of one call."""
     begin(host, name, *args, output=output)
     return waited(host)
@@ -166,7 +166,7 @@ def until(holds: Callable[[], bool]) -> None:
         os.sched_yield()
 
 
-def waited(host: Host) -> Said | Ended:
+def waited(host: HostProcess) -> Said | HostExited:
     """The answer, whenever it comes."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
@@ -176,7 +176,7 @@ def waited(host: Host) -> Said | Ended:
     raise AssertionError("no answer")
 
 
-def outcome(said: Said | Ended) -> Outcome:
+def outcome(said: Said | HostExited) -> Outcome:
     """Of an answer that leaves the process as it was."""
     assert isinstance(said, Said) and not said.spent, said
     return said.outcome
@@ -193,21 +193,21 @@ def alive(pid: int) -> bool:
 FINE = Outcome(OutcomeKind.SUCCESS, result='"fine"')
 
 
-def test_descriptor_3_is_not_its_worker(host: Host) -> None:
+def test_descriptor_3_is_not_its_worker(host: HostProcess) -> None:
     assert "Bad file descriptor" in outcome(answer(host, "junk", 3)).error
     assert outcome(answer(host, "fine")) == FINE
 
 
 @pytest.mark.parametrize("name", ["junk_to_all", "close_all"])
 def test_a_process_that_spoils_its_connection_is_ended_and_its_call_failed(
-    host: Host, name: str
+    host: HostProcess, name: str
 ) -> None:
     said = answer(host, name)
-    assert isinstance(said, Ended) or (said.spent and said.outcome.kind is OutcomeKind.ERROR)
+    assert isinstance(said, HostExited) or (said.spent and said.outcome.kind is OutcomeKind.ERROR)
     assert host.buried and not alive(host.pid)
 
 
-def test_closed_outputs_are_opened_again(host: Host, tmp_path: Path) -> None:
+def test_closed_outputs_are_opened_again(host: HostProcess, tmp_path: Path) -> None:
     assert outcome(answer(host, "close_outputs")).kind is OutcomeKind.SUCCESS
     assert outcome(answer(host, "found", output=str(tmp_path / "log"))).result
     assert (tmp_path / "log").read_text() == "printed\n"
@@ -225,20 +225,20 @@ def test_closed_outputs_are_opened_again(host: Host, tmp_path: Path) -> None:
     ],
 )
 def test_whatever_is_raised_is_an_error_and_no_end(
-    host: Host, function: str, name: str, error: str
+    host: HostProcess, function: str, name: str, error: str
 ) -> None:
     assert outcome(answer(host, function, name)) == Outcome(OutcomeKind.ERROR, error)
     assert outcome(answer(host, "fine")) == FINE
 
 
-def test_exceptions_that_cannot_be_shown_are_told_all_the_same(host: Host) -> None:
+def test_exceptions_that_cannot_be_shown_are_told_all_the_same(host: HostProcess) -> None:
     assert outcome(answer(host, "unspeakable")).error.endswith(
         "(its text cannot be had: ValueError)"
     )
     assert outcome(answer(host, "surrogate")).error == "ValueError: caf?"
 
 
-def test_nothing_that_a_call_changes_is_met_by_the_next(host: Host, tmp_path: Path) -> None:
+def test_nothing_that_a_call_changes_is_met_by_the_next(host: HostProcess, tmp_path: Path) -> None:
     before = outcome(answer(host, "found")).result
     outcome(answer(host, "leaks"))
     log = tmp_path / "log"
@@ -247,23 +247,23 @@ def test_nothing_that_a_call_changes_is_met_by_the_next(host: Host, tmp_path: Pa
     assert log.read_text() == "printed\n"
 
 
-def test_a_child_that_is_left_ends_with_the_call(host: Host) -> None:
+def test_a_child_that_is_left_ends_with_the_call(host: HostProcess) -> None:
     said = answer(host, "child")
     assert isinstance(said, Said) and said.spent
     host.close()
     until(lambda: not alive(int(said.outcome.result)))
 
 
-def test_a_fork_that_goes_on_beyond_its_function_answers_nobody(host: Host) -> None:
+def test_a_fork_that_goes_on_beyond_its_function_answers_nobody(host: HostProcess) -> None:
     assert outcome(answer(host, "forks")).result == '"the parent"'
     assert outcome(answer(host, "fine")) == FINE
 
 
-def test_a_death_is_noticed_beside_a_child_that_lives(host: Host) -> None:
-    assert answer(host, "forks_and_dies") == Ended(9)
+def test_a_death_is_noticed_beside_a_child_that_lives(host: HostProcess) -> None:
+    assert answer(host, "forks_and_dies") == HostExited(9)
 
 
-def test_a_few_threads_may_stay_and_many_may_not(host: Host) -> None:
+def test_a_few_threads_may_stay_and_many_may_not(host: HostProcess) -> None:
     outcome(answer(host, "threads", 3))
     assert outcome(answer(host, "fine")) == FINE
     said = answer(host, "threads", 100)
@@ -271,7 +271,7 @@ def test_a_few_threads_may_stay_and_many_may_not(host: Host) -> None:
 
 
 def test_a_task_that_a_coroutine_leaves_does_not_go_on_in_the_next_one(
-    host: Host, tmp_path: Path
+    host: HostProcess, tmp_path: Path
 ) -> None:
     outcome(answer(host, "leaves_a_task"))
     outcome(answer(host, "sleeps"))
@@ -287,13 +287,15 @@ def test_a_task_that_a_coroutine_leaves_does_not_go_on_in_the_next_one(
         ("deep", "its result is nested too deeply"),
     ],
 )
-def test_results_that_nobody_could_be_told_are_errors(host: Host, what: str, error: str) -> None:
+def test_results_that_nobody_could_be_told_are_errors(
+    host: HostProcess, what: str, error: str
+) -> None:
     found = outcome(answer(host, "returns", what))
     assert found.kind is OutcomeKind.ERROR and found.error.startswith(error)
     assert outcome(answer(host, "fine")) == FINE
 
 
-def test_a_long_result_lies_in_a_file_of_its_own(host: Host, tmp_path: Path) -> None:
+def test_a_long_result_lies_in_a_file_of_its_own(host: HostProcess, tmp_path: Path) -> None:
     said = answer(host, "returns", "some")
     assert isinstance(said, Said) and said.in_file
     file = tmp_path / "results" / "r.json"
@@ -302,21 +304,23 @@ def test_a_long_result_lies_in_a_file_of_its_own(host: Host, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["cleans_up", "cleans_up_later"])
-def test_a_function_that_is_ended_may_clean_up(host: Host, tmp_path: Path, name: str) -> None:
+def test_a_function_that_is_ended_may_clean_up(
+    host: HostProcess, tmp_path: Path, name: str
+) -> None:
     begin(host, name, str(tmp_path / "cleaned"))
     until(lambda: (tmp_path / "begun").exists())
     host.end(hard=False)
-    assert waited(host) == Ended(-signal.SIGTERM)
+    assert waited(host) == HostExited(-signal.SIGTERM)
     assert (tmp_path / "cleaned").exists()
 
 
-def test_one_that_will_not_end_is_killed(host: Host, tmp_path: Path) -> None:
+def test_one_that_will_not_end_is_killed(host: HostProcess, tmp_path: Path) -> None:
     begin(host, "ignores")
     until(lambda: (tmp_path / "begun").exists())
     host.end(hard=False)
     assert host.read() is None
     host.end(hard=True)
-    assert waited(host) == Ended(-signal.SIGKILL)
+    assert waited(host) == HostExited(-signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -324,11 +328,13 @@ def test_one_that_will_not_end_is_killed(host: Host, tmp_path: Path) -> None:
     [("2", 2.0), ("None", None), ("-1", None), ("float('nan')", None), ("'soon'", None),
      ("1e9", limits.RETRY_AFTER_MAX_SECONDS)],
 )  # fmt: skip
-def test_a_retry_says_when_if_it_makes_sense(host: Host, seconds: str, kept: float | None) -> None:
+def test_a_retry_says_when_if_it_makes_sense(
+    host: HostProcess, seconds: str, kept: float | None
+) -> None:
     assert outcome(answer(host, "after", seconds)) == Outcome(OutcomeKind.RETRY, "later", kept)
 
 
-def test_one_that_was_killed_while_idle_is_not_fit(host: Host) -> None:
+def test_one_that_was_killed_while_idle_is_not_fit(host: HostProcess) -> None:
     assert host.is_fit()
     outcome(answer(host, "fine"))
     assert host.is_fit()
@@ -336,7 +342,7 @@ def test_one_that_was_killed_while_idle_is_not_fit(host: Host) -> None:
     until(lambda: not host.is_fit())
 
 
-def test_its_process_ends_with_its_worker(host: Host) -> None:
+def test_its_process_ends_with_its_worker(host: HostProcess) -> None:
     outcome(answer(host, "threads", 1))
     host.socket.shutdown(2)
     until(lambda: not alive(host.pid))

@@ -15,7 +15,7 @@ from beads_workers.core.limits import OUTPUT_BYTES_MAX
 from beads_workers.core.model import Script
 from beads_workers.core.plans import Plan
 from beads_workers.core.redaction import masked
-from beads_workers.core.scripts import ANY_CONTEXT, Context, Limits, LogRoot, to_payload
+from beads_workers.core.scripts import ANY_CONTEXT, Context, LogRoot, ResourceLimits, to_payload
 from beads_workers.runtime.output import LogTee
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
@@ -122,7 +122,7 @@ def test_a_validator_refuses_before_anything_runs(bench: Bench) -> None:
 
 def test_a_sandbox_runs_the_command_within_its_limits(bench: Bench) -> None:
     confine = ("setpriv", "--no-new-privs", "--", "env", "INSIDE=yes")
-    started(bench, sandbox=confine, limits=Limits(cpu_seconds=7))
+    started(bench, sandbox=confine, limits=ResourceLimits(cpu_seconds=7))
     script = "echo $INSIDE; grep NoNewPrivs /proc/self/status; ulimit -t; ulimit -c"
     said = bench.result("DONE", payload=payload(script))["result"].split()
     assert said == ["yes", "NoNewPrivs:", "1", "7", "0"]
@@ -136,7 +136,7 @@ def test_a_sandbox_that_cannot_be_set_up_runs_nothing(bench: Bench) -> None:
 
 
 def test_a_script_that_spins_is_ended_by_its_limit(bench: Bench) -> None:
-    started(bench, limits=Limits(cpu_seconds=1))
+    started(bench, limits=ResourceLimits(cpu_seconds=1))
     failed = bench.result("FAILED", payload=payload("exec python3 -c 'while True: pass'"))
     assert failed["error"] == "used up its CPU time"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from beads_workers.core.events import ConditionRecovered, Degraded, Event
-from beads_workers.runtime.loop import Conditions, Place
+from beads_workers.runtime.loop import Conditions, RequiredFolder
 
 
 def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> None:
     folder, events = tmp_path / "here", list[Event]()
     folder.mkdir()
-    conditions = Conditions([Place("the folder", folder)], events.append)
+    conditions = Conditions([RequiredFolder("the folder", folder)], events.append)
     conditions.look(conditions.deadline())
     assert events == []
     folder.rmdir()

@@ -18,7 +18,7 @@ from beads_workers.runtime.notifications import (
     LIMITS,
     OUTPUT_BYTES_MAX,
     QUEUE_MAX,
-    Limits,
+    NotificationLimits,
     Notifier,
     argv_of,
 )
@@ -26,13 +26,13 @@ from beads_workers.ui.notices import Notice
 from tests.support.fleet import until
 
 PATIENCE_SECONDS = 20.0
-SOON = Limits(command=0.1, grace=0.1, end=1.0)
+SOON = NotificationLimits(command=0.1, grace=0.1, end=1.0)
 
 
 class Run:
     """A notifier in a loop of its own."""
 
-    def __init__(self, folder: Path, command: str, limits: Limits) -> None:
+    def __init__(self, folder: Path, command: str, limits: NotificationLimits) -> None:
         self.folder = folder
         self.began = time.monotonic()
         self.selector = selectors.DefaultSelector()
@@ -81,7 +81,7 @@ PAUSED = rec.RunChanged("paused", "why")
 def run(tmp_path: Path) -> Iterator[MakeRun]:
     runs: list[Run] = []
 
-    def make(command: str, limits: Limits = LIMITS) -> Run:
+    def make(command: str, limits: NotificationLimits = LIMITS) -> Run:
         runs.append(Run(tmp_path, command.replace("TMP", str(tmp_path)), limits))
         return runs[-1]
 
@@ -178,7 +178,7 @@ def test_too_many_waiting_notices_are_dropped_but_never_the_last_word(run: MakeR
 def test_at_the_end_hanging_ones_leave_half_of_the_time_to_the_last_word(run: MakeRun) -> None:
     told = run(
         '[ "$BW_EVENT" = finished ] || sleep 300; echo "$BW_EVENT" >>TMP/told',
-        Limits(9.0, 0.1, 1.0),
+        NotificationLimits(9.0, 0.1, 1.0),
     )
     told.tell(PAUSED, PAUSED, PAUSED, rec.RunEnded(0))
     began = time.monotonic()

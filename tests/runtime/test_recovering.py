@@ -19,7 +19,7 @@ from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.result_spool import leave_word
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.tracker_thread import Recovery
-from beads_workers.trackers.issue import Issue
+from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
 
 
@@ -32,7 +32,7 @@ class Scene:
         self.run_id, self.alive = self.directory.create_run()
         self.dead = RecoveryState(run_id=self.run_id, actor="actor/dead")
         self.source = MemorySource(
-            [Issue(id="a", title="t", status="in_progress", assignee="actor/dead")],
+            [TrackerIssue(id="a", title="t", status="in_progress", assignee="actor/dead")],
             actor="actor/new",
             faults=faults,
         )

@@ -17,7 +17,7 @@ import pytest
 
 from beads_workers.core.settings import Work, WorkerSettings, to_json
 from beads_workers.runtime import sessions
-from beads_workers.runtime.zygote import WorkerExited, WorkerSpawned, ZygoteEvent, start_zygote
+from beads_workers.runtime.zygote import ChildExited, ChildSpawned, ZygoteEvent, start_zygote
 from beads_workers.runtime.zygote_loop import run_zygote, warm_up
 from tests.support.fleet import until
 from tests.support.peer import Peer, gone, wait_for
@@ -87,19 +87,19 @@ def links(pid: int) -> set[str]:
 
 def test_a_worker_leads_its_own_session_and_its_exit_is_reported(fleet: Fleet) -> None:
     fleet.spawn("W1", "true")
-    spawned = fleet.next(WorkerSpawned)
+    spawned = fleet.next(ChildSpawned)
     assert spawned.worker_id == "W1"
     fleet.peer.accept()
     fleet.peer.expect("READY")
     assert os.getsid(spawned.pid) == spawned.pid
     assert Path(f"/proc/{spawned.pid}/comm").read_text() == "bw-W1\n"
     fleet.peer.send("SHUTDOWN", reason="user_requested")
-    assert fleet.next(WorkerExited) == WorkerExited("W1", spawned.pid, 0)
+    assert fleet.next(ChildExited) == ChildExited("W1", spawned.pid, 0)
 
 
 def test_workers_inherit_the_lock_and_nothing_else_and_tasks_nothing(fleet: Fleet) -> None:
     fleet.spawn("W1", "sh", "-c", "readlink /proc/$$/fd/* > fds; echo >> fds")
-    pid = fleet.next(WorkerSpawned).pid
+    pid = fleet.next(ChildSpawned).pid
     fleet.peer.accept()
     fleet.peer.expect("READY")
     assert str(fleet.folder / "alive") in links(pid)
@@ -112,7 +112,7 @@ def test_workers_inherit_the_lock_and_nothing_else_and_tasks_nothing(fleet: Flee
 def test_what_a_killed_worker_leaves_behind_is_gone_before_the_report(fleet: Fleet) -> None:
     script = "sleep 1000 & setsid sh -c 'echo $$ > away; exec sleep 1000' & echo $$ $! > near"
     fleet.spawn("W1", "sh", "-c", f"trap '' TERM; {script}; wait; sleep 1000")
-    pid = fleet.next(WorkerSpawned).pid
+    pid = fleet.next(ChildSpawned).pid
     fleet.peer.accept()
     fleet.peer.expect("READY")
     fleet.peer.task()
@@ -120,21 +120,21 @@ def test_what_a_killed_worker_leaves_behind_is_gone_before_the_report(fleet: Fle
         int(p) for p in (wait_for(fleet.folder / "near") + wait_for(fleet.folder / "away")).split()
     ]
     fleet.zygote.kill(pid, signal.SIGKILL)
-    assert fleet.next(WorkerExited) == WorkerExited("W1", pid, -signal.SIGKILL)
+    assert fleet.next(ChildExited) == ChildExited("W1", pid, -signal.SIGKILL)
     assert all(gone(p, 1.0) for p in left)
 
 
 def test_a_kill_for_a_worker_that_is_gone_or_unknown_hits_nobody(fleet: Fleet) -> None:
     fleet.zygote.kill(os.getpid(), signal.SIGTERM)
     fleet.spawn("W1", "true")
-    assert fleet.next(WorkerSpawned).worker_id == "W1"
+    assert fleet.next(ChildSpawned).worker_id == "W1"
     fleet.peer.accept()
     fleet.peer.expect("READY")
 
 
 def test_without_its_orchestrator_everything_leaves(fleet: Fleet) -> None:
     fleet.spawn("W1", "sh", "-c", "echo $$ > pid; exec sleep 1000")
-    worker = fleet.next(WorkerSpawned).pid
+    worker = fleet.next(ChildSpawned).pid
     fleet.peer.accept()
     fleet.peer.expect("READY")
     fleet.peer.task()
@@ -149,11 +149,11 @@ def test_signals_to_the_group_do_not_end_it_but_its_death_is_seen(fleet: Fleet) 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(fleet.zygote.pid, number)
     fleet.spawn("W1", "true")
-    fleet.next(WorkerSpawned)
+    fleet.next(ChildSpawned)
     fleet.peer.accept()
     fleet.peer.expect("READY")
     fleet.peer.send("SHUTDOWN", reason="user_requested")
-    fleet.next(WorkerExited)
+    fleet.next(ChildExited)
     os.kill(fleet.zygote.pid, signal.SIGKILL)
     assert select.select([fleet.zygote.socket], [], [], 10)[0]
     assert fleet.zygote.read_events() == []

@@ -9,7 +9,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.core.source import Action, Settlement
 from beads_workers.core.wire import Task, ToWorker
-from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process
 from tests.simulation.disk import read_journal
@@ -105,7 +105,7 @@ class Checks:
         busy = bool(seen.at_work or seen.stranger) or self._world.is_held(issue_id)
         seen.disturbed = seen.disturbed and busy
 
-    def tracker_changed(self, issue_id: str, before: Holding, after: Holding, by: str) -> None:
+    def tracker_changed(self, issue_id: str, before: Ownership, after: Ownership, by: str) -> None:
         """Somebody wrote to the tracker."""
         seen = self.of(issue_id)
         ours = by.startswith(ACTOR)
@@ -234,7 +234,7 @@ class Checks:
         """Every issue is closed, requeued, quarantined or somebody else's; nothing lives."""
         for issue in self._world.tracker.issues.values():
             in_flight = issue.holding
-            stuck = in_flight == Holding(IN_PROGRESS, "") or in_flight.assignee.startswith(ACTOR)
+            stuck = in_flight == Ownership(IN_PROGRESS, "") or in_flight.assignee.startswith(ACTOR)
             if stuck and in_flight.status != CLOSED and self.of(issue.id).taken:
                 raise Violation(2, f"{issue.id} is left behind: {in_flight}")
             if self.of(issue.id).quarantined and not self.accounts.is_quarantined(issue.id):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from beads_workers.core import events as ev
 from beads_workers.core.events import Ticket
 from beads_workers.core.model import IssueId
-from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Holding
+from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.agenda import Died, Process
 from tests.simulation.tracker import FREE
 
@@ -82,7 +82,7 @@ class Mishaps:
         if self._on and self._world.faults.hits("stranger: is quicker", 0.06):
             issue = self._world.tracker.issues[issue_id]
             if not self._take(issue_id) and self._random.random() < 0.3:
-                self._world.tracker.put(issue.id, Holding(IN_PROGRESS, STRANGER), PERSON)
+                self._world.tracker.put(issue.id, Ownership(IN_PROGRESS, STRANGER), PERSON)
                 self._work_as_stranger(issue_id, by_force=True)
 
     # --- when ---------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Mishaps:
             return False
         choice, ticket = self._random.randrange(9), Ticket(1)
         issues = self._world.tracker.issues
-        blocked = [i for i, issue in issues.items() if issue.holding == Holding(BLOCKED, "")]
+        blocked = [i for i, issue in issues.items() if issue.holding == Ownership(BLOCKED, "")]
         some = (IssueId(f"i{self._random.randrange(len(issues))}"),)
         quarantined = (IssueId(self._random.choice(blocked)),) if blocked else some
         asked: dict[int, ev.Event] = {
@@ -233,7 +233,12 @@ class Mishaps:
     def _edit(self) -> bool:
         issue = self._random.choice(list(self._world.tracker.issues.values()))
         held = self._random.choice(
-            (FREE, Holding(CLOSED, PERSON), Holding(BLOCKED, ""), Holding(IN_PROGRESS, PERSON))
+            (
+                FREE,
+                Ownership(CLOSED, PERSON),
+                Ownership(BLOCKED, ""),
+                Ownership(IN_PROGRESS, PERSON),
+            )
         )
         self._world.check.disturbed(issue.id)
         self._world.tracker.put(issue.id, held, PERSON)
@@ -247,7 +252,7 @@ class Mishaps:
         tracker = self._world.tracker
         if tracker.issues[issue_id].holding != FREE:
             return False
-        tracker.put(issue_id, Holding(IN_PROGRESS, STRANGER), STRANGER)
+        tracker.put(issue_id, Ownership(IN_PROGRESS, STRANGER), STRANGER)
         self._work_as_stranger(issue_id)
         return True
 
@@ -260,8 +265,8 @@ class Mishaps:
     def _stranger_ends(self, issue_id: str) -> None:
         self._world.check.stranger_over(issue_id)
         tracker = self._world.tracker
-        if tracker.issues[issue_id].holding == Holding(IN_PROGRESS, STRANGER):
-            after = FREE if self._random.random() < 0.4 else Holding(CLOSED, STRANGER)
+        if tracker.issues[issue_id].holding == Ownership(IN_PROGRESS, STRANGER):
+            after = FREE if self._random.random() < 0.4 else Ownership(CLOSED, STRANGER)
             tracker.put(issue_id, after, STRANGER)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core.model import IssueId, Job, Listed
+from beads_workers.core.model import IssueId, Job, ListedIssue
 from beads_workers.core.source import (
     Action,
     CrashedRun,
@@ -26,7 +26,7 @@ from beads_workers.core.source import (
 from beads_workers.trackers.settlement_rules import (
     IN_PROGRESS,
     OPEN,
-    Holding,
+    Ownership,
     is_held_by,
     pending,
     rule,
@@ -69,7 +69,7 @@ class Source:
                 return Taken()
             raise
         self.listing_began = began
-        listed = tuple(Listed(IssueId(i), i, priority) for i, priority in rows[limit:])
+        listed = tuple(ListedIssue(IssueId(i), i, priority) for i, priority in rows[limit:])
         if not limit or not rows:
             return Taken(listed=listed)
         won: list[tuple[str, int]] = []
@@ -189,7 +189,7 @@ class Source:
         for issue_id in issue_ids:
             yield 0.05
             held = self._tracker.issues[issue_id].holding
-            if not is_held_by(held.assignee, self.actor) and held != Holding(IN_PROGRESS, ""):
+            if not is_held_by(held.assignee, self.actor) and held != Ownership(IN_PROGRESS, ""):
                 lost.append(Lost(issue_id))
 
     def _held(self, actor: str, held: list[IssueId]) -> Thread:
@@ -200,7 +200,7 @@ class Source:
                 held.append(IssueId(issue.id))
 
     def _settle(self, settlements: Sequence[Settlement], actor: str) -> Thread:
-        found: dict[IssueId, Holding] = {}
+        found: dict[IssueId, Ownership] = {}
         if not self._world.atomic:
             yield from self._call(lambda: self._look(settlements, found), 0)
         done: list[Settled] = []
@@ -208,7 +208,7 @@ class Source:
         yield from call
         return done
 
-    def _look(self, settlements: Sequence[Settlement], found: dict[IssueId, Holding]) -> Thread:
+    def _look(self, settlements: Sequence[Settlement], found: dict[IssueId, Ownership]) -> Thread:
         yield 0.05
         for each in settlements:
             found[each.issue_id] = self._tracker.issues[each.issue_id].holding
@@ -216,7 +216,7 @@ class Source:
     def _write(
         self,
         settlements: Sequence[Settlement],
-        found: dict[IssueId, Holding],
+        found: dict[IssueId, Ownership],
         actor: str,
         done: list[Settled],
     ) -> Thread:
@@ -248,5 +248,5 @@ class Source:
         yield 0.05
         for each in settlements:
             held = self._tracker.issues[each.issue_id].holding
-            if held == Holding(IN_PROGRESS, self.actor):
+            if held == Ownership(IN_PROGRESS, self.actor):
                 self._tracker.swap(each.issue_id, held, FREE, self.actor)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beads_workers.trackers.settlement_rules import CLOSED, IN_PROGRESS, OPEN, Holding
+from beads_workers.trackers.settlement_rules import CLOSED, IN_PROGRESS, OPEN, Ownership
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-FREE = Holding(OPEN, "")
+FREE = Ownership(OPEN, "")
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Issue:
     id: str
     priority: int
     waits_for: str = ""
-    holding: Holding = FREE
+    holding: Ownership = FREE
     since: float = 0.0
     revision: int = 0
 
@@ -40,7 +40,7 @@ class Tracker:
         """A new issue, ready or behind another one."""
         self.issues[issue_id] = Issue(issue_id, priority, waits_for, since=self._world.agenda.now)
 
-    def put(self, issue_id: str, holding: Holding, by: str) -> None:
+    def put(self, issue_id: str, holding: Ownership, by: str) -> None:
         """Write what holds of an issue; ``by``: the actor who does it."""
         issue = self.issues[issue_id]
         before = issue.holding
@@ -55,7 +55,7 @@ class Tracker:
                     other.since = issue.since
 
     def swap(
-        self, issue_id: str, seen: Holding, holding: Holding, by: str, *, blind: bool = False
+        self, issue_id: str, seen: Ownership, holding: Ownership, by: str, *, blind: bool = False
     ) -> bool:
         """Compare and swap: write only where it still is as it was seen."""
         if self.issues[issue_id].holding != seen and not blind:
@@ -67,11 +67,11 @@ class Tracker:
         """Like ``bd update ID --claim``: only where nobody else has it."""
         held = self.issues[issue_id].holding
         free = held.status == OPEN and held.assignee in ("", actor)
-        if held == Holding(IN_PROGRESS, actor):
+        if held == Ownership(IN_PROGRESS, actor):
             return True  # A claim by the same actor succeeds again.
         if not free and not (blind and held.status == IN_PROGRESS):
             return False
-        self.put(issue_id, Holding(IN_PROGRESS, actor), actor)
+        self.put(issue_id, Ownership(IN_PROGRESS, actor), actor)
         return True
 
     def is_ready(self, issue: Issue, actor: str) -> bool:
@@ -91,7 +91,9 @@ class Tracker:
     def set_in_progress(self, issue_id: str, actor: str) -> None:
         """``bd update ID --status=in_progress``: no claim, no check; it reopens what is closed."""
         self.put(
-            issue_id, Holding(IN_PROGRESS, self.issues[issue_id].holding.assignee), f"{actor} (bd)"
+            issue_id,
+            Ownership(IN_PROGRESS, self.issues[issue_id].holding.assignee),
+            f"{actor} (bd)",
         )
 
     def close(self, issue_id: str, actor: str) -> bool:
@@ -102,5 +104,5 @@ class Tracker:
         mine = held.assignee in ("", actor) or actor.startswith(f"{held.assignee}/")
         if not mine:
             return False
-        self.put(issue_id, Holding(CLOSED, actor), f"{actor} (bd)")
+        self.put(issue_id, Ownership(CLOSED, actor), f"{actor} (bd)")
         return True

@@ -47,7 +47,7 @@ class Worker:
     def heard(self, message: ToWorker) -> None:
         """``network.Peer``."""
         prefetched = len(self._half._prefetched)
-        self._handle(ev.Received(message))
+        self._handle(ev.MessageReceived(message))
         self._world.prefetched += len(self._half._prefetched) > prefetched
 
     def hung_up(self) -> None:
@@ -70,7 +70,7 @@ class Worker:
             match command:
                 case ev.Connect():
                     self.process.later(0.0, self._connect)
-                case ev.Send(message):
+                case ev.SendMessage(message):
                     if self._link is not None:
                         self._link.say(message)
                 case ev.LeaveWord(message):
@@ -103,7 +103,9 @@ class Worker:
 
     def _connect(self) -> None:
         self._link = self._node.connect(self)
-        self._handle(ev.ConnectFailed("refused") if self._link is None else ev.Connected())
+        self._handle(
+            ev.ConnectFailed("refused") if self._link is None else ev.OrchestratorConnected()
+        )
 
     def _run_step(self, issue_id: str, step: Step) -> None:
         if step.kind is StepKind.RUN:

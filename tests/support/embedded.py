@@ -25,7 +25,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.trackers.issue import time_text
 from beads_workers.trackers.sqlite.exchange import import_lines
-from beads_workers.trackers.sqlite.store import Store, connect
+from beads_workers.trackers.sqlite.store import SqliteStore, connect
 
 NAME = "project"
 """Of the folder, whose name begins the ids of issues that are added."""
@@ -58,7 +58,7 @@ class EmbeddedProject:
     def read_all(self) -> dict[IssueId, tuple[str, str]]:
         """Status and assignee of every issue, closed ones too."""
         with self._opened() as connection:
-            store = Store(connection)
+            store = SqliteStore(connection)
             issues = list(store.in_batches(store.ids(finished=True)))
         return {IssueId(issue.id): (issue.status, issue.assignee) for issue in issues}
 

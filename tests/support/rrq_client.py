@@ -10,12 +10,12 @@ from typing import Any, Self
 from beads_workers.integrations.rrq.wire import (
     V1,
     V2,
-    Cancel,
-    Context,
+    CancelRequest,
     Envelope,
     FrameReader,
-    Outcome,
     Request,
+    RequestContext,
+    RequestOutcome,
     encode,
     frame,
     parse,
@@ -41,7 +41,7 @@ def request(
     now = time.time()
     deadline = None if seconds is None else now + seconds
     job = job_id or f"job-{number}"
-    context = Context(job, attempt, now, "default", deadline, trace_context, None, "a test")
+    context = RequestContext(job, attempt, now, "default", deadline, trace_context, None, "a test")
     return Request(
         request_id or f"request-{number}",
         job,
@@ -87,9 +87,9 @@ class Client:
         """A cancel frame for it."""
         version = of.protocol_version if of.protocol_version in (V1, V2) else V1
         request_id = of.request_id if by_request else None
-        self.send(Cancel(of.job_id, request_id, protocol_version=version))
+        self.send(CancelRequest(of.job_id, request_id, protocol_version=version))
 
-    def answer(self) -> Outcome | None:
+    def answer(self) -> RequestOutcome | None:
         """The next one; None when the executor has closed the connection."""
         while not self._payloads:
             try:
@@ -100,10 +100,10 @@ class Client:
                 return None
             self._payloads += self._reader.feed(data)
         answer = parse(self._payloads.pop(0))
-        assert isinstance(answer, Outcome)
+        assert isinstance(answer, RequestOutcome)
         return answer
 
-    def ask(self, of: Request) -> Outcome:
+    def ask(self, of: Request) -> RequestOutcome:
         """Send it, and wait for its answer."""
         self.send(of)
         answer = self.answer()

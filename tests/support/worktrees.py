@@ -12,8 +12,8 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.preparation import Preparation, prepare
-from beads_workers.worktrees.records import Record, Records
-from beads_workers.worktrees.removal import Looked, clean
+from beads_workers.worktrees.records import Records, WorktreeRecord
+from beads_workers.worktrees.removal import CleanupResult, clean
 from tests.support.repository import git, make_repository
 
 
@@ -21,7 +21,7 @@ from tests.support.repository import git, make_repository
 class Place:
     """What a worker is told about the worktree that was made for it."""
 
-    record: Record
+    record: WorktreeRecord
     folder: Path
     environment: dict[str, str]
 
@@ -71,7 +71,7 @@ class World:
             os.close(self._alive)
             self._alive = None
 
-    def clean(self, *, dry_run: bool = False) -> list[Looked]:
+    def clean(self, *, dry_run: bool = False) -> list[CleanupResult]:
         """``beads-workers clean``, its part on worktrees."""
         return list(clean(self.state, dry_run=dry_run))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from beads_workers.core.traces import headers_of
-from beads_workers.trackers.issue import Dependency, Issue, to_job, to_object
+from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_object
 
-ISSUE = Issue(
+ISSUE = TrackerIssue(
     "bw-1",
     "A title",
     labels=("x",),
@@ -30,7 +30,7 @@ def test_a_function_is_named_by_its_path_before_a_label() -> None:
 
 
 def test_a_label_calls_a_function_with_the_issue() -> None:
-    issue = Issue("bw-1", "A title", labels=("x", "call:shop.look"))
+    issue = TrackerIssue("bw-1", "A title", labels=("x", "call:shop.look"))
     called = to_job(issue, "embedded").call
     assert called is not None and called.path == "shop.look"
     assert json.dumps(called.kwargs) == json.dumps({"issue": to_object(issue)})
@@ -38,5 +38,7 @@ def test_a_label_calls_a_function_with_the_issue() -> None:
 
 def test_an_issue_may_have_a_trace_context_in_its_own_fields() -> None:
     headers = {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}
-    assert headers_of(to_job(Issue("a", "b", extra={"trace_context": headers}), "s")) == headers
-    assert headers_of(to_job(Issue("a", "b", extra={"trace_context": "none"}), "s")) == {}
+    assert (
+        headers_of(to_job(TrackerIssue("a", "b", extra={"trace_context": headers}), "s")) == headers
+    )
+    assert headers_of(to_job(TrackerIssue("a", "b", extra={"trace_context": "none"}), "s")) == {}

@@ -6,13 +6,13 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
-from beads_workers.trackers.issue import Issue
+from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.memory import Fault, FaultKind, MemorySource, MemoryTracker
-from beads_workers.trackers.settlement_rules import Holding
+from beads_workers.trackers.settlement_rules import Ownership
 
 
 def source_with(*faults: Fault, tracker: MemoryTracker | None = None) -> MemorySource:
-    issues = [Issue(id=f"m-{number}", title="t") for number in range(3)]
+    issues = [TrackerIssue(id=f"m-{number}", title="t") for number in range(3)]
     return MemorySource(issues, actor="us", tracker=tracker, faults=faults)
 
 
@@ -66,7 +66,7 @@ def test_one_settlement_fails_and_the_others_do_not(kind: FaultKind, status: str
     answers = source.settle([Settlement(Action.CLOSE, IssueId(f"m-{n}")) for n in range(2)])
     assert [answer.result for answer in answers] == [Result.APPLIED, Result.FAILED]
     assert answers[1].error
-    assert source.tracker.holding("m-1") == Holding(status, "us")
+    assert source.tracker.holding("m-1") == Ownership(status, "us")
 
 
 def test_two_sources_share_one_tracker() -> None:

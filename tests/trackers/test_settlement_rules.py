@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
-from beads_workers.trackers.settlement_rules import Holding, pending, rule
+from beads_workers.trackers.settlement_rules import Ownership, pending, rule
 
 OURS = "run-1"
 WORKER = "run-1/W3"
@@ -64,9 +64,9 @@ def test_the_rule(
     written: tuple[str, str] | None,
 ) -> None:
     settlement = Settlement(action, IssueId("x"), handed_over=handed_over)
-    ruling = rule(settlement, Holding(*found), OURS)
+    ruling = rule(settlement, Ownership(*found), OURS)
     assert ruling.result is answer
-    assert ruling.write == (None if written is None else Holding(*written))
+    assert ruling.write == (None if written is None else Ownership(*written))
     assert bool(ruling.error) == (answer is N)
 
 

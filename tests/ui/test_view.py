@@ -13,7 +13,7 @@ from rich.console import Console
 
 from beads_workers.core import journal as rec
 from beads_workers.ui.dashboard import draw, page_rows
-from beads_workers.ui.viewer import Log, Look, Pane, Question, Role
+from beads_workers.ui.viewer import Look, Pane, Question, Role, ShownLog
 from tests.ui.snapshots import after, ended, fleet
 
 NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u202eright to left",
@@ -118,7 +118,7 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
         "app-1", outcome="error", verdict="quarantined", charged=3, error="E: 3 != 4"
     )
     snapshot = after(*fleet(1), quarantined)
-    log = Log("W1 runs app-1", tuple(f"line {n}" for n in range(50)))
+    log = ShownLog("W1 runs app-1", tuple(f"line {n}" for n in range(50)))
     followed = lines(snapshot, Look(pane=Pane.LOG, log=log))
     assert "W1 runs app-1" in followed[5] and followed[-2].strip() == "line 49"
     assert any("3 tries" in line and "E: 3 != 4" in line
@@ -174,7 +174,7 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
         rec.Noted("error", text),
         rec.SourceTrouble(text, 3.0, text, failures=4),
     ]  # fmt: skip
-    look = Look(role, pane, "W3", 2, None, text, text, Log(text, (text,) * 60), unicode)
+    look = Look(role, pane, "W3", 2, None, text, text, ShownLog(text, (text,) * 60), unicode)
     console = Console(width=columns, height=rows, file=StringIO(), force_terminal=True)
     screen = console.render_lines(
         draw(after(*records), look, 3.0, columns, rows), pad=False, new_lines=False

@@ -13,7 +13,7 @@ SCHEMES = ("dispatcherd+unix://", "postgresql://", "postgres://")
 
 def _open(opening: Opening) -> Source:
     from beads_workers.integrations.dispatcherd.configuration import brokers_from_json
-    from beads_workers.integrations.dispatcherd.queue import Queue
+    from beads_workers.integrations.dispatcherd.queue import TaskQueue
     from beads_workers.integrations.dispatcherd.source import DispatcherdSource
     from beads_workers.integrations.dispatcherd.spool import SPOOL_FILE
 
@@ -21,7 +21,7 @@ def _open(opening: Opening) -> Source:
     # Whoever only looks is not told of them: there may be a password in it.
     said = settings.source_private
     return DispatcherdSource(
-        Queue(),
+        TaskQueue(),
         Path(settings.state_directory) / SPOOL_FILE,
         actor=opening.actor,
         place=brokers_from_json(dict(said)).describe() if said else "its brokers",

@@ -84,7 +84,7 @@ SILENT_SECONDS = 60.0
 """A connection that has sent nothing whole for so long is closed, unless it awaits a reply."""
 
 
-class Visitor:
+class BrokerClient:
     """One connection. ``asked``: it has sent a whole line. ``since``: when it came, or said
     something last. ``held``: bytes of a line that is not complete."""
 
@@ -144,7 +144,7 @@ class UnixBroker:
         self.path = path
         self._selector = selector
         self._receiver = receiver
-        self._visitors: dict[socket.socket, Visitor] = {}
+        self._visitors: dict[socket.socket, BrokerClient] = {}
         self._masks: dict[socket.socket, int] = {}
         self._unread = 0
         self._lines = 0
@@ -201,7 +201,7 @@ class UnixBroker:
     def _enter(self, peers: Peers) -> None:
         now = time.monotonic()
         for sock, _ in peers:
-            visitor = Visitor(sock, now)
+            visitor = BrokerClient(sock, now)
             # Most have sent their message and left before we look: nobody has to watch for them.
             self._hear(visitor)
             if visitor.over:
@@ -213,7 +213,7 @@ class UnixBroker:
             self._tidy(visitor)
         self._settle_acceptor()
 
-    def _hear(self, visitor: Visitor, most: int = READS_AT_ONCE) -> None:
+    def _hear(self, visitor: BrokerClient, most: int = READS_AT_ONCE) -> None:
         """What is there, but not all at once of one that sends without end."""
         for _ in range(most):
             if visitor.over or self._paused:
@@ -230,7 +230,7 @@ class UnixBroker:
                 self._unread -= visitor.held
                 visitor.held, visitor.over = 0, True
 
-    def _line(self, visitor: Visitor, line: Framed) -> None:
+    def _line(self, visitor: BrokerClient, line: Framed) -> None:
         if not isinstance(line, Line):
             most = limits.LINE_BYTES_MAX
             self._receiver.warn(f"dispatcherd: a line of over {most} bytes was skipped")
@@ -243,7 +243,7 @@ class UnixBroker:
 
         self._receiver.receive(line.text, "", answer)
 
-    def _answer(self, visitor: Visitor, text: str) -> None:
+    def _answer(self, visitor: BrokerClient, text: str) -> None:
         for chunk in in_chunks(text, SOCKET_BYTES_MAX):
             visitor.outbox += chunk.encode() + b"\n"
         visitor.send()
@@ -252,7 +252,7 @@ class UnixBroker:
         if visitor.socket in self._visitors:
             self._tidy(visitor)
 
-    def _ready(self, visitor: Visitor, mask: int) -> None:
+    def _ready(self, visitor: BrokerClient, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
             visitor.send()
         if mask & selectors.EVENT_READ:
@@ -260,7 +260,7 @@ class UnixBroker:
         self._tidy(visitor)
         self._settle_acceptor()
 
-    def _tidy(self, visitor: Visitor) -> None:
+    def _tidy(self, visitor: BrokerClient) -> None:
         """Watch it for what it is to do next, or let it go."""
         sock = visitor.socket
         if visitor.over or sock not in self._visitors:
@@ -282,7 +282,7 @@ class UnixBroker:
         else:
             self._selector.modify(sock, wanted, ready)
 
-    def _drop(self, visitor: Visitor) -> None:
+    def _drop(self, visitor: BrokerClient) -> None:
         sock = visitor.socket
         if self._visitors.pop(sock, None) is None:
             return

@@ -17,7 +17,11 @@ from beads_workers.core.model import value
 from beads_workers.core.queries import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.snapshot import Board, WorkerRow, worker_order
 from beads_workers.core.wire import ControlAsked
-from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, Control, from_fields
+from beads_workers.integrations.dispatcherd.wire import (
+    SOCKET_BYTES_MAX,
+    ControlRequest,
+    from_fields,
+)
 from beads_workers.integrations.dispatcherd.wire_chunks import (
     ChunkAccumulator,
     read_object,
@@ -324,7 +328,7 @@ class DispatcherControl:
         self._ran = self._warned = 0
         self.ingress: Dispatches | None = None
 
-    def ask(self, control: Control, reply: Reply) -> None:
+    def ask(self, control: ControlRequest, reply: Reply) -> None:
         """Have a command carried out; ``reply`` gets the answer, now or in this turn of the loop.
 
         It is called whether anybody wants an answer or not: look at ``control.reply_to``.
@@ -349,7 +353,7 @@ class DispatcherControl:
             del answer["node_id"]
             workers.reply(conn_id, answer)
 
-        self.ask(Control(asked.command, asked.control_data, "its worker"), reply)
+        self.ask(ControlRequest(asked.command, asked.control_data, "its worker"), reply)
 
     # --- as lines of a socket -----------------------------------------------------------------
 
@@ -371,7 +375,7 @@ class DispatcherControl:
         """A message that is none of our own; raises ``ProtocolError``. The reply is sent in lines,
         where one is wanted."""
         message = from_fields(fields)
-        if not isinstance(message, Control):
+        if not isinstance(message, ControlRequest):
             if error := self._run(fields):
                 self._warn(f"a task came over the control socket: {error}")
                 raise ProtocolError(error)
@@ -398,7 +402,9 @@ class DispatcherControl:
         self._ran += not error
         return error
 
-    def _found(self, control: Control, wanted: TaskFilter, answer: Answer, reply: Reply) -> None:
+    def _found(
+        self, control: ControlRequest, wanted: TaskFilter, answer: Answer, reply: Reply
+    ) -> None:
         found, more = answer.found or FoundTasks(), tuple[FoundTask, ...]()
         if self.ingress is not None and control.control in NEED_WAITING:
             waiting = tuple(self.ingress.find(wanted))

@@ -27,7 +27,7 @@ def prepare_dispatcherd(
     resolved: Resolved, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
     """Everything a run is told that serves publishers; raises ``CommandError``."""
-    from beads_workers.cli.preparation import Tracker, find_work, settings_of
+    from beads_workers.cli.preparation import TrackerChoice, find_work, settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.runtime.project import STATE_FOLDER
 
@@ -39,7 +39,7 @@ def prepare_dispatcherd(
         resolved = replace(resolved, options=replace(options, workers=workers))
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
-    tracker = Tracker("dispatcherd", state.absolute(), folder)
+    tracker = TrackerChoice("dispatcherd", state.absolute(), folder)
     work = find_work(resolved, tracker)
     if (source := str(options.source)).startswith(CONFIG):
         work = replace(work, function_variables={VARIABLE: str(_path(source).absolute())})

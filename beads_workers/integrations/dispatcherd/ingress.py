@@ -19,9 +19,14 @@ from beads_workers.core.source import Source
 from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker
 from beads_workers.integrations.dispatcherd.configuration import Brokers, brokers_from_json
 from beads_workers.integrations.dispatcherd.control import Service
-from beads_workers.integrations.dispatcherd.queue import Entry, Queue
+from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskQueue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource, message_of
-from beads_workers.integrations.dispatcherd.wire import Control, Task, bare_task, from_fields
+from beads_workers.integrations.dispatcherd.wire import (
+    ControlRequest,
+    TaskCall,
+    bare_task,
+    from_fields,
+)
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, read_object
 
 # --- ingress -------------------------------------------------------------------------------------
@@ -41,7 +46,7 @@ WARNINGS_SECONDS = 60.0
 the journal."""
 
 Reply = Callable[[dict[str, Any]], None]
-Answerer = Callable[[Control, Reply], None]
+Answerer = Callable[[ControlRequest, Reply], None]
 """Answers a control request, at once or later, whether or not anybody wants the answer."""
 
 
@@ -66,7 +71,7 @@ class DispatcherdIngress:
         self._spool = source.spool
         self._tell = tell
         self._began = time.monotonic()
-        self._read: list[Entry] = []
+        self._read: list[QueuedTask] = []
         self._expire_at = 0.0
         self._write_at = 0.0
         self._paused = False
@@ -75,7 +80,7 @@ class DispatcherdIngress:
         self._warned_at = 0.0
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> TaskQueue:
         """The tasks that are not over."""
         return self._source.queue
 
@@ -88,7 +93,7 @@ class DispatcherdIngress:
         except ProtocolError as error:
             self.warn(f"dispatcherd message refused: {error}: {payload[:200]!r}")
         else:
-            if isinstance(message, Task):
+            if isinstance(message, TaskCall):
                 self._arrived(message, channel, len(payload))
             elif message is not None:
                 self._control(message, answer)
@@ -97,7 +102,7 @@ class DispatcherdIngress:
                 self.warn(f"dispatcherd: {trouble}")
             self.chunks.troubles.clear()
 
-    def _arrived(self, task: Task, channel: str, size: int) -> None:
+    def _arrived(self, task: TaskCall, channel: str, size: int) -> None:
         self._read.append(self.queue.make(task, channel, time.time(), size))
         if self.queue.is_full:
             self._pause(True)
@@ -113,14 +118,14 @@ class DispatcherdIngress:
         elif self._warned == WARNINGS_MAX:
             self._tell(Warned("dispatcherd: more of this is not shown for a minute"))
 
-    def _message(self, payload: bytes) -> Task | Control | None:
+    def _message(self, payload: bytes) -> TaskCall | ControlRequest | None:
         """None for a chunk of a message that is not whole yet."""
         if (bare := bare_task(payload)) is not None:
             return bare
         _, fields, _ = self.chunks.ingest_dict(read_object(payload), time.monotonic())
         return None if fields is None else from_fields(fields)
 
-    def _control(self, asked: Control, answer: Callable[[str], Answer]) -> None:
+    def _control(self, asked: ControlRequest, answer: Callable[[str], Answer]) -> None:
         # Whoever asks sees what was sent before.
         self._enter(time.monotonic())
         send = answer(asked.reply_to) if asked.reply_to else None
@@ -150,7 +155,7 @@ class DispatcherdIngress:
             task = from_fields(message)
         except ProtocolError as error:
             return str(error)
-        if not isinstance(task, Task):
+        if not isinstance(task, TaskCall):
             return "a control request is no task"
         self._arrived(task, "", len(json.dumps(message)))
         self._enter(time.monotonic())
@@ -237,7 +242,7 @@ class DispatcherdIngress:
         for entry in entries:
             self.queue.enter(entry, now, epoch)
 
-    def _put_on_file(self, entries: list[Entry]) -> bool:
+    def _put_on_file(self, entries: list[QueuedTask]) -> bool:
         """These, and all that is over; False where there is no room for it."""
         spool, over = self._spool, self.queue.over
         if not (entries or over):
@@ -259,7 +264,7 @@ class DispatcherdIngress:
         return True
 
 
-def _nobody(asked: Control, reply: Reply) -> None:
+def _nobody(asked: ControlRequest, reply: Reply) -> None:
     reply({"error": f"No control method {asked.control}"})
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from beads_workers.core.model import IssueId
-from beads_workers.integrations.dispatcherd.wire import OnDuplicate, Task
+from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
 
 # --- entries -------------------------------------------------------------------------------------
 # One task that a broker has brought.
 
 
-class Place(Enum):
+class TaskPosition(Enum):
     """Where a task is; the values are the words of dispatcherd's ``running``."""
 
     ARRIVING = "arriving"
@@ -31,7 +31,7 @@ class Place(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class QueuedTask:
     """``number``: counts all that ever came, across restarts. ``received_at``: epoch seconds.
 
     ``size``: of its message in bytes.
@@ -39,11 +39,11 @@ class Entry:
 
     number: int
     issue_id: IssueId
-    task: Task
+    task: TaskCall
     channel: str
     received_at: float
     size: int
-    place: Place = Place.ARRIVING
+    place: TaskPosition = TaskPosition.ARRIVING
     key: str = ""
 
     def same_work(self) -> str:
@@ -62,7 +62,7 @@ class Entry:
 # or taken; what is delayed counts only from when its time has come.
 
 
-class Fate(Enum):
+class TaskFate(Enum):
     """What becomes of a task that has arrived."""
 
     QUEUE = "queue"
@@ -76,14 +76,14 @@ class Duplicates:
     def __init__(self) -> None:
         # Most queues never see anything but ``parallel``: then nothing is looked at or kept.
         self._active: dict[str, int] | None = None
-        self._blocked: dict[str, deque[Entry]] = {}
+        self._blocked: dict[str, deque[QueuedTask]] = {}
 
-    def judge(self, entry: Entry, active: Iterable[Entry]) -> Fate:
+    def judge(self, entry: QueuedTask, active: Iterable[QueuedTask]) -> TaskFate:
         """What becomes of it; it is remembered as that. ``active``: all that are, without it."""
         rule = entry.task.duplicates
         if rule is OnDuplicate.PARALLEL:
             self._begin(entry)
-            return Fate.QUEUE
+            return TaskFate.QUEUE
         if self._active is None:
             self._active = {}
             for other in active:
@@ -91,16 +91,16 @@ class Duplicates:
         key = entry.same_work()
         waits = key in self._blocked
         if rule is OnDuplicate.DISCARD and (waits or key in self._active):
-            return Fate.DISCARD
+            return TaskFate.DISCARD
         if rule is OnDuplicate.QUEUE_ONE and waits:
-            return Fate.DISCARD
+            return TaskFate.DISCARD
         if key in self._active:
             self._blocked.setdefault(key, deque()).append(entry)
-            return Fate.BLOCK
+            return TaskFate.BLOCK
         self._begin(entry)
-        return Fate.QUEUE
+        return TaskFate.QUEUE
 
-    def ended(self, entry: Entry) -> Entry | None:
+    def ended(self, entry: QueuedTask) -> QueuedTask | None:
         """It is active no more; returns the one whose turn this makes it, which then is."""
         if self._active is None:
             return None
@@ -119,19 +119,19 @@ class Duplicates:
         self._begin(following)
         return following
 
-    def unblock(self, entry: Entry) -> None:
+    def unblock(self, entry: QueuedTask) -> None:
         """It was blocked, and is not wanted any more."""
         key = entry.same_work()
         self._blocked[key].remove(entry)
         if not self._blocked[key]:
             del self._blocked[key]
 
-    def blocked(self) -> Iterator[Entry]:
+    def blocked(self) -> Iterator[QueuedTask]:
         """All that wait for another one, by kind."""
         for waiting in self._blocked.values():
             yield from waiting
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: QueuedTask) -> None:
         if self._active is not None:
             key = entry.same_work()
             self._active[key] = self._active.get(key, 0) + 1
@@ -141,7 +141,7 @@ class Duplicates:
 # The tasks of a fleet from their arrival to their end: pure, told the time, no I/O.
 #
 # A task is entered once it is on file; ``over`` names those whose end is to go there, too. Source:
-# docs/DISPATCHERD.md. Times are monotonic seconds, but for ``Entry.received_at``.
+# docs/DISPATCHERD.md. Times are monotonic seconds, but for ``QueuedTask.received_at``.
 
 
 QUEUE_BYTES_MAX = 256 << 20
@@ -150,24 +150,24 @@ _ENTRY_BYTES = 500
 """What keeping one costs beside its message."""
 
 
-class Queue:
+class TaskQueue:
     """All that came and is not over. Whatever an earlier run left is entered first (``adopt``)."""
 
     def __init__(self, *, bytes_max: int = QUEUE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._entries: dict[IssueId, Entry] = {}
-        self._queued: dict[IssueId, Entry] = {}
-        self._again: dict[IssueId, Entry] = {}
+        self._entries: dict[IssueId, QueuedTask] = {}
+        self._queued: dict[IssueId, QueuedTask] = {}
+        self._again: dict[IssueId, QueuedTask] = {}
         """Taken once, and requeued: before all others."""
-        self._taken: dict[IssueId, Entry] = {}
-        self._delayed: list[tuple[float, int, Entry]] = []
+        self._taken: dict[IssueId, QueuedTask] = {}
+        self._delayed: list[tuple[float, int, QueuedTask]] = []
         self._delayed_count = 0
         self._blocked_count = 0
         self._duplicates = Duplicates()
         self._bytes = 0
         self._last = 0
         self._adopted = False
-        self._early: list[Entry] = []
+        self._early: list[QueuedTask] = []
         self.received_count = 0
         """Tasks that came in this run."""
         self.discarded_count = 0
@@ -178,7 +178,7 @@ class Queue:
 
     # --- arriving ---------------------------------------------------------------------------------
 
-    def make(self, task: Task, channel: str, received_at: float, size: int) -> Entry:
+    def make(self, task: TaskCall, channel: str, received_at: float, size: int) -> QueuedTask:
         """Give a task its number and its name here; ``enter`` it when it is on file."""
         self._last += 1
         self.received_count += 1
@@ -187,11 +187,11 @@ class Queue:
         if issue_id in self._entries:
             # The same task once more, as publishers may send it: both run.
             issue_id = IssueId(f"{uuid}~{self._last}")
-        entry = Entry(self._last, issue_id, task, channel, received_at, size)
+        entry = QueuedTask(self._last, issue_id, task, channel, received_at, size)
         self._keep(entry)
         return entry
 
-    def enter(self, entry: Entry, now: float, epoch: float) -> None:
+    def enter(self, entry: QueuedTask, now: float, epoch: float) -> None:
         """It is on file, and has its turn. ``epoch``: the wall clock at ``now``."""
         if not self._adopted:
             self._early.append(entry)
@@ -201,17 +201,17 @@ class Queue:
         if left <= 0:
             self._admit(entry)
             return
-        entry.place = Place.DELAYED
+        entry.place = TaskPosition.DELAYED
         self._delayed_count += 1
         heapq.heappush(self._delayed, (now + left, entry.number, entry))
 
-    def restore(self, entries: Iterable[Entry], last: int) -> None:
+    def restore(self, entries: Iterable[QueuedTask], last: int) -> None:
         """What an earlier run left, oldest first, and the last number that it gave."""
         self._last = max(self._last, last)
         for entry in entries:
             self._keep(entry)
 
-    def adopt(self, entries: Iterable[Entry], now: float, epoch: float) -> None:
+    def adopt(self, entries: Iterable[QueuedTask], now: float, epoch: float) -> None:
         """These of the restored ones are to run, before all that came since; others are over."""
         self._adopted = True
         early, self._early = self._early, []
@@ -227,15 +227,15 @@ class Queue:
         """What was delayed until now has its turn."""
         while self._delayed and self._delayed[0][0] <= now:
             _, _, entry = heapq.heappop(self._delayed)
-            if entry.place is Place.DELAYED:
+            if entry.place is TaskPosition.DELAYED:
                 self._delayed_count -= 1
                 self._admit(entry)
 
     # --- what the fleet does ----------------------------------------------------------------------
 
-    def take(self, limit: int, skip: Collection[IssueId]) -> list[Entry]:
+    def take(self, limit: int, skip: Collection[IssueId]) -> list[QueuedTask]:
         """The next ones to work on, oldest first; each is to get ``ended`` or ``put_back``."""
-        taken: list[Entry] = []
+        taken: list[QueuedTask] = []
         for waiting in (self._again, self._queued):
             for entry in waiting.values():
                 if len(taken) >= limit:
@@ -244,7 +244,7 @@ class Queue:
                     taken.append(entry)
         for entry in taken:
             (self._again if entry.issue_id in self._again else self._queued).pop(entry.issue_id)
-            entry.place = Place.TAKEN
+            entry.place = TaskPosition.TAKEN
             self._taken[entry.issue_id] = entry
         return taken
 
@@ -252,7 +252,7 @@ class Queue:
         """It was taken, and is to be taken again."""
         entry = self._taken.pop(issue_id, None)
         if entry is not None:
-            entry.place = Place.QUEUED
+            entry.place = TaskPosition.QUEUED
             self._again[issue_id] = entry
             self.has_news = True
 
@@ -261,7 +261,7 @@ class Queue:
         entry = self._entries.get(issue_id)
         if entry is not None:
             self._taken.pop(issue_id, None)
-            self._end(entry, active=entry.place is Place.TAKEN)
+            self._end(entry, active=entry.place is TaskPosition.TAKEN)
 
     def cancel(self, issue_ids: Iterable[IssueId]) -> int:
         """Those of them that nobody has taken are over; returns how many were."""
@@ -290,61 +290,61 @@ class Queue:
         """How many will be, by themselves."""
         return self._delayed_count + self._blocked_count + len(self._early)
 
-    def find(self, issue_id: IssueId) -> Entry | None:
+    def find(self, issue_id: IssueId) -> QueuedTask | None:
         """One that is not over."""
         return self._entries.get(issue_id)
 
-    def all(self) -> Iterator[Entry]:
+    def all(self) -> Iterator[QueuedTask]:
         """Everything that is not over, oldest first."""
         return iter(sorted(self._entries.values(), key=lambda entry: entry.number))
 
-    def untaken(self) -> Iterator[Entry]:
+    def untaken(self) -> Iterator[QueuedTask]:
         """All that the scheduler has not: blocked, queued and delayed, in this order."""
         yield from self._duplicates.blocked()
         yield from self._again.values()
         yield from self._queued.values()
-        yield from (e for _, _, e in sorted(self._delayed) if e.place is Place.DELAYED)
+        yield from (e for _, _, e in sorted(self._delayed) if e.place is TaskPosition.DELAYED)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: QueuedTask) -> None:
         self._entries[entry.issue_id] = entry
         self._bytes += entry.size + _ENTRY_BYTES
 
-    def _admit(self, entry: Entry) -> None:
+    def _admit(self, entry: QueuedTask) -> None:
         match self._duplicates.judge(entry, self._active()):
-            case Fate.QUEUE:
+            case TaskFate.QUEUE:
                 self._queue(entry)
-            case Fate.BLOCK:
-                entry.place = Place.BLOCKED
+            case TaskFate.BLOCK:
+                entry.place = TaskPosition.BLOCKED
                 self._blocked_count += 1
-            case Fate.DISCARD:
+            case TaskFate.DISCARD:
                 self.discarded_count += 1
                 self._end(entry, active=False)
 
-    def _active(self) -> Iterator[Entry]:
+    def _active(self) -> Iterator[QueuedTask]:
         for each in (self._again, self._queued, self._taken):
             yield from each.values()
 
-    def _queue(self, entry: Entry) -> None:
-        entry.place = Place.QUEUED
+    def _queue(self, entry: QueuedTask) -> None:
+        entry.place = TaskPosition.QUEUED
         self._queued[entry.issue_id] = entry
         self.has_news = True
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: QueuedTask) -> None:
         match entry.place:
-            case Place.DELAYED:
+            case TaskPosition.DELAYED:
                 self._delayed_count -= 1
-            case Place.BLOCKED:
+            case TaskPosition.BLOCKED:
                 self._blocked_count -= 1
                 self._duplicates.unblock(entry)
-            case Place.QUEUED:
+            case TaskPosition.QUEUED:
                 self._queued.pop(entry.issue_id, None)
                 self._again.pop(entry.issue_id, None)
-        self._end(entry, active=entry.place is Place.QUEUED)
+        self._end(entry, active=entry.place is TaskPosition.QUEUED)
 
-    def _end(self, entry: Entry, *, active: bool) -> None:
-        entry.place = Place.OVER
+    def _end(self, entry: QueuedTask, *, active: bool) -> None:
+        entry.place = TaskPosition.OVER
         del self._entries[entry.issue_id]
         self._bytes -= entry.size + _ENTRY_BYTES
         self.over.append(entry.number)
@@ -353,4 +353,4 @@ class Queue:
             self._queue(following)
 
 
-_UNTAKEN = (Place.DELAYED, Place.BLOCKED, Place.QUEUED)
+_UNTAKEN = (TaskPosition.DELAYED, TaskPosition.BLOCKED, TaskPosition.QUEUED)

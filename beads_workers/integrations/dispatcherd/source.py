@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.model import Call, IssueId, Job, Listed, OutcomeKind
+from beads_workers.core.model import Call, IssueId, Job, ListedIssue, OutcomeKind
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -21,7 +21,7 @@ from beads_workers.core.source import (
 )
 from beads_workers.core.times import write_time
 from beads_workers.core.traces import KEY
-from beads_workers.integrations.dispatcherd.queue import Entry, Place, Queue
+from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPosition, TaskQueue
 from beads_workers.integrations.dispatcherd.spool import Spool, look_at
 from beads_workers.integrations.dispatcherd.wire import to_fields
 
@@ -29,11 +29,11 @@ from beads_workers.integrations.dispatcherd.wire import to_fields
 # A task as people are shown it who ask why it does not run. Pure.
 
 
-def seen_of(entries: Iterable[Entry]) -> dict[IssueId, Seen]:
+def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, Seen]:
     """All of these, which are not over, oldest first: what is blocked waits for the first like it
     that is not."""
     listed = list(entries)
-    blocked = [entry for entry in listed if entry.place is Place.BLOCKED]
+    blocked = [entry for entry in listed if entry.place is TaskPosition.BLOCKED]
     kinds = {entry.same_work() for entry in blocked}
     first: dict[str, IssueId] = {}
     for entry in listed:
@@ -42,22 +42,22 @@ def seen_of(entries: Iterable[Entry]) -> dict[IssueId, Seen]:
     return {entry.issue_id: _seen(entry, first) for entry in listed}
 
 
-_ACTIVE = (Place.QUEUED, Place.TAKEN)
+_ACTIVE = (TaskPosition.QUEUED, TaskPosition.TAKEN)
 
 
-def _seen(entry: Entry, first: dict[str, IssueId]) -> Seen:
-    before = first.get(entry.same_work()) if entry.place is Place.BLOCKED else None
+def _seen(entry: QueuedTask, first: dict[str, IssueId]) -> Seen:
+    before = first.get(entry.same_work()) if entry.place is TaskPosition.BLOCKED else None
     return Seen(
         entry.issue_id,
         entry.task.task,
         "open",
         waits_for=(before,) if before else (),
-        deferred_until=_until(entry) if entry.place is Place.DELAYED else "",
+        deferred_until=_until(entry) if entry.place is TaskPosition.DELAYED else "",
         calls=entry.task.task,
     )
 
 
-def _until(entry: Entry) -> str:
+def _until(entry: QueuedTask) -> str:
     try:
         return write_time(entry.received_at + entry.task.delay)
     except ValueError:
@@ -87,7 +87,7 @@ class DispatcherdSource:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: TaskQueue,
         path: Path,
         *,
         actor: str,
@@ -185,7 +185,7 @@ class DispatcherdSource:
     def ready(self) -> frozenset[IssueId]:
         """What only needs a worker."""
         self._seen()
-        return frozenset(e.issue_id for e in self.queue.all() if e.place is Place.QUEUED)
+        return frozenset(e.issue_id for e in self.queue.all() if e.place is TaskPosition.QUEUED)
 
     def note_over(self) -> None:
         """Put on file what is over. Raises ``OSError``: then it is still to be done."""
@@ -224,8 +224,8 @@ class DispatcherdSource:
 
     def _listed(self) -> Taken:
         """For people who look: a fleet would be told what waits as it is taken."""
-        waiting = [e for e in self.queue.untaken() if e.place is Place.QUEUED]
-        rows = tuple(Listed(e.issue_id, e.task.task) for e in waiting[:LISTED_MAX])
+        waiting = [e for e in self.queue.untaken() if e.place is TaskPosition.QUEUED]
+        rows = tuple(ListedIssue(e.issue_id, e.task.task) for e in waiting[:LISTED_MAX])
         return Taken(listed=rows, more=len(waiting) > len(rows), blocked=self.queue.later_count)
 
     def _is_over(self, settlement: Settlement) -> bool:
@@ -244,7 +244,7 @@ class DispatcherdSource:
             self._counted, self._counted_at = waiting, now
         return self._counted
 
-    def _job(self, entry: Entry) -> Job:
+    def _job(self, entry: QueuedTask) -> Job:
         task, message = entry.task, message_of(entry)
         call = named = None
         if self._calls_functions:
@@ -270,7 +270,7 @@ class DispatcherdSource:
 _CALLED = frozenset(("task", "args", "kwargs"))
 
 
-def message_of(entry: Entry) -> dict[str, Any]:
+def message_of(entry: QueuedTask) -> dict[str, Any]:
     """The message as the real service shows it: with its uuid, and its channel."""
     fields = to_fields(entry.task)
     fields.setdefault("uuid", entry.issue_id)

@@ -18,8 +18,8 @@ from typing import Any
 
 from beads_workers.core.framing import ProtocolError, as_integer, as_number, parse_object
 from beads_workers.core.model import IssueId
-from beads_workers.integrations.dispatcherd.queue import Entry
-from beads_workers.integrations.dispatcherd.wire import Task, from_fields, to_fields
+from beads_workers.integrations.dispatcherd.queue import QueuedTask
+from beads_workers.integrations.dispatcherd.wire import TaskCall, from_fields, to_fields
 
 SPOOL_FILE = "dispatcherd.jsonl"
 """In the state directory, beside its runs."""
@@ -35,7 +35,7 @@ class Restored:
     """What a file holds. ``last``: the highest number in it; ``damaged``: lines that say nothing,
     the end of a line that was being written when its writer died not counted."""
 
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, QueuedTask] = field(default_factory=dict)
     last: int = 0
     damaged: int = 0
 
@@ -65,7 +65,7 @@ def _read_line(line: bytes, found: Restored) -> None:
     found.last = max(found.last, entry.number)
 
 
-def _entry(fields: dict[str, Any], size: int) -> Entry:
+def _entry(fields: dict[str, Any], size: int) -> QueuedTask:
     number, at = as_integer(fields.get("n")), as_number(fields.get("at"))
     issue_id, channel, message = fields.get("id"), fields.get("c"), fields.get("m")
     if number is None or number < 1 or at is None or not isinstance(message, dict):
@@ -73,12 +73,12 @@ def _entry(fields: dict[str, Any], size: int) -> Entry:
     if not isinstance(issue_id, str) or not issue_id or not isinstance(channel, str):
         raise ProtocolError("no name or channel")
     task = from_fields(message)
-    if not isinstance(task, Task):
+    if not isinstance(task, TaskCall):
         raise ProtocolError("a control request, which is never kept")
-    return Entry(number, IssueId(issue_id), task, channel, at, size)
+    return QueuedTask(number, IssueId(issue_id), task, channel, at, size)
 
 
-def write_entry(entry: Entry) -> bytes:
+def write_entry(entry: QueuedTask) -> bytes:
     """Its line."""
     fields = {
         "n": entry.number,
@@ -117,7 +117,7 @@ class Spool:
             os.link(path, _free_name(path))
         self._rewrite(left.entries.values())
 
-    def append(self, entries: Sequence[Entry], over: Sequence[int] = ()) -> None:
+    def append(self, entries: Sequence[QueuedTask], over: Sequence[int] = ()) -> None:
         """Both in one write; ``over``: numbers."""
         lines = [write_entry(entry) for entry in entries]
         if over:
@@ -137,7 +137,7 @@ class Spool:
         dead = self._size - self._live
         return dead >= REWRITE_BYTES and dead > self._live
 
-    def rewrite(self, entries: Iterable[Entry]) -> None:
+    def rewrite(self, entries: Iterable[QueuedTask]) -> None:
         """Begin anew with these: all that are on file and not over."""
         if self._sizes:
             self._rewrite([e for e in entries if e.number in self._sizes])
@@ -176,7 +176,7 @@ class Spool:
             raise
         self._size += len(content)
 
-    def _rewrite(self, entries: Iterable[Entry]) -> None:
+    def _rewrite(self, entries: Iterable[QueuedTask]) -> None:
         lines = {entry.number: write_entry(entry) for entry in entries}
         fresh = self.path.with_name(self.path.name + ".new")
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC

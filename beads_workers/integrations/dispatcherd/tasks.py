@@ -20,9 +20,9 @@ from typing import Any
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.executors.functions import (
-    Answer,
     Caller,
-    Ending,
+    CallResult,
+    CallTerminated,
     NotCallable,
     Resolver,
     cannot,
@@ -30,7 +30,11 @@ from beads_workers.executors.functions import (
     not_callable,
     succeeded,
 )
-from beads_workers.integrations.dispatcherd.wire import CANCELLED_RESULT, Done, from_worker_fields
+from beads_workers.integrations.dispatcherd.wire import (
+    CANCELLED_RESULT,
+    TaskDone,
+    from_worker_fields,
+)
 
 CONFIG_VARIABLE = "DISPATCHERD_CONFIG_FILE"
 """Where dispatcherd looks for its settings, whose worker class is used, and by which tasks
@@ -39,7 +43,7 @@ publish others."""
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """A control command and its data; gives the answer of the orchestrator."""
 
-CANCELLED = Answer(OutcomeKind.ERROR, error="cancelled by SIGUSR1")
+CANCELLED = CallResult(OutcomeKind.ERROR, error="cancelled by SIGUSR1")
 """Whoever has asked for it knows better why."""
 
 
@@ -81,7 +85,7 @@ class DispatcherCaller:
             set_handler(SIGUSR1, SIG_IGN)
         return True
 
-    def call(self, message: dict[str, Any]) -> Answer:
+    def call(self, message: dict[str, Any]) -> CallResult:
         """Run a prepared task to its end, and what it names as its callbacks."""
         try:
             try:
@@ -121,7 +125,7 @@ class DispatcherCaller:
             kind = config.settings.worker.get("worker_cls", kind)
             options = config.settings.worker.get("worker_kwargs", options)
         resolve = importlib.import_module("dispatcherd.utils").resolve_callable
-        line = _Line(self._ask)
+        line = _QueuePair(self._ask)
         before = {number: signal.getsignal(number) for number in _ITS_SIGNALS}
         worker = _ours(resolve(kind), self._resolver)(
             worker_id=self._number, message_queue=line, finished_queue=line, **options
@@ -131,7 +135,7 @@ class DispatcherCaller:
         worker.on_start()
         return worker
 
-    def _by_its_own(self, message: dict[str, Any]) -> Answer:
+    def _by_its_own(self, message: dict[str, Any]) -> CallResult:
         worker = self._worker
         worker.raised = None
         worker.enter_task_mode()
@@ -143,19 +147,19 @@ class DispatcherCaller:
             finished = worker.perform_work(message)
             set_handler(SIGUSR1, SIG_IGN)
             worker.post_task(finished)
-        except (Ending, Cancelled):
+        except (CallTerminated, Cancelled):
             raise
         except SystemExit as left:
-            return Answer(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
+            return CallResult(OutcomeKind.ERROR, error=f"it called exit({left.code!r})"[:200])
         except BaseException as error:  # Whatever it raises is its answer.
             return failed(error)
         try:
             done = from_worker_fields(finished)
         except (ProtocolError, AttributeError):
             done = None
-        if not isinstance(done, Done):
+        if not isinstance(done, TaskDone):
             # A class of the application's, which may do as it likes.
-            return Answer(OutcomeKind.ERROR, error="its worker class does not say how it ended")
+            return CallResult(OutcomeKind.ERROR, error="its worker class does not say how it ended")
         answer = _answer(worker.raised, done.result)
         if done.is_stopping:
             self.close()
@@ -164,7 +168,7 @@ class DispatcherCaller:
 
     # --- without it -------------------------------------------------------------------------------
 
-    def _plainly(self, message: dict[str, Any]) -> Answer:
+    def _plainly(self, message: dict[str, Any]) -> CallResult:
         set_handler(SIGUSR1, _cancel)
         answer = self._one(message)
         further = [] if answer.kind is OutcomeKind.SUCCESS else _listed(message, "errbacks")
@@ -172,7 +176,7 @@ class DispatcherCaller:
             self._one({**callback, "uuid": message.get("uuid", "")})
         return answer
 
-    def _one(self, message: Mapping[str, Any]) -> Answer:
+    def _one(self, message: Mapping[str, Any]) -> CallResult:
         path = message.get("task")
         try:
             function = self._resolver.known.get(str(path)) or self._resolver.find(str(path))
@@ -206,7 +210,7 @@ class Bound:
         return self.ask(command, data or {})
 
 
-class _Line:
+class _QueuePair:
     """Both queues of a ``TaskWorker``: a question is put into one, its answer lies in the other."""
 
     def __init__(self, ask: Ask) -> None:
@@ -244,7 +248,7 @@ def _ours(kind: Any, resolver: Resolver) -> Any:
     return Worker
 
 
-def _answer(raised: BaseException | None, result: Any) -> Answer:
+def _answer(raised: BaseException | None, result: Any) -> CallResult:
     if isinstance(raised, NotCallable):
         return not_callable(raised)
     if raised is not None:

@@ -57,7 +57,7 @@ class OnDuplicate(Enum):
 
 
 @value
-class Task:
+class TaskCall:
     """Call ``task`` (``package.module.name``) with these arguments, which are JSON values.
 
     ``time_pub``: epoch seconds; ``timeout`` and ``delay`` in seconds, 0 for none; ``guid`` is only
@@ -88,7 +88,7 @@ class Task:
 
 
 @value
-class Control:
+class ControlRequest:
     """A question or an order to the orchestrator itself; ``reply_to`` is "" for no answer."""
 
     control: str
@@ -96,7 +96,7 @@ class Control:
     reply_to: str = ""
 
 
-Message = Task | Control
+Message = TaskCall | ControlRequest
 
 
 def parse(payload: bytes) -> Message:
@@ -105,7 +105,7 @@ def parse(payload: bytes) -> Message:
     return bare_task(payload) or from_fields(parse_object(payload))
 
 
-def bare_task(payload: bytes) -> Task | None:
+def bare_task(payload: bytes) -> TaskCall | None:
     """The task that a payload names which is no JSON at all, if it does."""
     bare = payload.strip()
     # A short one, so that a megabyte of JSON is not decoded twice.
@@ -114,16 +114,18 @@ def bare_task(payload: bytes) -> Task | None:
     text = bare.decode("utf-8", "replace")
     parts = text.split(".")
     is_path = len(parts) > 1 and all(part.isidentifier() for part in parts)
-    return Task(text) if is_path else None
+    return TaskCall(text) if is_path else None
 
 
 def from_fields(fields: Mapping[str, Any]) -> Message:
     """The message that an object holds; raises ``ProtocolError``."""
     if fields.get("control") is not None:
-        return Control(_name(fields, "control"), _object(fields, "control_data"), _reply_to(fields))
+        return ControlRequest(
+            _name(fields, "control"), _object(fields, "control_data"), _reply_to(fields)
+        )
     name = _name(fields, "task")
     _refuse_code(fields)
-    return Task(
+    return TaskCall(
         task=name,
         args=_array(fields, "args"),
         kwargs=_object(fields, "kwargs"),
@@ -142,9 +144,9 @@ def from_fields(fields: Mapping[str, Any]) -> Message:
 def to_fields(message: Message) -> dict[str, Any]:
     """The message as the JSON object that it is on the wire; what is empty is left out."""
     match message:
-        case Task():
+        case TaskCall():
             return _task_fields(message)
-        case Control():
+        case ControlRequest():
             made: dict[str, Any] = {"control": message.control}
             if message.reply_to:
                 made["reply_to"] = message.reply_to
@@ -157,7 +159,7 @@ def to_fields(message: Message) -> dict[str, Any]:
 
 def encode(message: Message) -> str:
     """Its JSON, in ASCII; raises ``ValueError`` for what is no JSON, or nothing that can be run."""
-    name = message.task if isinstance(message, Task) else message.control
+    name = message.task if isinstance(message, TaskCall) else message.control
     if not name:
         raise ValueError("a message without a name")
     try:
@@ -166,7 +168,7 @@ def encode(message: Message) -> str:
         raise ValueError(f"not JSON: {error}") from None
 
 
-def _task_fields(task: Task) -> dict[str, Any]:
+def _task_fields(task: TaskCall) -> dict[str, Any]:
     made: dict[str, Any] = {
         "uuid": task.uuid,
         "args": list(task.args),
@@ -265,8 +267,8 @@ def _object(fields: Mapping[str, Any], key: str) -> dict[str, Any]:
 #
 # With dispatcherd this travels as pickles between processes of one pool, so it is a vocabulary
 # more
-# than a wire; here it is JSON. ``error`` in ``Done`` is ours: with dispatcherd a task that failed
-# looks like one that returned nothing.
+# than a wire; here it is JSON. ``error`` in ``TaskDone`` is ours: with dispatcherd a task that
+# failed looks like one that returned nothing.
 
 
 CANCELLED_RESULT = "<cancel>"
@@ -276,14 +278,14 @@ EXIT_RESULT = "<exit>"
 
 
 @value
-class Ready:
+class WorkerReady:
     """The worker takes tasks from now on."""
 
     worker: int
 
 
 @value
-class Done:
+class TaskDone:
     """A task is over. Times in epoch seconds. ``is_stopping``: it takes no more, and will exit.
 
     ``error``: why it failed, in one line; "" where it did not.
@@ -308,13 +310,13 @@ class ControlAction:
 
 
 @value
-class Shutdown:
+class WorkerShutdown:
     """The worker's last word: its process can be joined."""
 
     worker: int
 
 
-FromWorker = Ready | Done | ControlAction | Shutdown
+FromWorker = WorkerReady | TaskDone | ControlAction | WorkerShutdown
 
 
 def from_worker_fields(fields: Mapping[str, Any]) -> FromWorker:
@@ -324,7 +326,7 @@ def from_worker_fields(fields: Mapping[str, Any]) -> FromWorker:
         raise ProtocolError("no worker")
     match fields.get("event"):
         case "ready":
-            return Ready(worker)
+            return WorkerReady(worker)
         case "done":
             return _done(worker, fields)
         case "control":
@@ -333,7 +335,7 @@ def from_worker_fields(fields: Mapping[str, Any]) -> FromWorker:
                 raise ProtocolError("control_data is no object")
             return ControlAction(worker, _text(fields, "command"), data or {})
         case "shutdown":
-            return Shutdown(worker)
+            return WorkerShutdown(worker)
         case event:
             raise ProtocolError(f"unknown event {str(event)[:40]!r}")
 
@@ -341,21 +343,21 @@ def from_worker_fields(fields: Mapping[str, Any]) -> FromWorker:
 def to_worker_fields(message: FromWorker) -> dict[str, Any]:
     """The message as the object that it is, in the order of the text."""
     match message:
-        case Ready():
+        case WorkerReady():
             return {"worker": message.worker, "event": "ready"}
-        case Done():
+        case TaskDone():
             return _done_fields(message)
         case ControlAction():
             made: dict[str, Any] = {"worker": message.worker, "event": "control"}
             made |= {"command": message.command, "control_data": dict(message.control_data)}
             return made
-        case Shutdown():
+        case WorkerShutdown():
             return {"worker": message.worker, "event": "shutdown"}
         case _:
             assert_never(message)
 
 
-def outcome_of(done: Done) -> Outcome:
+def outcome_of(done: TaskDone) -> Outcome:
     """How the attempt went that this ends.
 
     ``cancelled`` also where its time was over: that, only the orchestrator knows.
@@ -368,7 +370,7 @@ def outcome_of(done: Done) -> Outcome:
 
 
 def result_of(outcome: Outcome) -> Any:
-    """What ``Done.result`` says of an attempt that ended so; its ``error`` is the outcome's."""
+    """What ``TaskDone.result`` says of an attempt that ended so; its ``error`` is the outcome's."""
     match outcome.kind:
         case OutcomeKind.SUCCESS:
             return json.loads(outcome.result) if outcome.result else None
@@ -380,12 +382,12 @@ def result_of(outcome: Outcome) -> Any:
             assert_never(outcome.kind)
 
 
-def _done(worker: int, fields: Mapping[str, Any]) -> Done:
+def _done(worker: int, fields: Mapping[str, Any]) -> TaskDone:
     started, finished = (as_number(fields.get(name)) for name in ("time_started", "time_finish"))
     if started is None or finished is None:
         raise ProtocolError("no time_started or time_finish")
     error = fields.get("error")
-    return Done(
+    return TaskDone(
         worker,
         _text(fields, "uuid"),
         started,
@@ -396,7 +398,7 @@ def _done(worker: int, fields: Mapping[str, Any]) -> Done:
     )
 
 
-def _done_fields(done: Done) -> dict[str, Any]:
+def _done_fields(done: TaskDone) -> dict[str, Any]:
     made: dict[str, Any] = {
         "worker": done.worker,
         "event": "done",

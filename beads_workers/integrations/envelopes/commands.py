@@ -17,9 +17,9 @@ from beads_workers.core.text import counted, json_line, printable
 from beads_workers.integrations.envelopes.fold import to_issue
 from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, Submitted
 from beads_workers.runtime.locks import is_locked
-from beads_workers.trackers.issue import BadIssue, Issue
+from beads_workers.trackers.issue import BadIssue, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import write_issues
-from beads_workers.trackers.sqlite.store import Store, transaction
+from beads_workers.trackers.sqlite.store import SqliteStore, transaction
 
 # --- submitting ----------------------------------------------------------------------------------
 # Jobs handed in to the embedded tracker: all of a submission, or nothing of it.
@@ -28,7 +28,7 @@ from beads_workers.trackers.sqlite.store import Store, transaction
 IN_TRACKER = "is in the tracker already"
 
 
-class Refused(Exception):
+class SubmissionRefused(Exception):
     """Nothing was taken. ``problems``: one line each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -37,8 +37,8 @@ class Refused(Exception):
 
 
 def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> list[str]:
-    """Make an issue of each job; returns what in them was no use. Raises ``Refused``."""
-    issues: list[Issue] = []
+    """Make an issue of each job; returns what in them was no use. Raises ``SubmissionRefused``."""
+    issues: list[TrackerIssue] = []
     problems: list[str] = []
     warnings: list[str] = []
     first: dict[str, str] = {}
@@ -54,14 +54,14 @@ def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> lis
         issues.append(issue)
         warnings += [f"{job.where}: {text}" for text in useless]
     with transaction(connection):
-        store = Store(connection)
+        store = SqliteStore(connection)
         known = store.known(first)
         for job in jobs:
             if job.envelope.job_id in known:
                 job_id = job.envelope.job_id
                 problems.append(f"{job.where}: job_id: {job_id!r} {IN_TRACKER}")
         if problems:
-            raise Refused(problems[:PROBLEMS_MAX])
+            raise SubmissionRefused(problems[:PROBLEMS_MAX])
         write_issues(store, issues)
     return warnings
 
@@ -103,7 +103,7 @@ def submit(
     with opened() as connection:
         try:
             warnings = submit_all(connection, jobs)
-        except Refused as refused:
+        except SubmissionRefused as refused:
             raise _refusal(refused.problems) from None
     for warning in warnings[:PROBLEMS_MAX]:
         warn(printable(warning, 200))

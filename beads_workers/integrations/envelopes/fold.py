@@ -14,10 +14,10 @@ from beads_workers.core.journal import Entry
 from beads_workers.core.model import Call, call_of
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
-from beads_workers.integrations.envelopes.wire import ATTEMPT_MAX, SECONDS_MAX, Envelope, State
+from beads_workers.integrations.envelopes.wire import ATTEMPT_MAX, SECONDS_MAX, Envelope, JobState
 from beads_workers.trackers.issue import (
     BadIssue,
-    Issue,
+    TrackerIssue,
     checked_id,
     enqueued_at,
     from_object,
@@ -67,7 +67,7 @@ class Envelopes:
         if job is None or not job.job_id or job == self.jobs.get(job.job_id):
             return None
         self.jobs.pop(job.job_id, None)
-        if self._keep_done or job.state is not State.DONE:
+        if self._keep_done or job.state is not JobState.DONE:
             self.jobs[job.job_id] = job
         return job
 
@@ -83,7 +83,7 @@ class Envelopes:
                 return self._claimed(claimed, at)
             case rec.Started(issue_id, _, attempt):
                 job = self._known(issue_id, at)
-                return _moved(job, State.RUNNING, _attempt(attempt), ts_started=at)
+                return _moved(job, JobState.RUNNING, _attempt(attempt), ts_started=at)
             case rec.Finished() as finished:
                 return _finished(self._known(finished.issue_id, at), finished, entry.at)
             case rec.SettledRecord() as settled:
@@ -96,21 +96,21 @@ class Envelopes:
     def _asked(self, record: rec.Record, change: Transition, at: int) -> Envelope | None:
         """A person has a say in what is not running; or it failed for no fault of its own."""
         job = self.jobs.get(change.issue.issue_id)
-        waits = change.before not in _AT_WORK and job is not None and job.state is not State.DONE
+        waits = change.before not in _AT_WORK and job is not None and job.state is not JobState.DONE
         match record:
             case rec.PutOnHold() if job is not None:
                 return _failed(job, RELEASED, "cancelled", at)
             case rec.RetryAsked() if job is not None and waits:
-                return _moved(job, State.ENQUEUED, None)
+                return _moved(job, JobState.ENQUEUED, None)
             case rec.Refunded() if job is not None and waits:
-                return _moved(job, State.ENQUEUED, _next(record.charged))
+                return _moved(job, JobState.ENQUEUED, _next(record.charged))
             case _:
                 return None
 
     def _known(self, issue_id: str, at: int) -> Envelope:
         """The job; where its claim was lost with a part of the journal, what is left to say."""
         job = self.jobs.get(issue_id)
-        return job or Envelope(issue_id, self._path(""), State.ENQUEUED, at)
+        return job or Envelope(issue_id, self._path(""), JobState.ENQUEUED, at)
 
     def _path(self, path: str) -> str:
         return job_path(path) if path else _PATH_OF_SOURCE.get(self.source, ISSUE_PATH)
@@ -123,7 +123,7 @@ class Envelopes:
         return Envelope(
             job_id=record.issue_id,
             job_path=self._path(record.path),
-            state=State.ENQUEUED,
+            state=JobState.ENQUEUED,
             ts_enqueued=_seconds(record.enqueued_at) or known,
             args=args,
             kwargs=kwargs,
@@ -133,7 +133,7 @@ class Envelopes:
     def _claimed(self, claimed: rec.Claimed, at: int) -> Envelope:
         job = self._described(claimed, at)
         old = self.jobs.get(claimed.issue_id)
-        if old is None or old.state is not State.ENQUEUED:
+        if old is None or old.state is not JobState.ENQUEUED:
             return job
         return replace(job, attempt=old.attempt, next_retry_at=old.next_retry_at)
 
@@ -148,18 +148,18 @@ class Envelopes:
                 return None
             reason, attempt = _REASONS.get(retry_entry.outcome), _attempt(retry_entry.charged)
             said = {"error": retry_entry.error or "failed", "reason": reason}
-            return _moved(job, State.ERROR, attempt, **said)
+            return _moved(job, JobState.ERROR, attempt, **said)
         retry_at = _seconds(retry_entry.not_before) if retry_entry.not_before > at else None
-        return _moved(job, State.ENQUEUED, _next(retry_entry.charged), next_retry_at=retry_at)
+        return _moved(job, JobState.ENQUEUED, _next(retry_entry.charged), next_retry_at=retry_at)
 
     def _settled(self, settled: rec.SettledRecord, change: Transition, at: int) -> Envelope | None:
         job, state = self.jobs.get(settled.issue_id), change.issue.state
-        if job is None or job.state is State.DONE:
+        if job is None or job.state is JobState.DONE:
             return None
         if state is IssueState.CLOSED:
             # Somebody else has closed it meanwhile. Of what is not with us they tell others.
             theirs = settled.action == Action.REOPEN.value
-            return None if theirs else _moved(job, State.DONE, job.attempt, ts_finished=at)
+            return None if theirs else _moved(job, JobState.DONE, job.attempt, ts_finished=at)
         if state is IssueState.FOREIGN:
             del self.jobs[settled.issue_id]
             return None
@@ -167,8 +167,8 @@ class Envelopes:
             return None
         if change.before in _AT_WORK:
             # Its run was killed under it, and a later one has given it back.
-            return _moved(job, State.ENQUEUED, job.attempt)
-        if self.source in _SENT_TO_US and job.state is State.ENQUEUED and job.attempt is None:
+            return _moved(job, JobState.ENQUEUED, job.attempt)
+        if self.source in _SENT_TO_US and job.state is JobState.ENQUEUED and job.attempt is None:
             return _failed(job, WITHDRAWN, "cancelled", at)
         return None
 
@@ -195,10 +195,10 @@ def envelope(call: Call | None, job_id: str, enqueued_at: float, source: str = "
     """A job that waits in its source, as an envelope."""
     path = job_path(call.path) if call else _PATH_OF_SOURCE.get(source, ISSUE_PATH)
     args, kwargs = (call.args, call.kwargs) if call else ((), {})
-    return Envelope(job_id, path, State.ENQUEUED, _seconds(enqueued_at), args, kwargs)
+    return Envelope(job_id, path, JobState.ENQUEUED, _seconds(enqueued_at), args, kwargs)
 
 
-def _moved(job: Envelope, state: State, attempt: int | None, **more: Any) -> Envelope:
+def _moved(job: Envelope, state: JobState, attempt: int | None, **more: Any) -> Envelope:
     """The job in another state, without what belonged to an attempt, and with ``more``."""
     nothing: dict[str, Any] = dict.fromkeys(_OF_ATTEMPT)
     return replace(job, **nothing | {"state": state, "attempt": attempt} | more)
@@ -218,7 +218,7 @@ _OF_ATTEMPT = (
 def _failed(job: Envelope, error: str, reason: str | None, at: int) -> Envelope:
     began = job.ts_started
     more = {"ts_started": began, "ts_finished": at, "error": error, "reason": reason}
-    return _moved(job, State.ERROR, job.attempt, **more)
+    return _moved(job, JobState.ERROR, job.attempt, **more)
 
 
 def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
@@ -231,9 +231,9 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
                 "result": stored_value(finished.result) if finished.result else None,
                 "result_file": finished.result_file or None,
             }
-            return _moved(job, State.DONE, job.attempt, **more)
+            return _moved(job, JobState.DONE, job.attempt, **more)
         case "hand_back" if finished.outcome == "retry":
-            return _moved(job, State.ENQUEUED, _attempt(finished.attempt + 1))
+            return _moved(job, JobState.ENQUEUED, _attempt(finished.attempt + 1))
         case "quarantined" | "hand_back":
             reason = _REASONS.get(finished.outcome)
             return _failed(job, finished.error or finished.outcome, reason, _seconds(at))
@@ -241,7 +241,7 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
             delay = finished.delay_seconds
             retry_at = _seconds(at + delay) if delay else None
             return _moved(
-                job, State.ENQUEUED, _attempt(finished.charged + 1), next_retry_at=retry_at
+                job, JobState.ENQUEUED, _attempt(finished.charged + 1), next_retry_at=retry_at
             )
 
 
@@ -281,7 +281,7 @@ TITLE_CHARS_MAX = 200
 NEVER_SAID = "it is blocked in the tracker"
 
 
-def to_envelope(issue: Issue, known: Envelope | None = None) -> Envelope:
+def to_envelope(issue: TrackerIssue, known: Envelope | None = None) -> Envelope:
     """``known``: what the journal of the running or last run says of it.
 
     Calls are told whole here. Where tracker and journal differ, the tracker has the last word.
@@ -301,12 +301,12 @@ def to_envelope(issue: Issue, known: Envelope | None = None) -> Envelope:
         return _closed(issue, waiting)
     if issue.status == BLOCKED:
         last = issue.notes.rstrip().rpartition("\n")[2]
-        return replace(waiting, state=State.ERROR, error=last or NEVER_SAID)
+        return replace(waiting, state=JobState.ERROR, error=last or NEVER_SAID)
     running = issue.status == IN_PROGRESS and known is None
-    return replace(waiting, state=State.RUNNING) if running else waiting
+    return replace(waiting, state=JobState.RUNNING) if running else waiting
 
 
-def to_issue(job: Envelope, position: int) -> tuple[Issue, tuple[str, ...]]:
+def to_issue(job: Envelope, position: int) -> tuple[TrackerIssue, tuple[str, ...]]:
     """The issue of a job that is handed in, and what in it was no use; raises ``BadIssue``.
 
     ``position``: how many of its submission come before it; among equals they are taken in order.
@@ -339,30 +339,30 @@ def to_issue(job: Envelope, position: int) -> tuple[Issue, tuple[str, ...]]:
     return from_object(fields), tuple(sorted(useless))
 
 
-def _waiting(issue: Issue) -> Envelope:
+def _waiting(issue: TrackerIssue) -> Envelope:
     call = call_of(to_object(issue), issue.labels)
     extra = issue.extra.get(EXTRA)
     job = envelope(call, issue.id, enqueued_at(issue.created_at))
     return replace(job, extra=extra if isinstance(extra, dict) else {})
 
 
-def _agrees(issue: Issue, known: Envelope) -> bool:
+def _agrees(issue: TrackerIssue, known: Envelope) -> bool:
     match known.state:
-        case State.DONE:
+        case JobState.DONE:
             # Its close may be on its way; an open one was opened again.
             return issue.status in (CLOSED, IN_PROGRESS)
-        case State.ERROR:
+        case JobState.ERROR:
             return issue.status == BLOCKED or known.reason == "cancelled"
         case _:
             return issue.status not in FINISHED and issue.status != BLOCKED
 
 
-def _closed(issue: Issue, waiting: Envelope) -> Envelope:
+def _closed(issue: TrackerIssue, waiting: Envelope) -> Envelope:
     extra: Mapping[str, Any] = issue.extra
     file = extra.get("result_file")
     return replace(
         waiting,
-        state=State.DONE,
+        state=JobState.DONE,
         ts_finished=floor(enqueued_at(issue.closed_at)) or None,
         result=extra.get("result"),
         result_file=file if isinstance(file, str) and file else None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from beads_workers.cli.client import Client
+    from beads_workers.cli.client import ControlClient
     from beads_workers.core.journal import Entry
     from beads_workers.integrations.envelopes.fold import Envelopes
     from beads_workers.integrations.envelopes.wire import Envelope
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def unfinished(directory: Path) -> list[dict[str, Any]]:
     """The jobs of the running or last run that are not done, as JSON objects."""
-    from beads_workers.integrations.envelopes.wire import State, to_fields
+    from beads_workers.integrations.envelopes.wire import JobState, to_fields
 
     jobs = of_last_run(directory).jobs.values()
-    return [to_fields(job) for job in jobs if job.state is not State.DONE]
+    return [to_fields(job) for job in jobs if job.state is not JobState.DONE]
 
 
 def of_last_run(directory: Path) -> Envelopes:
@@ -59,7 +59,7 @@ def print_list(directory: Path, *, closed_too: bool, as_json: bool) -> None:
 
 
 def _all_jobs(directory: Path, *, closed_too: bool) -> list[Envelope]:
-    from beads_workers.integrations.envelopes.wire import State
+    from beads_workers.integrations.envelopes.wire import JobState
     from beads_workers.runtime.project import find_tracker
 
     known = of_last_run(directory)
@@ -68,7 +68,7 @@ def _all_jobs(directory: Path, *, closed_too: bool) -> list[Envelope]:
         here = _of_tracker(jobs, closed_too=closed_too)
         elsewhere = known.source != "sqlite" or not database.is_relative_to(directory.resolve())
         jobs = (jobs | here) if elsewhere else here
-    order = (State.RUNNING, State.ENQUEUED, State.ERROR, State.DONE)
+    order = (JobState.RUNNING, JobState.ENQUEUED, JobState.ERROR, JobState.DONE)
     return sorted(jobs.values(), key=lambda job: order.index(job.state))
 
 
@@ -76,10 +76,10 @@ def _of_tracker(known: dict[str, Envelope], *, closed_too: bool) -> dict[str, En
     from beads_workers.cli.tracker_folder import opened
     from beads_workers.integrations.envelopes.fold import to_envelope
     from beads_workers.trackers.settlement_rules import TOMBSTONE
-    from beads_workers.trackers.sqlite.store import Store
+    from beads_workers.trackers.sqlite.store import SqliteStore
 
     with opened() as connection:
-        store = Store(connection)
+        store = SqliteStore(connection)
         ids = dict.fromkeys([*store.ids(finished=closed_too), *known])
         issues = (i for i in store.in_batches(ids) if i.status != TOMBSTONE)
         return {issue.id: to_envelope(issue, known.get(issue.id)) for issue in issues}
@@ -99,7 +99,7 @@ def _row(job: Envelope, width: int) -> str:
     return "  ".join(parts)
 
 
-def watch(client: Client, directory: Path) -> None:
+def watch(client: ControlClient, directory: Path) -> None:
     """Print what is not done, then every transition as it happens; until the run is over.
 
     The fleet's word that something has happened only says when to read the journal.

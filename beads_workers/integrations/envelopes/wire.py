@@ -29,7 +29,7 @@ ATTEMPT_MAX = 2**53 - 1
 """The largest whole number that every reader of JSON takes for what it is."""
 
 
-class State(Enum):
+class JobState(Enum):
     """The values are the wire names; the set is closed."""
 
     ENQUEUED = "enqueued"
@@ -51,7 +51,7 @@ class Envelope:
 
     job_id: str
     job_path: str
-    state: State
+    state: JobState
     ts_enqueued: int
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def from_fields(fields: Mapping[str, Any]) -> Envelope:
     error = fields.get("error")
     if error is not None and not isinstance(error, str):
         raise ProtocolError("error: not a text")
-    if (error is None) is (state is State.ERROR):
+    if (error is None) is (state is JobState.ERROR):
         raise ProtocolError("error: goes with state 'error', always and only")
     args, kwargs = fields.get("args"), fields.get("kwargs")
     if not isinstance(args, list):
@@ -137,14 +137,14 @@ KNOWN = frozenset({*_REQUIRED, *_OPTIONAL, "omitted"})
 """The keys of an envelope that mean something."""
 
 
-def _state(fields: Mapping[str, Any]) -> State:
+def _state(fields: Mapping[str, Any]) -> JobState:
     value = fields.get("state")
     if not isinstance(value, str) or value not in _STATES:
         raise ProtocolError(f"state: not one of {', '.join(_STATES)}")
-    return State(value)
+    return JobState(value)
 
 
-_STATES = tuple(state.value for state in State)
+_STATES = tuple(state.value for state in JobState)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
@@ -208,7 +208,7 @@ def schema() -> dict[str, Any]:
             "job_path": _text_schema("The callable, fully qualified; or what else runs for it."),
             "args": {"type": "array", "description": "Positional arguments."},
             "kwargs": {"type": "object", "description": "Keyword arguments."},
-            "state": {"enum": [state.value for state in State]},
+            "state": {"enum": [state.value for state in JobState]},
             "ts_enqueued": {"type": "integer", **_SECONDS, "description": _epoch("put in")},
             "ts_started": _optional("integer", _epoch("begun"), **_SECONDS),
             "ts_finished": _optional("integer", _epoch("at its end"), **_SECONDS),
@@ -233,7 +233,7 @@ def schema() -> dict[str, Any]:
                 "description": "Fields that are empty because they were too long to be kept.",
             },
         },
-        "if": {"properties": {"state": {"const": State.ERROR.value}}},
+        "if": {"properties": {"state": {"const": JobState.ERROR.value}}},
         "then": {"required": ["error"], "properties": {"error": {"type": "string"}}},
         "else": {"properties": {"error": {"type": "null"}}},
     }
@@ -308,7 +308,7 @@ def _read(text: bytes) -> Envelope:
     if len(text) > limits.LINE_BYTES_MAX:
         raise ProtocolError(f"longer than {limits.LINE_BYTES_MAX} bytes")
     envelope = from_fields(parse_object(text))
-    if envelope.state is not State.ENQUEUED:
+    if envelope.state is not JobState.ENQUEUED:
         state = envelope.state.value
         raise ProtocolError(f"state: only 'enqueued' can be handed in, and it is {state!r}")
     return envelope

@@ -29,12 +29,12 @@ def _open(opening: Opening) -> Source:
     from beads_workers.integrations.hero.buffer import PREFETCH_MAX
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.source import HeroSource
-    from beads_workers.integrations.hero.store import Queue
+    from beads_workers.integrations.hero.store import ServedQueue
     from beads_workers.integrations.hero.wire import Keys
 
     settings = opening.settings
     hero = HeroQueue(**settings.source_options)
-    queue = Queue(
+    queue = ServedQueue(
         read_url(hero.url).address,
         hero.worker,
         Keys(**hero.keys),

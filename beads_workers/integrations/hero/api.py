@@ -18,24 +18,24 @@ from collections.abc import Mapping
 
 from beads_workers.integrations.hero.client import (
     PATIENCE_SECONDS,
-    Client,
+    HeroClient,
     JobExists,
+    JobRow,
     NoSuchJob,
-    Row,
     StillUnderWay,
 )
 from beads_workers.integrations.hero.connection import CannotReach, RedisMissing, read_url
-from beads_workers.integrations.hero.wire import HeroJob, Status, WrongField, keys_of
+from beads_workers.integrations.hero.wire import HeroJob, JobStatus, WrongField, keys_of
 
 __all__ = [
     "CannotReach",
-    "Client",
+    "HeroClient",
     "HeroJob",
     "JobExists",
+    "JobRow",
+    "JobStatus",
     "NoSuchJob",
     "RedisMissing",
-    "Row",
-    "Status",
     "StillUnderWay",
     "WrongField",
     "connect",
@@ -48,10 +48,10 @@ def connect(
     naming: str = "text",
     keys: Mapping[str, str] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
-) -> Client:
+) -> HeroClient:
     """A client of this Redis; connects at its first call. Raises ``ValueError`` for a wrong URL.
 
     ``url`` holds no password: that is in a file (``?password_file=PATH``) or in the environment.
     ``naming`` and ``keys`` (templates) must be those of the fleet that serves the queues.
     """
-    return Client(read_url(url).address, keys_of(naming, keys), patience_seconds)
+    return HeroClient(read_url(url).address, keys_of(naming, keys), patience_seconds)

@@ -16,8 +16,8 @@ from beads_workers.core.model import value
 from beads_workers.integrations.hero.connection import Address, connect, patiently
 from beads_workers.integrations.hero.wire import (
     HeroJob,
+    JobStatus,
     Keys,
-    Status,
     WrongField,
     is_id,
     read_job,
@@ -61,7 +61,7 @@ class StillUnderWay(TimeoutError):
 
 
 @value
-class Row:
+class JobRow:
     """One job of a list: with ``ROW_FIELDS`` only, or ``trouble``, why it cannot be read."""
 
     id: str
@@ -69,7 +69,7 @@ class Row:
     trouble: str = ""
 
 
-def row_of(job_id: str, values: Sequence[bytes | None]) -> Row:
+def row_of(job_id: str, values: Sequence[bytes | None]) -> JobRow:
     """The row of a job from the values of its ``ROW_FIELDS``."""
     fields = {
         name.encode(): value
@@ -77,9 +77,9 @@ def row_of(job_id: str, values: Sequence[bytes | None]) -> Row:
         if value is not None
     }
     try:
-        return Row(job_id, read_job(job_id, fields))
+        return JobRow(job_id, read_job(job_id, fields))
     except WrongField as error:
-        return Row(job_id, None, str(error))
+        return JobRow(job_id, None, str(error))
 
 
 # --- logs ----------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ LOOK_SECONDS = 5.0
 T = TypeVar("T")
 
 
-class Client:
+class HeroClient:
     """One Redis, connected to at the first call; use it as a context, or ``close`` it.
 
     Every call may raise ``CannotReach`` after ``patience_seconds`` of trying, and ``RedisMissing``.
@@ -179,7 +179,7 @@ class Client:
         self._patience = patience_seconds
         self._redis: Redis | None = None
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> HeroClient:
         """Itself."""
         return self
 
@@ -245,7 +245,7 @@ class Client:
             raise NoSuchJob(f"no such job: {job_id}")
         return read_job(job_id, fields)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[JobRow]:
         """Every job, in no order, each once; one that comes or goes meanwhile may be missed."""
         seen: set[str] = set()
         for found in self._scan():
@@ -292,7 +292,7 @@ class Client:
                 return
             pipeline = redis.pipeline(transaction=True)
             pipeline.hdel(key, "output", "error")
-            pipeline.hset(key, mapping=status_fields(Status.DISPATCHED, time.time()))
+            pipeline.hset(key, mapping=status_fields(JobStatus.DISPATCHED, time.time()))
             pipeline.lpush(work, job_id)
             pipeline.execute()
 
@@ -311,7 +311,7 @@ class Client:
         return replace(
             job,
             id=job_id,
-            status=Status.DISPATCHED,
+            status=JobStatus.DISPATCHED,
             created_at=now if job.created_at is None else job.created_at,
             updated_at=now,
             output=None,
@@ -357,7 +357,7 @@ class Client:
             if not cursor:
                 return
 
-    def _read_rows(self, ids: Sequence[str]) -> Iterator[Row]:
+    def _read_rows(self, ids: Sequence[str]) -> Iterator[JobRow]:
         def look(redis: Any) -> Any:
             pipeline = redis.pipeline(transaction=False)
             for job_id in ids:
@@ -366,7 +366,7 @@ class Client:
 
         for job_id, values in zip(ids, self._do(look) if ids else (), strict=True):
             if isinstance(values, Exception):
-                yield Row(job_id, None, "is no hash")
+                yield JobRow(job_id, None, "is no hash")
             elif any(value is not None for value in values):
                 yield row_of(job_id, values)
 

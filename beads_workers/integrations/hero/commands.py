@@ -27,7 +27,7 @@ from beads_workers.core.text import as_shown, counted, json_line, printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beads_workers.integrations.hero.client import Client, JobLog
+    from beads_workers.integrations.hero.client import HeroClient, JobLog
     from beads_workers.integrations.hero.options import HeroTable
     from beads_workers.integrations.hero.wire import HeroJob
 
@@ -76,7 +76,7 @@ PATIENCE_DEFAULT = 10.0
 class Here:
     """What holds for one command. ``worker``: "" where nobody named one."""
 
-    client: Client
+    client: HeroClient
     worker: str
     table: HeroTable
 
@@ -98,7 +98,7 @@ def opened(
     """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.options import Options
-    from beads_workers.integrations.hero.client import Client
+    from beads_workers.integrations.hero.client import HeroClient
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.options import HeroTable
     from beads_workers.integrations.hero.wire import keys_of
@@ -111,7 +111,7 @@ def opened(
     except ValueError as error:
         raise CommandError(str(error), exit_code=EXIT_USAGE) from None
     whose = worker or place.options.get("worker") or table.worker
-    with Client(place.address, keys, patience) as client, told():
+    with HeroClient(place.address, keys, patience) as client, told():
         yield Here(client, whose, table)
 
 
@@ -163,11 +163,11 @@ def list_jobs(
     They are looked for by SCAN, bit by bit: no other client of the Redis has to wait.
     """
     from beads_workers.integrations.hero.view import row_object, rows_text, summary
-    from beads_workers.integrations.hero.wire import Status
+    from beads_workers.integrations.hero.wire import JobStatus
 
-    if wanted is not None and wanted not in (known := [state.value for state in Status]):
+    if wanted is not None and wanted not in (known := [state.value for state in JobStatus]):
         raise CommandError(f"no such state: {printable(wanted)}", ", ".join(known), EXIT_USAGE)
-    counts: Counter[str] = Counter({state.value: 0 for state in Status})
+    counts: Counter[str] = Counter({state.value: 0 for state in JobStatus})
     with opened(url, naming, None, patience) as here:
         found = (
             row
@@ -336,7 +336,7 @@ def logs(
 
 
 def _show_log(
-    client: Client, job_id: str, log: JobLog, lines: int | None, *, follow: bool, as_json: bool
+    client: HeroClient, job_id: str, log: JobLog, lines: int | None, *, follow: bool, as_json: bool
 ) -> None:
     if lines is not None:
         log.to_last(lines)
@@ -363,7 +363,7 @@ def _show_line(line: bytes, *, as_json: bool) -> None:
         print(printable(as_shown(text)) if sys.stdout.isatty() else text)
 
 
-def waited(client: Client, job_id: str, patience: float | None) -> HeroJob:
+def waited(client: HeroClient, job_id: str, patience: float | None) -> HeroJob:
     """The job as it has ended; a ``CommandError`` where that takes longer than the patience."""
     from beads_workers.integrations.hero.client import StillUnderWay
 
@@ -505,11 +505,11 @@ def run(
 def _ended(job: HeroJob, *, as_json: bool) -> CommandError | None:
     """Show the JSON of a job that has ended; the error to end with, if it did with one."""
     from beads_workers.integrations.hero.view import as_object
-    from beads_workers.integrations.hero.wire import Status
+    from beads_workers.integrations.hero.wire import JobStatus
 
     if as_json:
         print(json_line(as_object(job)))
-    if job.status is Status.FINISHED:
+    if job.status is JobStatus.FINISHED:
         return None
     hint = f"beads-workers hero status {printable(job.id)}"
     return CommandError(f"the job failed: {printable(job.error or '', 600)}", hint, EXIT_ERROR)

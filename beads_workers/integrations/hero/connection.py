@@ -81,14 +81,14 @@ class Address:
 
 
 @value
-class Place:
+class RedisAddress:
     """What a URL says: where the Redis is, and in ``options`` what else its query holds."""
 
     address: Address
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> RedisAddress:
     """Raises ``ValueError``, one line that repeats nothing of what may be a secret."""
     try:
         parts = urlsplit(url)
@@ -117,7 +117,7 @@ def read_url(url: str) -> Place:
         tls=parts.scheme == "rediss",
         **own,
     )
-    return Place(address, said)
+    return RedisAddress(address, said)
 
 
 def password_of(address: Address, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -312,7 +312,7 @@ class Evaluation(NamedTuple):
     arguments: tuple[str | int, ...]
 
 
-class Link:
+class RedisLink:
     """It connects when it is used, and anew after any trouble."""
 
     def __init__(self, address: Address) -> None:

@@ -29,7 +29,7 @@ _DOCS = "docs/HERO.md has the forms: redis://HOST/DB?worker=ID"
 
 def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) -> FleetSettings:
     """Everything a run is told that serves a queue; raises ``CommandError``."""
-    from beads_workers.cli.preparation import Tracker, settings_of
+    from beads_workers.cli.preparation import TrackerChoice, settings_of
     from beads_workers.core.policy import Policy
     from beads_workers.integrations.hero.connection import read_url, secret_variables
     from beads_workers.runtime.project import STATE_FOLDER
@@ -40,7 +40,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     queue = find_queue(resolved)
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
-    tracker = Tracker("hero", state.absolute(), folder)
+    tracker = TrackerChoice("hero", state.absolute(), folder)
     hidden = secret_variables(read_url(queue.url).address)
     work = replace(find_scripts(resolved), hidden_variables=hidden)
     _check_root(work.log_root)

@@ -11,10 +11,10 @@ from typing import Any
 from beads_workers.core.events import Arrived, Event, FatalError, Unreachable
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source, SourceError
-from beads_workers.integrations.hero.connection import Link
+from beads_workers.integrations.hero.connection import RedisLink
 from beads_workers.integrations.hero.maintenance import Maintenance, ServedElsewhere
 from beads_workers.integrations.hero.source import HeroSource
-from beads_workers.integrations.hero.store import Runs, Store
+from beads_workers.integrations.hero.store import JobStore, Runs
 from beads_workers.runtime.loop import Mailbox
 
 RETRY_SECONDS, RETRY_SECONDS_MAX = 0.25, 5.0
@@ -35,8 +35,8 @@ class HeroIngress:
         self._tell = tell
         self._box = Mailbox(selector, of_signals=False)
         self._over = threading.Event()
-        self._link = Link(source.queue.address)
-        store = Store(source.queue, source.run, link=self._link)
+        self._link = RedisLink(source.queue.address)
+        store = JobStore(source.queue, source.run, link=self._link)
         runs = Runs(source.queue, source.run, link=self._link)
         self._maintenance = Maintenance(store, runs, source.holding, source.who, self._box.post)
         self._thread = threading.Thread(target=self._run, name="hero", daemon=True)

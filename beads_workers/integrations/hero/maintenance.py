@@ -10,12 +10,12 @@ from threading import Lock
 
 from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
 from beads_workers.core.model import IssueId, value
-from beads_workers.integrations.hero.buffer import Kept, LocalBuffer, Standing
-from beads_workers.integrations.hero.store import FETCH_MAX, Ending, Fetched, Runs, Store
+from beads_workers.integrations.hero.buffer import BufferedJob, JobStanding, LocalBuffer
+from beads_workers.integrations.hero.store import FETCH_MAX, Fetched, JobEnd, JobStore, Runs
 from beads_workers.integrations.hero.wire import (
     STOPPED,
     HeroJob,
-    Status,
+    JobStatus,
     WrongField,
     read_ids,
     read_job,
@@ -37,7 +37,7 @@ _WAITS = ("prerequisites", "dependencies")
 class Fetcher:
     """``tell`` hands an event to the core, from any thread; ``lock`` is the buffer's."""
 
-    store: Store
+    store: JobStore
     buffer: LocalBuffer
     lock: Lock
     tell: Callable[[Event], None]
@@ -46,7 +46,7 @@ class Fetcher:
         """These are in our list now. Raises ``SourceError``: those that are not in the buffer then
         are to be fetched once more."""
         twice: list[str] = []
-        over: list[Ending] = []
+        over: list[JobEnd] = []
         jobs: list[tuple[HeroJob, int]] = []
         seen: set[str] = set()
         for fetched in found:
@@ -57,10 +57,10 @@ class Fetcher:
             try:
                 job = read_job(fetched.job_id, fetched.fields)
             except WrongField as error:
-                over.append(Ending(fetched.job_id, "", 0, Status.ERROR, f"wrong job: {error}"))
+                over.append(JobEnd(fetched.job_id, "", 0, JobStatus.ERROR, f"wrong job: {error}"))
                 continue
             if not fetched.fields or job.status.is_final:
-                over.append(Ending(job.id, "", 0, Status.ERROR, "it had ended already"))
+                over.append(JobEnd(job.id, "", 0, JobStatus.ERROR, "it had ended already"))
             else:
                 jobs.append((job, fetched.attempts))
         self.store.drop_later(twice)
@@ -76,12 +76,12 @@ class Fetcher:
             for other, standing in zip(some, self._standings(some), strict=True):
                 self.ended(other, standing)
 
-    def ended(self, other: str, status: Status | None) -> None:
+    def ended(self, other: str, status: JobStatus | None) -> None:
         """That job stands so; None: nothing is known of it."""
         with self.lock:
-            if status is Status.FINISHED and self.buffer.finished(other):
+            if status is JobStatus.FINISHED and self.buffer.finished(other):
                 self.tell(Arrived())
-            if status is Status.ERROR:
+            if status is JobStatus.ERROR:
                 self.buffer.failed(other, failed_because_of(other))
 
     def _twice(self, job_id: str, twice: list[str]) -> None:
@@ -92,7 +92,7 @@ class Fetcher:
                 return
         twice.append(job_id)
 
-    def _end(self, over: Sequence[Ending]) -> None:
+    def _end(self, over: Sequence[JobEnd]) -> None:
         for ending, answer in zip(over, self.store.end(over), strict=True):
             if answer == "done":
                 self.tell(Warned(f"{ending.job_id[:100]}: {ending.said}"))
@@ -104,9 +104,9 @@ class Fetcher:
         parked = []
         with self.lock:
             for job, attempts in jobs:
-                unmet = [o for o in job.waits_for if standings[o] is not Status.FINISHED]
+                unmet = [o for o in job.waits_for if standings[o] is not JobStatus.FINISHED]
                 kept = self.buffer.add(job, attempts, unmet)
-                failed = [o for o in unmet if standings[o] is Status.ERROR]
+                failed = [o for o in unmet if standings[o] is JobStatus.ERROR]
                 if failed:
                     self.buffer.doom(kept, failed_because_of(failed[0]))
                 elif unmet:
@@ -118,8 +118,8 @@ class Fetcher:
         if jobs:
             self.tell(Arrived())
 
-    def _standings(self, job_ids: Sequence[str]) -> list[Status | None]:
-        found: list[Status | None] = []
+    def _standings(self, job_ids: Sequence[str]) -> list[JobStatus | None]:
+        found: list[JobStatus | None] = []
         for fields in self.store.fields_of(job_ids, ("status",)):
             try:
                 found.append(read_status(fields) if fields else None)
@@ -137,13 +137,13 @@ class Fetcher:
         for other in job.dependents:
             kept = self.buffer.get(other)
             if kept is not None and kept.standing in (
-                Standing.READY,
-                Standing.BEHIND,
-                Standing.PARKED,
+                JobStanding.READY,
+                JobStanding.BEHIND,
+                JobStanding.PARKED,
             ):
                 self.buffer.wait(kept, job.id)
 
-    def _look_for_cycle(self, kept: Kept) -> None:
+    def _look_for_cycle(self, kept: BufferedJob) -> None:
         """One that waits for itself, however far around, will never begin."""
         came_from: dict[str, str] = dict.fromkeys(kept.waits_for, kept.job.id)
         level = list(came_from)
@@ -165,7 +165,7 @@ class Fetcher:
             path.append(came_from[path[-1]])
         text = "these jobs wait for each other: " + " -> ".join(reversed(path[-10:]))
         with self.lock:
-            if kept.standing is Standing.PARKED:
+            if kept.standing is JobStanding.PARKED:
                 self.buffer.doom(kept, text)
 
 
@@ -202,7 +202,7 @@ MISSING_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class Holding:
+class SharedState:
     """What the thread and the fleet's tracker thread share. ``lock`` goes around every use of
     ``buffer``.
 
@@ -239,9 +239,9 @@ class Maintenance:
 
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         runs: Runs,
-        holding: Holding,
+        holding: SharedState,
         who: str,
         tell: Callable[[Event], None],
         clock: Callable[[], float] = time.monotonic,
@@ -380,7 +380,7 @@ class Maintenance:
     def _end_doomed(self) -> None:
         with self._holding.lock:
             doomed = list(self._buffer.doomed.values())
-        endings = [Ending(d.job_id, d.context, 0, Status.ERROR, d.error) for d in doomed]
+        endings = [JobEnd(d.job_id, d.context, 0, JobStatus.ERROR, d.error) for d in doomed]
         for ending, answer in zip(endings, self._store.end(endings), strict=True):
             with self._holding.lock:
                 if (kept := self._buffer.get(ending.job_id)) is not None:
@@ -388,7 +388,7 @@ class Maintenance:
                 self._buffer.failed(ending.job_id, failed_because_of(ending.job_id))
             if answer == "done" and ending.said != STOPPED:
                 self._tell(Warned(f"{ending.job_id}: {ending.said}"))
-        if endings and self._buffer.count(Standing.READY):
+        if endings and self._buffer.count(JobStanding.READY):
             self._tell(Arrived())
 
     def _look_for_stops(self, now: float) -> None:
@@ -400,10 +400,10 @@ class Maintenance:
                 kept = self._buffer.get(job_id)
                 if kept is None:
                     unknown.append(job_id)
-                elif kept.standing is Standing.OUT and not kept.stopped:
+                elif kept.standing is JobStanding.OUT and not kept.stopped:
                     kept.stopped = True
                     running.append(IssueId(job_id))
-                elif kept.standing not in (Standing.OUT, Standing.DOOMED):
+                elif kept.standing not in (JobStanding.OUT, JobStanding.DOOMED):
                     self._buffer.doom(kept, STOPPED)
         if running:
             self._tell(Withdrawn(tuple(running), STOPPED))
@@ -415,7 +415,7 @@ class Maintenance:
         forgotten = []
         for job_id, answer in zip(due, self._store.stop_queued(due), strict=True):
             if answer == "stopped":
-                self._taking.ended(job_id, Status.ERROR)
+                self._taking.ended(job_id, JobStatus.ERROR)
             known = self._unknown.setdefault(job_id, _Unknown(now, STOPS_SECONDS, None))
             known.delay = min(known.delay * 2, UNKNOWN_SECONDS_MAX)
             known.again_at = now + known.delay

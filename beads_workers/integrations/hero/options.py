@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.scripts import SCRIPT_BYTES_MAX, Context, Limits, LogRoot
+from beads_workers.core.scripts import SCRIPT_BYTES_MAX, Context, LogRoot, ResourceLimits
 
 if TYPE_CHECKING:
     from beads_workers.integrations.hero.wire import Keys
@@ -133,7 +133,7 @@ def _context(name: str, table: Any) -> Context:
         said["command"],
         said.get("sandbox", ()),
         said.get("validator", ()),
-        Limits(said.get("cpu_seconds"), said.get("memory"), said.get("file_size")),
+        ResourceLimits(said.get("cpu_seconds"), said.get("memory"), said.get("file_size")),
         said.get("script_max", SCRIPT_BYTES_MAX),
     )
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import assert_never
 
-from beads_workers.core.model import IssueId, Job, Listed, Outcome, OutcomeKind, Script, value
+from beads_workers.core.model import IssueId, Job, ListedIssue, Outcome, OutcomeKind, Script, value
 from beads_workers.core.scripts import audit_of
 from beads_workers.core.source import (
     Action,
@@ -25,19 +25,19 @@ from beads_workers.executors.files import whole
 from beads_workers.integrations.hero.buffer import (
     BUSY_SECONDS,
     PREFETCH_MAX,
-    Kept,
+    BufferedJob,
+    JobStanding,
     LocalBuffer,
-    Standing,
 )
-from beads_workers.integrations.hero.connection import Link
-from beads_workers.integrations.hero.maintenance import Holding
-from beads_workers.integrations.hero.store import Ending, Queue, Runs, Store
+from beads_workers.integrations.hero.connection import RedisLink
+from beads_workers.integrations.hero.maintenance import SharedState
+from beads_workers.integrations.hero.store import JobEnd, JobStore, Runs, ServedQueue
 from beads_workers.integrations.hero.wire import (
     LOST,
     STOPPED,
     TIMED_OUT,
     HeroJob,
-    Status,
+    JobStatus,
     WrongField,
     read_job,
 )
@@ -59,7 +59,7 @@ NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
 class Ends:
     """The job is over: its ``output``, or its ``error``."""
 
-    status: Status
+    status: JobStatus
     said: str
 
 
@@ -84,13 +84,13 @@ def judge(
     ``stopped``: somebody asked for that; work that was done all the same is done.
     """
     if outcome is not None and outcome.kind is OutcomeKind.SUCCESS:
-        return Ends(Status.FINISHED, output_of(outcome))
+        return Ends(JobStatus.FINISHED, output_of(outcome))
     if stopped:
-        return Ends(Status.ERROR, STOPPED)
+        return Ends(JobStatus.ERROR, STOPPED)
     if outcome is None:
         return Again(never=True)
     if outcome.kind is OutcomeKind.NOT_FOUND or attempts >= attempts_max:
-        return Ends(Status.ERROR, error_of(outcome))
+        return Ends(JobStatus.ERROR, error_of(outcome))
     if outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.LOST):
         return Again()
     delay = outcome.retry_after_seconds
@@ -130,7 +130,7 @@ def error_of(outcome: Outcome) -> str:
 
 
 def settle_past(
-    store: Store, runs: Runs, dead: CrashedRun, run: str, retry_seconds: float
+    store: JobStore, runs: Runs, dead: CrashedRun, run: str, retry_seconds: float
 ) -> list[Settled]:
     """First what its journal says, which Redis was not told; then all that it holds goes back to
     the queue, and what it was at work on counts as an attempt. Raises ``SourceError``.
@@ -139,7 +139,7 @@ def settle_past(
     outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.unclosed}
     outcomes |= dict(dead.outcomes)
     known = _known(store, list(outcomes))
-    endings: list[Ending] = []
+    endings: list[JobEnd] = []
     again: list[tuple[str, str, int, bool]] = []
     for job_id, (job, attempts) in known.items():
         context = "" if job.concurrent else "c:" + job.context_id
@@ -147,7 +147,7 @@ def settle_past(
         verdict = judge(outcome, attempts, job.attempts_max, retry_seconds=retry_seconds)
         match verdict:
             case Ends(status, said):
-                endings.append(Ending(job_id, context, attempts, status, said))
+                endings.append(JobEnd(job_id, context, attempts, status, said))
             case Again(_, never):
                 again.append((job_id, context, attempts, never))
     answers = store.end(endings, run)
@@ -163,7 +163,7 @@ def settle_past(
     return settled
 
 
-def _known(store: Store, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[HeroJob, int]]:
+def _known(store: JobStore, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[HeroJob, int]]:
     found = {}
     attempts = store.attempts_of(job_ids)
     for job_id, fields, count in zip(job_ids, store.hashes(job_ids), attempts, strict=True):
@@ -186,10 +186,10 @@ def _past_settled(action: Action, job_id: str, answer: str) -> Settled:
 
 
 STATUS = {
-    Status.DISPATCHED: "open",
-    Status.STARTED: "in_progress",
-    Status.FINISHED: "closed",
-    Status.ERROR: "closed",
+    JobStatus.DISPATCHED: "open",
+    JobStatus.STARTED: "in_progress",
+    JobStatus.FINISHED: "closed",
+    JobStatus.ERROR: "closed",
 }
 """A job that failed is closed as well: nobody takes it again."""
 
@@ -244,7 +244,7 @@ class HeroSource:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: ServedQueue,
         *,
         actor: str,
         place: str,
@@ -259,9 +259,9 @@ class HeroSource:
         self.queue = queue
         self.run = run_of(actor)
         self.who = f"{'shared' if shared else 'alone'} {place}"
-        self.holding = Holding(LocalBuffer(prefetch_max=prefetch_max))
-        link = Link(queue.address)
-        self._store = Store(queue, self.run, link=link)
+        self.holding = SharedState(LocalBuffer(prefetch_max=prefetch_max))
+        link = RedisLink(queue.address)
+        self._store = JobStore(queue, self.run, link=link)
         self._runs = Runs(queue, self.run, link=link)
         self._retry_seconds = retry_seconds
         self._attempt_seconds = attempt_seconds
@@ -291,9 +291,9 @@ class HeroSource:
         jobs = self._begin(picked) if picked else ()
         with holding.lock:
             # What waits for jobs that never come must not keep a fleet from ending.
-            here = (kept for kept in buffer.rows() if kept.standing is not Standing.PARKED)
+            here = (kept for kept in buffer.rows() if kept.standing is not JobStanding.PARKED)
             rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
-            blocked = buffer.count(Standing.PARKED)
+            blocked = buffer.count(JobStanding.PARKED)
         if not jobs and not rows:
             # --until-empty must not end while there is something in the queue.
             rows = self._queued()
@@ -305,15 +305,15 @@ class HeroSource:
         ids = self._store.held()
         with self.holding.lock:
             here = [self.holding.buffer.get(job_id) for job_id in ids]
-        return sum(kept is None or kept.standing is not Standing.PARKED for kept in here)
+        return sum(kept is None or kept.standing is not JobStanding.PARKED for kept in here)
 
-    def _queued(self) -> list[Listed]:
+    def _queued(self) -> list[ListedIssue]:
         ids = self._store.queued(LISTED_MAX)
         found = self._store.fields_of(ids, ("context_id", "caller_id"))
         jobs = (read_names(i, fields) for i, fields in zip(ids, found, strict=True))
-        return [Listed(IssueId(job.id), title_of(job)) for job in jobs]
+        return [ListedIssue(IssueId(job.id), title_of(job)) for job in jobs]
 
-    def _begin(self, picked: Sequence[Kept]) -> list[Job]:
+    def _begin(self, picked: Sequence[BufferedJob]) -> list[Job]:
         buffer = self.holding.buffer
         wanted = [(k.job.id, k.context, k.attempts, k.job.attempts_max) for k in picked]
         try:
@@ -333,7 +333,7 @@ class HeroSource:
                     self._not_started(kept, answer)
         return begun
 
-    def _not_started(self, kept: Kept, answer: str) -> None:
+    def _not_started(self, kept: BufferedJob, answer: str) -> None:
         buffer = self.holding.buffer
         match answer:
             case "busy":
@@ -348,7 +348,7 @@ class HeroSource:
                 buffer.remove(kept)
         self.holding.wake.set()
 
-    def _job(self, kept: Kept) -> Job:
+    def _job(self, kept: BufferedJob) -> Job:
         job = kept.job
         seconds = [s for s in (job.timeout_seconds, self._attempt_seconds) if s is not None]
         script = Script(
@@ -372,7 +372,7 @@ class HeroSource:
         """Tell Redis: each job ends, with its reply, or will have another attempt."""
         verdicts = [self._judge(settlement) for settlement in settlements]
         endings = [
-            Ending(k.job.id, k.context, k.attempts, v.status, v.said)
+            JobEnd(k.job.id, k.context, k.attempts, v.status, v.said)
             for k, v in verdicts
             if k is not None and isinstance(v, Ends)
         ]
@@ -394,14 +394,14 @@ class HeroSource:
         self.holding.wake.set()
         return settled
 
-    def _judge(self, settlement: Settlement) -> tuple[Kept | None, Ends | Again]:
+    def _judge(self, settlement: Settlement) -> tuple[BufferedJob | None, Ends | Again]:
         with self.holding.lock:
             kept = self.holding.buffer.get(settlement.issue_id)
-        if kept is None or kept.standing is not Standing.OUT:
+        if kept is None or kept.standing is not JobStanding.OUT:
             return None, Again()
         outcome = whole(settlement.outcome)
         if outcome is None and settlement.action is Action.CLOSE:
-            return kept, Ends(Status.FINISHED, "")
+            return kept, Ends(JobStatus.FINISHED, "")
         verdict = judge(
             outcome,
             kept.attempts,
@@ -411,7 +411,7 @@ class HeroSource:
         )
         return kept, verdict
 
-    def _settled(self, kept: Kept, verdict: Ends | Again, answer: str) -> None:
+    def _settled(self, kept: BufferedJob, verdict: Ends | Again, answer: str) -> None:
         buffer = self.holding.buffer
         with self.holding.lock:
             if kept.evicted or answer != "done" or isinstance(verdict, Ends):
@@ -427,8 +427,8 @@ class HeroSource:
             else:
                 buffer.cool(kept, self._clock() + verdict.delay_seconds)
 
-    def _tell_those_who_wait(self, job_id: str, status: Status) -> None:
-        if status is Status.FINISHED:
+    def _tell_those_who_wait(self, job_id: str, status: JobStatus) -> None:
+        if status is JobStatus.FINISHED:
             self.holding.buffer.finished(job_id)
         else:
             self.holding.buffer.failed(job_id, f"prerequisite {job_id} failed")
@@ -476,8 +476,8 @@ def run_of(actor: str) -> str:
     return actor.rpartition("/")[2]
 
 
-def _row(kept: Kept) -> Listed:
-    return Listed(IssueId(kept.job.id), title_of(kept.job))
+def _row(kept: BufferedJob) -> ListedIssue:
+    return ListedIssue(IssueId(kept.job.id), title_of(kept.job))
 
 
 def _settled(settlement: Settlement, answer: str) -> Settled:

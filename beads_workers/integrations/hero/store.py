@@ -10,8 +10,8 @@ from beads_workers.core.model import value
 from beads_workers.core.source import SourceError
 from beads_workers.core.times import write_time
 from beads_workers.integrations.hero import lua
-from beads_workers.integrations.hero.connection import Address, Evaluation, Link
-from beads_workers.integrations.hero.wire import LOST, STOPPED, Keys, Status
+from beads_workers.integrations.hero.connection import Address, Evaluation, RedisLink
+from beads_workers.integrations.hero.wire import LOST, STOPPED, JobStatus, Keys
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @value
-class Queue:
+class ServedQueue:
     """Which queue of which Redis, and how it is served.
 
     ``lease_seconds``: who is silent for so long is taken for dead. ``reply_seconds``: a reply that
@@ -44,13 +44,13 @@ class Fetched(NamedTuple):
     fields: Mapping[bytes, bytes]
 
 
-class Ending(NamedTuple):
+class JobEnd(NamedTuple):
     """How a job ends. ``attempt``: which one it was; 0: it was never begun."""
 
     job_id: str
     context: str
     attempt: int
-    status: Status
+    status: JobStatus
     said: str
 
 
@@ -63,16 +63,16 @@ class Asker:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: ServedQueue,
         run: str,
         *,
-        link: Link | None = None,
+        link: RedisLink | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.queue = queue
         self.run = run
         self._clock = clock
-        self._link = link or Link(queue.address)
+        self._link = link or RedisLink(queue.address)
         self._call = self._link.call
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ STOPS_MAX = 10_000
 """Stop requests that are looked at; more of them are nonsense."""
 
 
-class Store(Asker):
+class JobStore(Asker):
     """The jobs of a queue; raises ``SourceError`` throughout."""
 
     def wait(self, seconds: float) -> str | None:
@@ -169,13 +169,13 @@ class Store(Asker):
         ]
         return [text_of(answer) for answer in self._scripts(calls)]
 
-    def end(self, endings: Iterable[Ending], run: str = "") -> list[str]:
+    def end(self, endings: Iterable[JobEnd], run: str = "") -> list[str]:
         """The answers of ``lua.END``. ``run``: whose they are, if not ours."""
         now, ttl = self._now(), self.queue.reply_seconds
         calls = [
             self._of_job(
                 lua.END, e.job_id, e.context, e.attempt, now, ttl, e.status.value,
-                "output" if e.status is Status.FINISHED else "error", e.said, run=run,
+                "output" if e.status is JobStatus.FINISHED else "error", e.said, run=run,
             )
             for e in endings
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from beads_workers.core.text import as_shown, counted, printable
 from beads_workers.core.times import write_time
 
 if TYPE_CHECKING:
-    from beads_workers.integrations.hero.client import Row
+    from beads_workers.integrations.hero.client import JobRow
     from beads_workers.integrations.hero.wire import HeroJob
 
 
@@ -250,7 +250,7 @@ def _place(job: HeroJob) -> str:
     return printable(f"{job.worker_id}/{job.context_id or '-'}", 40)
 
 
-def row_object(row: Row) -> dict[str, Any]:
+def row_object(row: JobRow) -> dict[str, Any]:
     """One job of a list as JSON: only what was read of it."""
     if row.job is None:
         return {"id": row.id, "status": None, "trouble": row.trouble}
@@ -259,7 +259,7 @@ def row_object(row: Row) -> dict[str, Any]:
     return {name: whole[name] for name in (*read, "retries", "error")}
 
 
-def rows_text(rows: Sequence[Row]) -> Iterator[str]:
+def rows_text(rows: Sequence[JobRow]) -> Iterator[str]:
     """One line for each; columns as wide as they need to be."""
     width = max((len(printable(row.id)) for row in rows), default=0)
     places = max((len(_place(row.job)) for row in rows if row.job), default=0)

@@ -21,7 +21,7 @@ from beads_workers.core.times import read_time, write_time
 # Source: docs/PROTOCOL.md, "Hero over Redis".
 
 
-class Status(Enum):
+class JobStatus(Enum):
     """The values are what stands in the field ``status``."""
 
     DISPATCHED = "dispatched"
@@ -33,22 +33,22 @@ class Status(Enum):
     @property
     def is_final(self) -> bool:
         """Whether it ends a job: whoever waits has been told, or is just being told."""
-        return self in (Status.FINISHED, Status.ERROR)
+        return self in (JobStatus.FINISHED, JobStatus.ERROR)
 
 
-MOVES: Mapping[Status, frozenset[Status]] = {
+MOVES: Mapping[JobStatus, frozenset[JobStatus]] = {
     # A job can fail without ever being started: it was stopped, or what it waits for failed.
-    Status.DISPATCHED: frozenset((Status.STARTED, Status.ERROR)),
+    JobStatus.DISPATCHED: frozenset((JobStatus.STARTED, JobStatus.ERROR)),
     # Back to dispatched: another attempt will be made.
-    Status.STARTED: frozenset((Status.DISPATCHED, Status.FINISHED, Status.ERROR)),
+    JobStatus.STARTED: frozenset((JobStatus.DISPATCHED, JobStatus.FINISHED, JobStatus.ERROR)),
     # Only its client begins anew: it sets ``dispatched``, and queues the job again.
-    Status.FINISHED: frozenset((Status.DISPATCHED,)),
-    Status.ERROR: frozenset((Status.DISPATCHED,)),
+    JobStatus.FINISHED: frozenset((JobStatus.DISPATCHED,)),
+    JobStatus.ERROR: frozenset((JobStatus.DISPATCHED,)),
 }
 """Total: where each state may go to."""
 
 
-def may_become(status: Status, to: Status) -> bool:
+def may_become(status: JobStatus, to: JobStatus) -> bool:
     """Whether a job in this state may go to that one."""
     return to in MOVES[status]
 
@@ -83,7 +83,7 @@ class HeroJob:
     log_path: str | None = None
     created_at: float | None = None
     updated_at: float | None = None
-    status: Status = Status.DISPATCHED
+    status: JobStatus = JobStatus.DISPATCHED
     env_vars: Mapping[str, str] = field(default_factory=dict)
     prerequisites: tuple[str, ...] = ()
     dependents: tuple[str, ...] = ()
@@ -306,11 +306,11 @@ def read_job(job_id: str, fields: Hash) -> HeroJob:
     )
 
 
-def read_status(fields: Hash) -> Status:
+def read_status(fields: Hash) -> JobStatus:
     """The state alone; ``dispatched`` where there is none. Raises ``WrongField``."""
     said = _text(fields, "status").strip()
     try:
-        return Status(said.lower() or "dispatched")
+        return JobStatus(said.lower() or "dispatched")
     except ValueError:
         raise WrongField("status", f"{said[:40]!r} is none") from None
 
@@ -440,7 +440,7 @@ def write_job(job: HeroJob) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def status_fields(status: Status, now: float) -> dict[str, str]:
+def status_fields(status: JobStatus, now: float) -> dict[str, str]:
     """What a change of state writes. ``now``: epoch seconds."""
     return {"status": status.value, "updated_at": write_time(now)}
 
@@ -451,8 +451,8 @@ def ended_fields(
     """What ends a job: ``output`` where it finished, ``error`` where it did not; one of them."""
     assert (output is None) != (error is None), "a job ends in one way"
     if error is None:
-        return {**status_fields(Status.FINISHED, now), "output": output or ""}
-    return {**status_fields(Status.ERROR, now), "error": error}
+        return {**status_fields(JobStatus.FINISHED, now), "output": output or ""}
+    return {**status_fields(JobStatus.ERROR, now), "error": error}
 
 
 def write_ids(ids: Sequence[str]) -> str:

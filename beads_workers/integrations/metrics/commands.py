@@ -35,13 +35,17 @@ def metrics(as_json: Json = False, state_dir: StateDir = None) -> None:
 
 def _families(answer: dict[str, Any]) -> list[Family]:
     from beads_workers.cli.errors import CommandError
-    from beads_workers.integrations.metrics.figures import Watched, from_json, usage_families
+    from beads_workers.integrations.metrics.figures import (
+        WatchedProcesses,
+        from_json,
+        usage_families,
+    )
     from beads_workers.integrations.metrics.server import read_all
 
     if "families" not in answer:
         hint = "it was started with an older version; restart it"
         raise CommandError(f"the fleet has no figures: {answer.get('error')}", hint)
     workers = tuple((pid, name) for pid, name in answer["workers"])
-    whose = Watched(answer["orchestrator"], workers, frozenset(answer["own"]))
+    whose = WatchedProcesses(answer["orchestrator"], workers, frozenset(answer["own"]))
     # Read here, where nobody waits for it.
     return [*from_json(answer["families"]), *usage_families(whose, read_all())]

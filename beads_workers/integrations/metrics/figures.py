@@ -316,7 +316,7 @@ class ProcessUse:
 
 
 @value
-class Watched:
+class WatchedProcesses:
     """Whose use is asked for: worker ids by pid, and which of them lead a session of ours."""
 
     orchestrator: int
@@ -339,7 +339,7 @@ class Use:
         self.processes += 1
 
 
-def watched(board: Board) -> Watched:
+def watched(board: Board) -> WatchedProcesses:
     """Whom a board knows; a process that serves several slots goes by the first of them."""
     workers: dict[int, str] = {}
     own = set()
@@ -350,10 +350,10 @@ def watched(board: Board) -> Watched:
             if row.own:
                 own.add(row.pid)
     pid = board.run.pid if board.run else 0
-    return Watched(pid, tuple(workers.items()), frozenset(own))
+    return WatchedProcesses(pid, tuple(workers.items()), frozenset(own))
 
 
-def usage_families(whose: Watched, processes: Iterable[ProcessUse]) -> list[Family]:
+def usage_families(whose: WatchedProcesses, processes: Iterable[ProcessUse]) -> list[Family]:
     """Use by worker, and the orchestrator's own. A worker that is gone meanwhile has no sample."""
     known = {process.pid: process for process in processes}
     names, used = dict(whose.workers), dict[int, Use]()

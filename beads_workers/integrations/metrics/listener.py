@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core.events import Event
 from beads_workers.core.snapshot import Board
-from beads_workers.runtime.handshake import Refused
+from beads_workers.runtime.handshake import StartRefused
 from beads_workers.runtime.sockets import TcpListener
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ LOOPBACK = "127.0.0.1"
 
 
 def listen(port: int) -> TcpListener:
-    """Take the port, 0: any that is free. Raises ``Refused``."""
+    """Take the port, 0: any that is free. Raises ``StartRefused``."""
     try:
         return TcpListener(LOOPBACK, port)
     except OSError as error:
         why = f"metrics cannot be served on {LOOPBACK}:{port}: {os.strerror(error.errno or 0)}"
-        raise Refused(why, "see who is there: ss -ltnp; or take any free one: 0", 1) from None
+        raise StartRefused(why, "see who is there: ss -ltnp; or take any free one: 0", 1) from None
 
 
 def url_of(listener: TcpListener) -> str:

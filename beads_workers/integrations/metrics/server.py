@@ -32,7 +32,7 @@ HEAD_BYTES_MAX = 8192
 _LINE = re.compile(rb"([A-Z]{1,16}) (\S{1,2000}) HTTP/1\.[01]", re.ASCII)
 
 
-class Status(Enum):
+class HttpStatus(Enum):
     """What can be answered."""
 
     OK = "200 OK"
@@ -43,34 +43,34 @@ class Status(Enum):
 
 
 @value
-class Asked:
+class HttpRequest:
     """A whole request, judged. ``head_only``: the answer goes without its body (HEAD)."""
 
-    status: Status
+    status: HttpStatus
     head_only: bool = False
 
 
-def judge(received: bytes, path: str) -> Asked | None:
+def judge(received: bytes, path: str) -> HttpRequest | None:
     """What to answer to all that was received so far; None while the head is not complete.
 
     ``path``: the one that there is; what stands behind a question mark is ignored.
     """
     end = re.search(rb"\r?\n\r?\n", received[:HEAD_BYTES_MAX])
     if end is None:
-        return Asked(Status.TOO_LARGE) if len(received) >= HEAD_BYTES_MAX else None
+        return HttpRequest(HttpStatus.TOO_LARGE) if len(received) >= HEAD_BYTES_MAX else None
     line = _LINE.fullmatch(received[: end.start()].split(b"\n", 1)[0].rstrip(b"\r"))
     if line is None:
-        return Asked(Status.BAD_REQUEST)
+        return HttpRequest(HttpStatus.BAD_REQUEST)
     head_only = line[1] == b"HEAD"
     if line[1] not in (b"GET", b"HEAD"):
-        return Asked(Status.NOT_ALLOWED)
+        return HttpRequest(HttpStatus.NOT_ALLOWED)
     found = line[2].split(b"?", 1)[0] == path.encode("ascii")
-    return Asked(Status.OK if found else Status.NOT_FOUND, head_only)
+    return HttpRequest(HttpStatus.OK if found else HttpStatus.NOT_FOUND, head_only)
 
 
-def response(asked: Asked, content_type: str, body: bytes) -> bytes:
+def response(asked: HttpRequest, content_type: str, body: bytes) -> bytes:
     """The whole answer, after which the connection is to be closed."""
-    allow = "Allow: GET, HEAD\r\n" if asked.status is Status.NOT_ALLOWED else ""
+    allow = "Allow: GET, HEAD\r\n" if asked.status is HttpStatus.NOT_ALLOWED else ""
     head = (
         f"HTTP/1.1 {asked.status.value}\r\n"
         f"Content-Type: {content_type}\r\n"
@@ -148,7 +148,7 @@ Look = Callable[[], tuple[Board, float]]
 
 
 @dataclass(slots=True, eq=False)
-class Visitor:
+class HttpClient:
     """One connection. ``asked``: its request, once complete; ``answer``: what is left to send.
 
     ``answer`` is None until it is known, and empty when all was sent. ``silent``: it says no more,
@@ -158,7 +158,7 @@ class Visitor:
     socket: socket.socket
     until: float
     received: bytes = b""
-    asked: Asked | None = None
+    asked: HttpRequest | None = None
     answer: memoryview | None = None
     lingered: int = 0
     silent: bool = False
@@ -177,11 +177,11 @@ class Visits:
     client_disconnects: int = 0
     request_timeouts: int = 0
 
-    def answered(self, status: Status) -> None:
+    def answered(self, status: HttpStatus) -> None:
         """A request has got its answer."""
-        if status is Status.OK:
+        if status is HttpStatus.OK:
             self.metrics_requests_served += 1
-        elif status is Status.NOT_FOUND:
+        elif status is HttpStatus.NOT_FOUND:
             self.not_found_responses += 1
         else:
             self.bad_requests += 1
@@ -239,7 +239,7 @@ class MetricsServer:
         look: Look,
     ) -> None:
         self._selector = selector
-        self._visitors: list[Visitor] = []
+        self._visitors: list[HttpClient] = []
         self._scrape = Scrape(look)
         self._visits = Visits()
         self._place = listener.socket.getsockname()[:2]
@@ -290,11 +290,11 @@ class MetricsServer:
                 continue
             sock.setblocking(False)
             self._visits.connections_total += 1
-            visitor = Visitor(sock, time.monotonic() + VISIT_SECONDS)
+            visitor = HttpClient(sock, time.monotonic() + VISIT_SECONDS)
             self._visitors.append(visitor)
             self._watch(visitor)
 
-    def _watch(self, visitor: Visitor) -> None:
+    def _watch(self, visitor: HttpClient) -> None:
         mask = 0 if visitor.silent else selectors.EVENT_READ
         mask |= selectors.EVENT_WRITE if visitor.answer else 0
         if visitor.mask and mask != visitor.mask:
@@ -303,13 +303,13 @@ class MetricsServer:
             self._selector.register(visitor.socket, mask, lambda ready: self._ready(visitor, ready))
         visitor.mask = mask
 
-    def _ready(self, visitor: Visitor, mask: int) -> None:
+    def _ready(self, visitor: HttpClient, mask: int) -> None:
         if mask & selectors.EVENT_READ:
             self._read(visitor)
         if mask & selectors.EVENT_WRITE and visitor in self._visitors:
             self._send(visitor)
 
-    def _read(self, visitor: Visitor) -> None:
+    def _read(self, visitor: HttpClient) -> None:
         try:
             data = visitor.socket.recv(HEAD_BYTES_MAX)
         except (BlockingIOError, InterruptedError):
@@ -329,18 +329,18 @@ class MetricsServer:
         else:
             visitor.received += data
             visitor.asked = judge(visitor.received, PATH)
-            if visitor.asked is not None and visitor.asked.status is not Status.OK:
+            if visitor.asked is not None and visitor.asked.status is not HttpStatus.OK:
                 self._answer(visitor, f"{visitor.asked.status.value}: GET {PATH}\n".encode())
 
-    def _answer(self, visitor: Visitor, body: bytes) -> None:
+    def _answer(self, visitor: HttpClient, body: bytes) -> None:
         assert visitor.asked is not None
         self._visits.answered(visitor.asked.status)
-        ok = visitor.asked.status is Status.OK
+        ok = visitor.asked.status is HttpStatus.OK
         content_type = CONTENT_TYPE if ok else "text/plain; charset=utf-8"
         visitor.answer = memoryview(response(visitor.asked, content_type, body))
         self._send(visitor)
 
-    def _send(self, visitor: Visitor) -> None:
+    def _send(self, visitor: HttpClient) -> None:
         assert visitor.answer is not None
         try:
             sent = visitor.socket.send(visitor.answer) if visitor.answer else 0
@@ -357,7 +357,7 @@ class MetricsServer:
         else:
             self._watch(visitor)
 
-    def _drop(self, visitor: Visitor) -> None:
+    def _drop(self, visitor: HttpClient) -> None:
         self._visitors.remove(visitor)
         if visitor.mask:
             self._selector.unregister(visitor.socket)

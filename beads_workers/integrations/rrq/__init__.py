@@ -17,13 +17,13 @@ class RrqExecutor:
 
 
 def _open(opening: Opening) -> Source:
-    from beads_workers.integrations.rrq.request_table import Serving
+    from beads_workers.integrations.rrq.request_table import RequestTable
     from beads_workers.integrations.rrq.source import RrqSource
 
     settings = opening.settings
     rrq = RrqExecutor(**settings.source_options)
     return RrqSource(
-        Serving(),
+        RequestTable(),
         actor=opening.actor,
         place=rrq.address,
         calls_functions=settings.work.command is None,

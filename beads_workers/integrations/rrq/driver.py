@@ -30,7 +30,7 @@ from beads_workers.core.worker_events import (
     LeaveWord,
     Log,
     RunStep,
-    Send,
+    SendMessage,
     StepAnswered,
     StepNotStarted,
     TellStep,
@@ -174,7 +174,7 @@ class Slot:
             match command:
                 case Connect():
                     self._events.append(self._connection.connect())
-                case Send(message):
+                case SendMessage(message):
                     self._connection.send(message)
                 case LeaveWord(message):
                     leave_word(self._settings.run_directory, message)
@@ -298,7 +298,7 @@ class _Driver:
         if (executor := self._at.get(slot.number)) is not None:
             executor.end(slot.number, hard=hard)
 
-    def _answered(self, number: int, answer: ev.Answer, said: str) -> None:
+    def _answered(self, number: int, answer: ev.SlotAnswer, said: str) -> None:
         del self._at[number]
         slot = self._slots[number - 1]
         slot.log(said)

@@ -20,7 +20,7 @@ from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.worker_events import StepEnded
 from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
-from beads_workers.integrations.rrq.executor_process import Executor
+from beads_workers.integrations.rrq.executor_process import ExecutorProcess
 from beads_workers.integrations.rrq.ingress import FrameStream
 from beads_workers.integrations.rrq.requests import error_lines, version_of
 from beads_workers.integrations.rrq.wire import (
@@ -30,7 +30,7 @@ from beads_workers.integrations.rrq.wire import (
     frame,
     parse,
 )
-from beads_workers.runtime.output import Output
+from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import say
 from beads_workers.runtime.sessions import kill, with_variable
 from beads_workers.runtime.steps import CannotStart, RunningStep, launch
@@ -137,15 +137,15 @@ def _remove(path: str) -> None:
 # One slot's connection to an executor: frames out, frames in, and never more than one of each.
 
 
-class NoAnswer(Exception):
+class InvalidReply(Exception):
     """What came is none, and nothing more can; ``str()`` says why."""
 
 
-class HungUp(Exception):
+class ConnectionClosed(Exception):
     """The executor has closed the connection, maybe because it died."""
 
 
-class Line:
+class ExecutorConnection:
     """It connects at once, and is watched by the selector that it is given."""
 
     def __init__(
@@ -157,30 +157,31 @@ class Line:
         selector.register(self._stream.socket, selectors.EVENT_READ, ready)
 
     def send(self, payload: bytes) -> None:
-        """Send what fits; ``flush`` sends the rest. Raises ``HungUp``."""
+        """Send what fits; ``flush`` sends the rest. Raises ``ConnectionClosed``."""
         assert not self._stream.unsent, "one request at a time"
         self._stream.queue(frame(payload))
         self.flush()
 
     def flush(self) -> None:
-        """Call when it can be written to. Raises ``HungUp``."""
+        """Call when it can be written to. Raises ``ConnectionClosed``."""
         stream = self._stream
         stream.flush()
         if stream.closed:
-            raise HungUp
+            raise ConnectionClosed
         if bool(stream.unsent) is not self._waits_to_write:
             self._waits_to_write = bool(stream.unsent)
             writing = selectors.EVENT_WRITE if stream.unsent else 0
             self._selector.modify(stream.socket, selectors.EVENT_READ | writing, self._ready)
 
-    def read(self) -> list[wire.Outcome]:
-        """Call when it can be read. Raises ``NoAnswer`` for what is none, and ``HungUp``."""
+    def read(self) -> list[wire.RequestOutcome]:
+        """Call when it can be read. Raises ``InvalidReply`` for what is none, and
+        ``ConnectionClosed``."""
         payloads = self._stream.read(time.monotonic())
         if self._stream.closed:
-            raise HungUp
+            raise ConnectionClosed
         answers = [_answer(payload) for payload in payloads]
         if self._stream.broken:
-            raise NoAnswer(self._stream.broken)
+            raise InvalidReply(self._stream.broken)
         return answers
 
     def close(self) -> None:
@@ -195,13 +196,13 @@ def send_once(address: Address, payload: bytes) -> None:
         connection.sendall(frame(payload))
 
 
-def _answer(payload: bytes) -> wire.Outcome:
+def _answer(payload: bytes) -> wire.RequestOutcome:
     try:
         envelope = parse(payload)
     except ProtocolError as error:
-        raise NoAnswer(f"it sent what is no answer: {error}") from None
-    if not isinstance(envelope, wire.Outcome):
-        raise NoAnswer("it sent what only we send")
+        raise InvalidReply(f"it sent what is no answer: {error}") from None
+    if not isinstance(envelope, wire.RequestOutcome):
+        raise InvalidReply("it sent what only we send")
     return envelope
 
 
@@ -228,20 +229,20 @@ class DrivenExecutor:
         settings: WorkerSettings,
         sockets: SocketFolder,
         selector: selectors.BaseSelector,
-        answer: Callable[[int, ev.Answer, str], None],
+        answer: Callable[[int, ev.SlotAnswer, str], None],
     ) -> None:
         self.described = described
         self._settings = settings
         self._sockets = sockets
         self._selector = selector
         self._answer = answer
-        self._core = Executor(version_of(described))
+        self._core = ExecutorProcess(version_of(described))
         self._events: deque[ev.Event] = deque()
         self._draining = False
         self._process: RunningStep | None = None
         self._address: Address | None = None
         self._starts = 0
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, ExecutorConnection] = {}
         self._payloads: dict[int, bytes] = {}
         self._queued: dict[int, None] = {}
         """Slots that could not connect yet: so many others do."""
@@ -258,7 +259,7 @@ class DrivenExecutor:
     def ask(self, slot: int, request: wire.Request, payload: bytes) -> None:
         """Have it executed, ``payload`` is how it is sent; the slot has nothing else under way."""
         self._payloads[slot] = payload
-        self._tell(ev.Asked(slot, request))
+        self._tell(ev.RequestArrived(slot, request))
 
     def end(self, slot: int, *, hard: bool) -> None:
         """Cancel what the slot has, or, ``hard``, end the process; the answer follows."""
@@ -321,17 +322,17 @@ class DrivenExecutor:
                     self._events.append(self._start())
                 case ev.Probe():
                     self._events.append(ev.Probed(self._accepts()))
-                case ev.Send(slot):
+                case ev.SendRequest(slot):
                     self._send(slot)
                 case ev.SendCancel(cancel):
                     self._cancel(cancel)
                 case ev.Kill():
                     if self._process is not None:
                         self._process.end(hard=True)
-                case ev.Answer(slot):
+                case ev.SlotAnswer(slot):
                     self._payloads.pop(slot, None)
                     self._answer(slot, command, self._said.pop(slot, ""))
-                case ev.Log(text):
+                case ev.ExecutorLog(text):
                     say(self._settings.worker_id, f"executor {self.described.name}: {text}")
                 case _:
                     assert_never(command)
@@ -346,7 +347,7 @@ class DrivenExecutor:
             os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._address = self._new_address()
             step = self._step(self._address)
-            output = Output(Plan((), "", "", log, "", self._settings.work.log_bytes_max))
+            output = AttemptOutput(Plan((), "", "", log, "", self._settings.work.log_bytes_max))
         except OSError as error:
             return ev.ProcessNotStarted(str(error), missing=False)
         try:
@@ -412,12 +413,12 @@ class DrivenExecutor:
         try:
             if slot not in self._lines:
                 ready = partial(self._line_ready, slot)
-                self._lines[slot] = Line(self._address, self._selector, ready)
+                self._lines[slot] = ExecutorConnection(self._address, self._selector, ready)
             self._lines[slot].send(self._payloads.pop(slot))
         except BlockingIOError:
             self._queued[slot] = None
             self._connect_at = time.monotonic() + CONNECT_AGAIN_SECONDS
-        except (OSError, HungUp):
+        except (OSError, ConnectionClosed):
             self._drop(slot)
             self._events.append(ev.HungUp(slot))
 
@@ -428,11 +429,11 @@ class DrivenExecutor:
         try:
             line.flush()
             answers = line.read() if mask & selectors.EVENT_READ else []
-        except HungUp:
+        except ConnectionClosed:
             self._drop(slot)
             self._tell(ev.HungUp(slot))
             return
-        except NoAnswer as error:
+        except InvalidReply as error:
             self._drop(slot)
             self._tell(ev.Broken(slot, str(error)))
             return
@@ -443,7 +444,7 @@ class DrivenExecutor:
                 self._drop(slot)  # Nobody had asked for that: it has no right to say more.
                 return
 
-    def _cancel(self, cancel: wire.Cancel) -> None:
+    def _cancel(self, cancel: wire.CancelRequest) -> None:
         assert self._address is not None
         try:
             send_once(self._address, wire.encode(cancel))

@@ -20,8 +20,8 @@ from beads_workers.integrations.rrq import wire
 
 
 @value
-class Asked:
-    """A slot has a request; ``Answer`` comes of it, once. The slot had none."""
+class RequestArrived:
+    """A slot has a request; ``SlotAnswer`` comes of it, once. The slot had none."""
 
     slot: int
     request: wire.Request
@@ -67,7 +67,7 @@ class Heard:
     """An outcome arrived on a slot's connection."""
 
     slot: int
-    answer: wire.Outcome
+    answer: wire.RequestOutcome
 
 
 @value
@@ -86,7 +86,7 @@ class Broken:
 
 
 Event = (
-    Asked
+    RequestArrived
     | EndAsked
     | ProcessStarted
     | ProcessNotStarted
@@ -111,7 +111,7 @@ class Probe:
 
 
 @value
-class Send:
+class SendRequest:
     """Send a request on the slot's connection, which is made when there is none."""
 
     slot: int
@@ -122,7 +122,7 @@ class Send:
 class SendCancel:
     """Send a cancel on a connection of its own."""
 
-    cancel: wire.Cancel
+    cancel: wire.CancelRequest
 
 
 @value
@@ -131,7 +131,7 @@ class Kill:
 
 
 @value
-class Answer:
+class SlotAnswer:
     """How the slot's request ended. ``unusable``: no request of this fleet can ever be run."""
 
     slot: int
@@ -140,13 +140,13 @@ class Answer:
 
 
 @value
-class Log:
+class ExecutorLog:
     """One line for whoever looks after executors."""
 
     text: str
 
 
-Command = StartProcess | Probe | Send | SendCancel | Kill | Answer | Log
+Command = StartProcess | Probe | SendRequest | SendCancel | Kill | SlotAnswer | ExecutorLog
 
 
 # --- suspects ------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ VERSION_REFUSED = "Unsupported protocol version"
 """All that the real executors say of a version that they do not speak: no type, and no code."""
 
 
-def to_outcome(answer: wire.Outcome) -> Outcome:
+def to_outcome(answer: wire.RequestOutcome) -> Outcome:
     """The outcome of an attempt; retries and their limits are left to our own policy.
 
     A handler that nobody knows and a version that it does not speak are ``NOT_FOUND``: trying again
@@ -196,17 +196,17 @@ def to_outcome(answer: wire.Outcome) -> Outcome:
     """
     error = _text(answer)
     match answer.status:
-        case wire.Status.SUCCESS:
+        case wire.RequestStatus.SUCCESS:
             return Outcome(OutcomeKind.SUCCESS, result=json.dumps(answer.result))
-        case wire.Status.RETRY:
+        case wire.RequestStatus.RETRY:
             return Outcome(OutcomeKind.RETRY, error, answer.retry_after_seconds)
-        case wire.Status.TIMEOUT:
+        case wire.RequestStatus.TIMEOUT:
             return Outcome(OutcomeKind.TIMEOUT, error or "the executor timed out")
-        case wire.Status.ERROR:
+        case wire.RequestStatus.ERROR:
             return Outcome(OutcomeKind.NOT_FOUND if _is_fatal(answer) else OutcomeKind.ERROR, error)
 
 
-def _is_fatal(answer: wire.Outcome) -> bool:
+def _is_fatal(answer: wire.RequestOutcome) -> bool:
     error = answer.error
     return error is not None and (
         error.type == wire.HANDLER_NOT_FOUND
@@ -215,10 +215,10 @@ def _is_fatal(answer: wire.Outcome) -> bool:
     )
 
 
-def _text(answer: wire.Outcome) -> str:
+def _text(answer: wire.RequestOutcome) -> str:
     error = answer.error
     if error is None:
-        return "" if answer.status is not wire.Status.ERROR else "failed without a word"
+        return "" if answer.status is not wire.RequestStatus.ERROR else "failed without a word"
     said = " ".join(error.message.split())
     return ": ".join(part for part in (error.type, said) if part)[: limits.ERROR_CHARS_MAX]
 
@@ -245,7 +245,7 @@ STARTS_MAX = 3
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 0.5, 30.0
 
 
-class State(Enum):
+class ProcessState(Enum):
     """Of the process."""
 
     DOWN = "there is none"
@@ -276,11 +276,11 @@ class _StillAlive:
     slot: int
 
 
-class Executor:
+class ExecutorProcess:
     """See the module text. ``version`` is what the process speaks."""
 
     def __init__(self, version: str) -> None:
-        self.state = State.DOWN
+        self.state = ProcessState.DOWN
         self._version = version
         self._flights: dict[int, _Flight] = {}
         self._suspects = Suspects()
@@ -313,10 +313,10 @@ class Executor:
     def handle(self, event: Event, now: float) -> list[Command]:
         """Tell it what happened; carry out what it answers, in order."""
         match event:
-            case Asked(slot, request):
+            case RequestArrived(slot, request):
                 assert slot not in self._flights, "one request at a time for each slot"
                 self._flights[slot] = _Flight(request)
-                if self.state is State.DOWN and _Timer.START not in self._timers:
+                if self.state is ProcessState.DOWN and _Timer.START not in self._timers:
                     self._start()
             case EndAsked(slot, hard):
                 self._end(slot, hard=hard)
@@ -331,7 +331,11 @@ class Executor:
                 self._heard(slot, answer)
             case HungUp(slot):
                 # The connection of one that was not sent was left from an earlier request.
-                if slot in self._flights and self._flights[slot].sent and self.state is State.UP:
+                if (
+                    slot in self._flights
+                    and self._flights[slot].sent
+                    and self.state is ProcessState.UP
+                ):
                     self._timers.set(_StillAlive(slot), now + DYING_SECONDS)
             case Broken(slot, why):
                 self._broken(slot, why)
@@ -345,7 +349,7 @@ class Executor:
     # --- requests -----------------------------------------------------------------------------
 
     def _send_what_may_go(self) -> None:
-        if self.state is not State.UP:
+        if self.state is not ProcessState.UP:
             return
         waiting = [(slot, flight) for slot, flight in self._flights.items() if not flight.sent]
         if not waiting:
@@ -364,12 +368,12 @@ class Executor:
 
     def _send(self, slot: int, flight: _Flight) -> None:
         flight.sent = True
-        self._out.append(Send(slot, flight.request))
+        self._out.append(SendRequest(slot, flight.request))
 
     def _is_suspect(self, flight: _Flight) -> bool:
         return flight.request.job_id in self._suspects
 
-    def _heard(self, slot: int, answer: wire.Outcome) -> None:
+    def _heard(self, slot: int, answer: wire.RequestOutcome) -> None:
         named = slot if answer.request_id is None else self._slot_of(answer.request_id)
         flight = self._flights.get(named) if named is not None else None
         if flight is None or not flight.sent:
@@ -395,34 +399,34 @@ class Executor:
         elif not flight.cancelled:
             flight.cancelled = True
             request = flight.request
-            cancel = wire.Cancel(request.job_id, request.request_id, False, self._version)
+            cancel = wire.CancelRequest(request.job_id, request.request_id, False, self._version)
             self._out.append(SendCancel(cancel))
 
     def _broken(self, slot: int, why: str) -> None:
         self._log(why)
-        if slot in self._flights and self.state is State.UP:
+        if slot in self._flights and self.state is ProcessState.UP:
             # It may still be at it: only its death lets another one begin.
             self._kill(slot)
 
     def _answer(self, slot: int, outcome: Outcome, *, unusable: bool = False) -> None:
         del self._flights[slot]
         self._timers.cancel(_StillAlive(slot))
-        self._out.append(Answer(slot, outcome, unusable))
+        self._out.append(SlotAnswer(slot, outcome, unusable))
 
     # --- the process --------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self.state = State.STARTING
+        self.state = ProcessState.STARTING
         self._out.append(StartProcess())
 
     def _kill(self, culprit: int | None) -> None:
-        if self.state in (State.STARTING, State.UP):
-            self.state, self._culprit = State.ENDING, culprit
+        if self.state in (ProcessState.STARTING, ProcessState.UP):
+            self.state, self._culprit = ProcessState.ENDING, culprit
             self._forget_timers()
             self._out.append(Kill())
 
     def _not_started(self, error: str, *, missing: bool, now: float) -> None:
-        self.state = State.DOWN
+        self.state = ProcessState.DOWN
         if missing:
             self._give_up(error)
             return
@@ -431,21 +435,21 @@ class Executor:
         self._release_waiting(error)
 
     def _probed(self, *, accepts: bool, now: float) -> None:
-        if self.state is not State.STARTING:
+        if self.state is not ProcessState.STARTING:
             return
         if not accepts:
             self._timers.set(_Timer.PROBE, now + PROBE_SECONDS)
             return
-        self.state, self._was_up, self._failed_starts = State.UP, True, 0
+        self.state, self._was_up, self._failed_starts = ProcessState.UP, True, 0
         self._forget_timers()
 
     def _ended(self, why: str, now: float) -> None:
-        killed, before = self.state is State.ENDING, self.state
-        self.state = State.DOWN
+        killed, before = self.state is ProcessState.ENDING, self.state
+        self.state = ProcessState.DOWN
         self._forget_timers()
         self._blame(why, killed=killed)
         self._culprit = None
-        if before is State.STARTING or (killed and not self._was_up):
+        if before is ProcessState.STARTING or (killed and not self._was_up):
             self._failed_starts += 1
         if self._failed_starts >= STARTS_MAX:
             self._failed_starts = 0
@@ -488,7 +492,7 @@ class Executor:
             self._timers.cancel(key)
 
     def _log(self, text: str) -> None:
-        self._out.append(Log(text))
+        self._out.append(ExecutorLog(text))
 
     def _hand_in(self) -> list[Command]:
         commands, self._out = self._out, []

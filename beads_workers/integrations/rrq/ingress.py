@@ -15,7 +15,7 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Source
 from beads_workers.integrations.rrq import RrqExecutor
 from beads_workers.integrations.rrq import request_table as unanswered
-from beads_workers.integrations.rrq.request_table import Serving
+from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
 from beads_workers.runtime.sockets import Acceptor, Peers
@@ -137,7 +137,7 @@ class RrqIngress:
     def __init__(
         self,
         address: Address,
-        serving: Serving,
+        serving: RequestTable,
         selector: selectors.BaseSelector,
         tell: Callable[[Event], None],
         *,
@@ -224,11 +224,11 @@ class RrqIngress:
 
     def _carry_out(self, command: unanswered.Command) -> None:
         match command:
-            case unanswered.Reply(conn_id, data):
+            case unanswered.SendFrame(conn_id, data):
                 if (stream := self._streams.get(conn_id)) is not None:
                     stream.queue(data)
                     self._touched.add(conn_id)
-            case unanswered.HangUp(conn_id):
+            case unanswered.CloseConnection(conn_id):
                 self._drop(conn_id)
             case unanswered.Offer() if not self._arrived:
                 self._arrived = True

@@ -42,7 +42,7 @@ def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
         case OutcomeKind.RETRY:
             info = wire.ErrorInfo(error or "not now")
             after = outcome.retry_after_seconds
-            return _framed(wire.Outcome(wire.Status.RETRY, *ids, None, info, after))
+            return _framed(wire.RequestOutcome(wire.RequestStatus.RETRY, *ids, None, info, after))
         case OutcomeKind.TIMEOUT:
             return timed_out(ids, error or "timed out")
         case OutcomeKind.ERROR:
@@ -60,13 +60,13 @@ def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
 def failed(ids: Ids, message: str, *, type: str | None = None, code: str | None = None) -> bytes:
     """An ``error``, framed."""
     info = wire.ErrorInfo(message, type, code)
-    return _framed(wire.Outcome(wire.Status.ERROR, *ids, error=info))
+    return _framed(wire.RequestOutcome(wire.RequestStatus.ERROR, *ids, error=info))
 
 
 def timed_out(ids: Ids, message: str) -> bytes:
     """A ``timeout``, framed."""
     info = wire.ErrorInfo(message, TIMEOUT)
-    return _framed(wire.Outcome(wire.Status.TIMEOUT, *ids, error=info))
+    return _framed(wire.RequestOutcome(wire.RequestStatus.TIMEOUT, *ids, error=info))
 
 
 def _succeeded(ids: Ids, result: str) -> bytes:
@@ -76,7 +76,7 @@ def _succeeded(ids: Ids, result: str) -> bytes:
         return failed(ids, f"the result cannot be sent: {error}"[:500])
 
 
-def _framed(answer: wire.Outcome) -> bytes:
+def _framed(answer: wire.RequestOutcome) -> bytes:
     return frame(wire.encode(answer))
 
 
@@ -94,7 +94,7 @@ ID_CHARS_MAX = 500
 
 
 @value
-class Reply:
+class SendFrame:
     """Send these bytes, a whole frame."""
 
     conn_id: ConnId
@@ -102,7 +102,7 @@ class Reply:
 
 
 @value
-class HangUp:
+class CloseConnection:
     """Close the connection; ``gone`` is to be said, as for any other end."""
 
     conn_id: ConnId
@@ -122,7 +122,7 @@ class Withdraw:
     why: str
 
 
-Command = Reply | HangUp | Offer | Withdraw
+Command = SendFrame | CloseConnection | Offer | Withdraw
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +146,7 @@ class Unanswered:
 
 
 @dataclass(slots=True)
-class Connection:
+class RrqConnection:
     """``line``: requests in turn, the first is under way. ``over``: nothing more is heard of it."""
 
     line: list[Unanswered] = field(default_factory=list)
@@ -165,11 +165,11 @@ class Connection:
 # Source: docs/PROTOCOL.md, "Being an RRQ executor". Times are monotonic seconds.
 
 
-class Serving:
+class RequestTable:
     """All connections and requests of one executor."""
 
     def __init__(self) -> None:
-        self._connections: dict[ConnId, Connection] = {}
+        self._connections: dict[ConnId, RrqConnection] = {}
         self._by_request: dict[str, Unanswered] = {}
         self._waiting: dict[IssueId, Unanswered] = {}
         self._taken: dict[IssueId, Unanswered] = {}
@@ -183,7 +183,7 @@ class Serving:
 
     def connected(self, conn_id: ConnId) -> None:
         """Somebody came, perhaps only to see whether we are there."""
-        self._connections[conn_id] = Connection()
+        self._connections[conn_id] = RrqConnection()
 
     def received(self, conn_id: ConnId, payload: bytes, now: float, epoch: float) -> None:
         """A whole frame. ``epoch``: the wall clock at ``now``, for deadlines."""
@@ -203,9 +203,9 @@ class Serving:
         match envelope:
             case wire.Request():
                 self._request(conn_id, connection, envelope, len(payload), now, epoch)
-            case wire.Cancel():
+            case wire.CancelRequest():
                 self._cancel(envelope)
-            case wire.Outcome():
+            case wire.RequestOutcome():
                 self.misread(conn_id, "an executor is sent no response")
 
     def misread(self, conn_id: ConnId, why: str) -> None:
@@ -213,7 +213,7 @@ class Serving:
         connection = self._connections.get(conn_id)
         if connection is not None and not connection.over:
             connection.over = True
-            self._commands.append(HangUp(conn_id, why))
+            self._commands.append(CloseConnection(conn_id, why))
 
     def gone(self, conn_id: ConnId) -> None:
         """The connection is over: nobody hears its answers, so what it asked for is ended."""
@@ -298,7 +298,7 @@ class Serving:
     def _request(
         self,
         conn_id: ConnId,
-        connection: Connection,
+        connection: RrqConnection,
         request: wire.Request,
         size: int,
         now: float,
@@ -324,7 +324,7 @@ class Serving:
     def _enter(
         self,
         conn_id: ConnId,
-        connection: Connection,
+        connection: RrqConnection,
         ids: Ids,
         request: wire.Request | None,
         size: int,
@@ -362,7 +362,7 @@ class Serving:
         self._waiting[issue_id] = unanswered
         self._commands.append(Offer())
 
-    def _advance(self, connection: Connection) -> None:
+    def _advance(self, connection: RrqConnection) -> None:
         """Answer those whose turn has come, and begin the one that comes behind them."""
         while connection.line:
             first = connection.line[0]
@@ -390,7 +390,7 @@ class Serving:
     def _reply(self, unanswered: Unanswered, answer: bytes) -> None:
         assert unanswered.conn_id is not None, "its connection is there"
         del self._connections[unanswered.conn_id].unanswered[unanswered.number]
-        self._commands.append(Reply(unanswered.conn_id, answer))
+        self._commands.append(SendFrame(unanswered.conn_id, answer))
 
     def _forget(self, unanswered: Unanswered) -> None:
         """It is not to be answered any more; its attempt may still be there."""
@@ -410,7 +410,7 @@ class Serving:
         self._answer(unanswered, timed_out(unanswered.ids, "its deadline has passed"))
         self._end(unanswered, "its deadline has passed")
 
-    def _cancel(self, cancel: wire.Cancel) -> None:
+    def _cancel(self, cancel: wire.CancelRequest) -> None:
         if cancel.protocol_version not in wire.VERSIONS:
             return
         for unanswered in self._meant(cancel):
@@ -420,7 +420,7 @@ class Serving:
             else:
                 self._answer(unanswered, failed(unanswered.ids, "cancelled", type=wire.CANCELLED))
 
-    def _meant(self, cancel: wire.Cancel) -> list[Unanswered]:
+    def _meant(self, cancel: wire.CancelRequest) -> list[Unanswered]:
         if cancel.request_id is not None:
             unanswered = self._by_request.get(cancel.request_id)
             return (

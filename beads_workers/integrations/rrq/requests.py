@@ -73,7 +73,7 @@ def to_request(
     original: Mapping[str, Any] = issue if isinstance(issue, Mapping) else {}
     version = version_of(executor)
     _, function = route(call.path)
-    context = wire.Context(
+    context = wire.RequestContext(
         job_id=task.issue_id,
         attempt=task.attempt,
         enqueue_time=_created(original, epoch),
@@ -89,7 +89,7 @@ def to_request(
     )
 
 
-def error_lines(answer: wire.Outcome) -> str:
+def error_lines(answer: wire.RequestOutcome) -> str:
     """What an executor said of its failure, for the attempt's log; "" where there is nothing."""
     if answer.error is None:
         return ""

@@ -21,7 +21,7 @@ from beads_workers.core.source import (
     Taken,
 )
 from beads_workers.executors.files import whole
-from beads_workers.integrations.rrq.request_table import Serving, Unanswered
+from beads_workers.integrations.rrq.request_table import RequestTable, Unanswered
 from beads_workers.integrations.rrq.wire import (
     SOCKET_VARIABLE,
     TCP_OPTION,
@@ -146,7 +146,7 @@ class RrqSource:
 
     def __init__(
         self,
-        serving: Serving,
+        serving: RequestTable,
         *,
         actor: str,
         place: str,

@@ -51,7 +51,7 @@ UNSUPPORTED_VERSION = "unsupported_version"
 """``ErrorInfo.code``: ours; the peer speaks a version that we do not."""
 
 
-class Status(Enum):
+class RequestStatus(Enum):
     """How a request ended; the values are the wire names."""
 
     SUCCESS = "success"
@@ -61,7 +61,7 @@ class Status(Enum):
 
 
 @value
-class Context:
+class RequestContext:
     """``attempt`` from 1; times in seconds since 1970; ``trace_context``: W3C headers by name."""
 
     job_id: str
@@ -84,7 +84,7 @@ class Request:
     request_id: str
     job_id: str
     function_name: str
-    context: Context
+    context: RequestContext
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     protocol_version: str = V1
@@ -101,13 +101,13 @@ class ErrorInfo:
 
 
 @value
-class Outcome:
+class RequestOutcome:
     """The answer to a request. ``retry_after_seconds`` goes with ``RETRY`` only.
 
     Real peers may leave the two ids out; who sends one names both.
     """
 
-    status: Status
+    status: RequestStatus
     request_id: str | None
     job_id: str | None
     result: Any = None
@@ -116,7 +116,7 @@ class Outcome:
 
 
 @value
-class Cancel:
+class CancelRequest:
     """End this job's request, or all of its requests where ``request_id`` is None."""
 
     job_id: str
@@ -125,7 +125,7 @@ class Cancel:
     protocol_version: str = V1
 
 
-Envelope = Request | Outcome | Cancel
+Envelope = Request | RequestOutcome | CancelRequest
 
 
 class WrongRequest(ProtocolError):
@@ -145,9 +145,9 @@ def encode(envelope: Envelope) -> bytes:
     match envelope:
         case Request():
             kind, fields = "request", request_fields(envelope)
-        case Outcome():
+        case RequestOutcome():
             kind, fields = "response", _outcome_fields(envelope)
-        case Cancel():
+        case CancelRequest():
             kind, fields = "cancel", _cancel_fields(envelope)
         case _:
             assert_never(envelope)
@@ -187,7 +187,7 @@ def request_fields(request: Request) -> dict[str, Any]:
     }
 
 
-def _context_fields(context: Context, version: str) -> dict[str, Any]:
+def _context_fields(context: RequestContext, version: str) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "job_id": context.job_id,
         "attempt": context.attempt,
@@ -202,7 +202,7 @@ def _context_fields(context: Context, version: str) -> dict[str, Any]:
     return fields
 
 
-def _outcome_fields(outcome: Outcome) -> dict[str, Any]:
+def _outcome_fields(outcome: RequestOutcome) -> dict[str, Any]:
     error = outcome.error
     return {
         "job_id": outcome.job_id,
@@ -220,7 +220,7 @@ def _outcome_fields(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _cancel_fields(cancel: Cancel) -> dict[str, Any]:
+def _cancel_fields(cancel: CancelRequest) -> dict[str, Any]:
     return {
         "protocol_version": cancel.protocol_version,
         "job_id": cancel.job_id,
@@ -360,14 +360,14 @@ def _known_request(fields: dict[str, Any], request_id: str, job_id: str) -> Requ
     )
 
 
-def _context(fields: Mapping[str, Any]) -> Context:
+def _context(fields: Mapping[str, Any]) -> RequestContext:
     attempt = as_integer(fields.get("attempt"))
     if attempt is None or attempt < 1:
         raise ProtocolError("context.attempt is no number from 1 on")
     enqueued = _time(fields, "enqueue_time")
     if enqueued is None:
         raise ProtocolError("no context.enqueue_time")
-    return Context(
+    return RequestContext(
         job_id=_text(fields, "job_id", "context."),
         attempt=attempt,
         enqueue_time=enqueued,
@@ -379,16 +379,16 @@ def _context(fields: Mapping[str, Any]) -> Context:
     )
 
 
-def _outcome(fields: dict[str, Any]) -> Outcome:
+def _outcome(fields: dict[str, Any]) -> RequestOutcome:
     try:
-        status = Status(fields.get("status"))
+        status = RequestStatus(fields.get("status"))
     except ValueError:
         raise ProtocolError(f"unknown status {str(fields.get('status'))[:40]!r}") from None
     after = fields.get("retry_after_seconds")
     seconds = as_number(after)
     if after is not None and (seconds is None or seconds < 0):
         raise ProtocolError("retry_after_seconds is no number from 0 on")
-    return Outcome(
+    return RequestOutcome(
         status=status,
         request_id=_optional_text(fields, "request_id"),
         job_id=_optional_text(fields, "job_id"),
@@ -411,11 +411,11 @@ def _error(fields: Mapping[str, Any]) -> ErrorInfo:
     )
 
 
-def _cancel(fields: dict[str, Any]) -> Cancel:
+def _cancel(fields: dict[str, Any]) -> CancelRequest:
     hard_kill = fields.get("hard_kill")
     if hard_kill is not None and not isinstance(hard_kill, bool):
         raise ProtocolError("hard_kill is neither true nor false")
-    return Cancel(
+    return CancelRequest(
         job_id=_text(fields, "job_id"),
         request_id=_optional_text(fields, "request_id"),
         hard_kill=bool(hard_kill),

@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from beads_workers import __version__
 from beads_workers.core import traces
 from beads_workers.integrations.tracing.spans import RRQ_NAME, Span
-from beads_workers.integrations.tracing.tracer import Account, Batches, bounds
+from beads_workers.integrations.tracing.tracer import Batches, ExportStatus, bounds
 
 # --- otlp ----------------------------------------------------------------------------------------
 # To OpenTelemetry: spans as its SDK has them, sent by its exporter over OTLP/HTTP.
@@ -135,7 +135,7 @@ def _send(batches: Batches) -> None:
         pass
 
 
-def _say(account: Account) -> None:
+def _say(account: ExportStatus) -> None:
     try:
         os.write(1, json.dumps(account.to_json()).encode() + b"\n")
     except BrokenPipeError:

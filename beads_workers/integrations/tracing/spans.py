@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beads_workers.core import journal as rec
-from beads_workers.core.issues import Attempt, Issue, Issues, Transition
+from beads_workers.core.issues import Issue, Issues, RunningAttempt, Transition
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.traces import SpanContext, parse
@@ -85,7 +85,7 @@ class Spans:
         return self._span(change.issue, begun, finished, ended)
 
     def _span(
-        self, issue: Issue, begun: Attempt, finished: rec.Finished, ended: float
+        self, issue: Issue, begun: RunningAttempt, finished: rec.Finished, ended: float
     ) -> Span | None:
         started = begun.started
         context = parse(started.traceparent) if started.traceparent else None

@@ -54,7 +54,7 @@ def bounds(environment: Mapping[str, str]) -> Bounds:
 
 
 @dataclass(slots=True)
-class Account:
+class ExportStatus:
     """What became of the spans so far. ``error``: why the last ones were dropped."""
 
     exported: int = 0
@@ -66,11 +66,11 @@ class Account:
         return asdict(self)
 
 
-def account_of(values: Any) -> Account:
+def account_of(values: Any) -> ExportStatus:
     """Read it back; raises one of ``core.flat.BAD_VALUE``."""
-    if not isinstance(values, Mapping) or values.keys() != {f.name for f in fields(Account)}:
+    if not isinstance(values, Mapping) or values.keys() != {f.name for f in fields(ExportStatus)}:
         raise TypeError(values)
-    return read_flat(Account, values)
+    return read_flat(ExportStatus, values)
 
 
 Export = Callable[[Sequence[Span]], str]
@@ -83,7 +83,7 @@ class Batches:
     """
 
     def __init__(self, journal: Path, export: Export, bounds: Bounds) -> None:
-        self.account = Account()
+        self.account = ExportStatus()
         self._tail = JournalTail(journal)
         self._spans = Spans()
         self._export = export
@@ -180,7 +180,7 @@ class Tracer:
     def __init__(
         self, journal: Path, selector: selectors.BaseSelector, warn: Callable[[str], None]
     ) -> None:
-        self.account = Account()
+        self.account = ExportStatus()
         self._warn: Callable[[str], None] | None = warn
         self._selector: selectors.BaseSelector | None = selector
         self._reader = LineReader(LINE_BYTES_MAX)

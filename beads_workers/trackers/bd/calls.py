@@ -16,7 +16,7 @@ from typing import IO
 from beads_workers.core.model import value
 from beads_workers.core.source import Calls, SourceError
 from beads_workers.kinds import CallLog
-from beads_workers.trackers.bd.gate import Held, could_not_begin
+from beads_workers.trackers.bd.gate import GatedProcess, could_not_begin
 
 CALL_SECONDS = 60.0
 """Far above any measured call: what takes longer is stuck on a lock or on the network."""
@@ -28,12 +28,12 @@ STDERR_BYTES_MAX = 1 << 20
 MESSAGE_CHARS_MAX = 300
 
 
-class NoAnswer(SourceError):
+class UnknownOutcome(SourceError):
     """The call may or may not have done its work: ask what holds before anything is written."""
 
 
 @value
-class Answer:
+class BdResult:
     """What one call left: exit status, and both outputs (bytes, cut at their limits)."""
 
     command: str
@@ -66,8 +66,9 @@ class BdCalls:
 
     def run(
         self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
-    ) -> Answer:
-        """One call; raises ``SourceError`` when it cannot start, ``NoAnswer`` when it is late.
+    ) -> BdResult:
+        """One call; raises ``SourceError`` when it cannot start, ``UnknownOutcome`` when it is
+        late.
 
         ``ids``: how many issues it names. ``text`` is what it reads on stdin (else nothing).
         ``actor``: on whose behalf, where that is not this run. The exit status is the caller's
@@ -86,7 +87,7 @@ class BdCalls:
             self.calls.seconds += seconds
             if not ended:
                 self._late = process
-                raise NoAnswer(
+                raise UnknownOutcome(
                     f"bd {arguments[0]} (pid {process.pid}) did not answer in {limit:g} s",
                     "it is left to finish; see what holds it: a lock, the disk, the network",
                 )
@@ -111,7 +112,7 @@ class BdCalls:
         if self._late is None:
             return
         if self._late.poll() is None:
-            raise NoAnswer(
+            raise UnknownOutcome(
                 f"bd (pid {self._late.pid}) is still running",
                 "nothing else is asked until it has ended",
             )
@@ -131,7 +132,9 @@ class BdCalls:
                 stdin.write(text.encode("utf-8", "replace"))
                 stdin.flush()
             try:
-                held = Held(argv, self.folder, self._environment(actor), stdin, stdout, stderr)
+                held = GatedProcess(
+                    argv, self.folder, self._environment(actor), stdin, stdout, stderr
+                )
             except (OSError, ValueError) as error:
                 raise _not_started(self.program, error) from error
             with held:
@@ -208,12 +211,12 @@ def _wait_polling(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 def _answer(
     command: str, status: int, stdout: IO[bytes], stderr: IO[bytes], seconds: float
-) -> Answer:
+) -> BdResult:
     stdout.seek(0)
     stderr.seek(0)
     output = stdout.read(OUTPUT_BYTES_MAX + 1)
     cut = len(output) > OUTPUT_BYTES_MAX
-    return Answer(command, status, output, stderr.read(STDERR_BYTES_MAX), cut, seconds)
+    return BdResult(command, status, output, stderr.read(STDERR_BYTES_MAX), cut, seconds)
 
 
 def _not_started(program: str, error: OSError | ValueError) -> SourceError:

@@ -25,7 +25,7 @@ NOT_STARTED = (126, 127)
 """Exit statuses of a shell that found no program, or could not run it."""
 
 
-class Held:
+class GatedProcess:
     """A process at its gate: ``let_go`` opens it; leaving the ``with`` block without that ends it.
 
     Raises ``OSError`` where it cannot be started.
@@ -61,7 +61,7 @@ class Held:
         finally:
             os.close(word)
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> GatedProcess:
         return self
 
     def __exit__(self, *_: object) -> None:

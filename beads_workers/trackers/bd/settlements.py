@@ -15,8 +15,8 @@ from beads_workers.trackers.bd.tracker import (
     IDS_PER_CALL_MAX,
     IN_PROGRESS,
     OPEN,
-    Row,
-    Tracker,
+    BdRow,
+    BdTracker,
     failed,
     is_safe_id,
     object_of,
@@ -33,7 +33,7 @@ from beads_workers.trackers.bd.tracker import (
 
 
 @value
-class Write:
+class ConditionalWrite:
     """Write only while the issue is in ``status``, in the name of ``assignee``.
 
     ``notes``: what stands there already, for a ``bd`` that cannot append. ``sure``: nobody can
@@ -67,18 +67,18 @@ def held_by(assignee: str, actor: str) -> bool:
     return assignee == actor or assignee.startswith(actor + "/")
 
 
-def unseen(settlement: Settlement, actor: str, *, sure: bool) -> Write:
+def unseen(settlement: Settlement, actor: str, *, sure: bool) -> ConditionalWrite:
     """For what we hold as far as we know: in progress, in our own name."""
-    return Write(settlement, IN_PROGRESS, actor, sure=sure)
+    return ConditionalWrite(settlement, IN_PROGRESS, actor, sure=sure)
 
 
-def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Settled:
+def decide(settlement: Settlement, seen: BdRow | None, actor: str) -> ConditionalWrite | Settled:
     """Decide for one issue; ``seen`` is None when the tracker no longer has it."""
     if seen is None:
         return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
     if seen.status == CLOSED:
         return Settled(settlement, Result.FOUND_CLOSED)
-    write = Write(settlement, seen.status, seen.assignee, seen.notes)
+    write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
     if _is_as_asked(settlement.action, seen):
         return Settled(settlement, Result.APPLIED)
     if settlement.action is Action.REOPEN:
@@ -90,14 +90,14 @@ def decide(settlement: Settlement, seen: Row | None, actor: str) -> Write | Sett
     return Settled(settlement, Result.NOT_OURS, whose(seen))
 
 
-def _may_reopen(settlement: Settlement, seen: Row, actor: str) -> bool:
+def _may_reopen(settlement: Settlement, seen: BdRow, actor: str) -> bool:
     if seen.status == BLOCKED and not seen.assignee:
         return True
     # What a crashed run held; a living one may have it in hand again by now.
     return settlement.read_first and _may_write(settlement, seen, actor)
 
 
-def _is_as_asked(action: Action, seen: Row) -> bool:
+def _is_as_asked(action: Action, seen: BdRow) -> bool:
     if seen.assignee:
         return False
     match action:
@@ -113,7 +113,7 @@ def _is_as_asked(action: Action, seen: Row) -> bool:
             assert_never(action)
 
 
-def _may_write(settlement: Settlement, seen: Row, actor: str) -> bool:
+def _may_write(settlement: Settlement, seen: BdRow, actor: str) -> bool:
     if seen.status not in (OPEN, IN_PROGRESS):
         return False
     if settlement.action is Action.HAND_OVER and seen.status == OPEN:
@@ -129,7 +129,7 @@ def _may_write(settlement: Settlement, seen: Row, actor: str) -> bool:
     return settlement.handed_over
 
 
-def whose(seen: Row) -> str:
+def whose(seen: BdRow) -> str:
     """Status and holder, for people."""
     holder = f"assigned to {seen.assignee}" if seen.assignee else "assigned to nobody"
     return f"it is {seen.status}, {holder}"
@@ -149,7 +149,9 @@ Errors = dict[IssueId, str]
 """One line for each issue that was not written; all others were."""
 
 
-def apply(tracker: Tracker, actor: str, writes: Sequence[Write], *, alone: bool = False) -> Errors:
+def apply(
+    tracker: BdTracker, actor: str, writes: Sequence[ConditionalWrite], *, alone: bool = False
+) -> Errors:
     """Write all of them; ``alone``: one call for each, so that none can spoil another's."""
     errors: Errors = {}
     for call, group in _groups(tracker, writes):
@@ -163,12 +165,14 @@ def apply(tracker: Tracker, actor: str, writes: Sequence[Write], *, alone: bool 
     return errors
 
 
-Call = Callable[[Tracker, str, Sequence[Write]], Errors]
+Call = Callable[[BdTracker, str, Sequence[ConditionalWrite]], Errors]
 
 
-def _groups(tracker: Tracker, writes: Iterable[Write]) -> list[tuple[Call, list[Write]]]:
+def _groups(
+    tracker: BdTracker, writes: Iterable[ConditionalWrite]
+) -> list[tuple[Call, list[ConditionalWrite]]]:
     """What can share a call, in the order in which each group was first asked for."""
-    groups: dict[tuple[Call, object], list[Write]] = {}
+    groups: dict[tuple[Call, object], list[ConditionalWrite]] = {}
     for write in writes:
         call = _call_for(tracker, write)
         if call is None:
@@ -177,7 +181,7 @@ def _groups(tracker: Tracker, writes: Iterable[Write]) -> list[tuple[Call, list[
     return [(call, group) for (call, _), group in groups.items()]
 
 
-def _call_for(tracker: Tracker, write: Write) -> Call | None:
+def _call_for(tracker: BdTracker, write: ConditionalWrite) -> Call | None:
     abilities = tracker.abilities
     action = write.settlement.action
     if action is Action.HAND_OVER and not abilities.compare_and_swap:
@@ -191,7 +195,7 @@ def _call_for(tracker: Tracker, write: Write) -> Call | None:
     return _update
 
 
-def _shared(call: Call, write: Write) -> object:
+def _shared(call: Call, write: ConditionalWrite) -> object:
     """What the writes of one call must have in common."""
     if call is not _update:
         return None
@@ -200,7 +204,7 @@ def _shared(call: Call, write: Write) -> object:
     return (write.settlement.action, write.status, write.assignee)
 
 
-def _close_in_batch(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
+def _close_in_batch(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
     lines = "".join(f"{_close_line(write)}\n" for write in group)
     answer = tracker.ask(["batch", "--json"], ids=len(group), text=lines, actor=actor)
     if object_of(answer).get("operations") != len(group):
@@ -208,13 +212,13 @@ def _close_in_batch(tracker: Tracker, actor: str, group: Sequence[Write]) -> Err
     return {}
 
 
-def _close_line(write: Write) -> str:
+def _close_line(write: ConditionalWrite) -> str:
     reason = _reason(write.settlement.note).replace("\\", "\\\\").replace('"', '\\"')
     line = f"close {write.settlement.issue_id}"
     return f'{line} "{reason}"' if reason else line
 
 
-def _close(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
+def _close(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
     ids = _ids(group)
     # One call knows one reason: where they differ, say only who it was.
     reasons = {_reason(write.settlement.note) for write in group}
@@ -225,7 +229,7 @@ def _close(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
     return {i: "bd close did not close it" for i in ids if i not in done}
 
 
-def _update(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
+def _update(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
     ids = _ids(group)
     arguments = ["update", "--json", *_fields(tracker, group[0]), "--", *ids]
     answer = tracker.ask(arguments, ids=len(ids), actor=actor)
@@ -235,7 +239,7 @@ def _update(tracker: Tracker, actor: str, group: Sequence[Write]) -> Errors:
     return {i: said.get(i, "bd update did not change it") for i in ids if i not in done}
 
 
-def _fields(tracker: Tracker, write: Write) -> list[str]:
+def _fields(tracker: BdTracker, write: ConditionalWrite) -> list[str]:
     abilities = tracker.abilities
     fields = []
     if abilities.compare_and_swap:
@@ -254,7 +258,7 @@ def _fields(tracker: Tracker, write: Write) -> list[str]:
     return fields
 
 
-def _ids(group: Sequence[Write]) -> list[IssueId]:
+def _ids(group: Sequence[ConditionalWrite]) -> list[IssueId]:
     return [write.settlement.issue_id for write in group]
 
 
@@ -274,13 +278,13 @@ def _note(note: str) -> str:
 
 
 @dataclass(slots=True)
-class Group:
+class SettlementGroup:
     """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end.
 
     ``shared``: somebody else may write at any moment, also right after a look.
     """
 
-    tracker: Tracker
+    tracker: BdTracker
     actor: str
     settlements: Sequence[Settlement]
     shared: bool = False
@@ -288,7 +292,7 @@ class Group:
     _trouble: SourceError | None = None
 
     def settle(
-        self, known: Mapping[IssueId, bool], seen: Mapping[IssueId, Row] | None = None
+        self, known: Mapping[IssueId, bool], seen: Mapping[IssueId, BdRow] | None = None
     ) -> list[Settled]:
         """One answer each, in order; raises ``SourceError`` when nothing at all is known.
 
@@ -327,9 +331,9 @@ class Group:
     def _decide(
         self,
         settlements: Sequence[Settlement],
-        seen: Mapping[IssueId, Row] | None,
+        seen: Mapping[IssueId, BdRow] | None,
         errors: Mapping[IssueId, str] | None = None,
-    ) -> list[Write]:
+    ) -> list[ConditionalWrite]:
         if settlements and seen is None:
             try:
                 seen = self.tracker.look([s.issue_id for s in settlements])
@@ -342,13 +346,13 @@ class Group:
         writes = []
         for one in settlements:
             verdict = decide(one, (seen or {}).get(one.issue_id), self.actor)
-            if isinstance(verdict, Write):
+            if isinstance(verdict, ConditionalWrite):
                 writes.append(verdict)
             else:
                 self._answer(verdict)
         return writes
 
-    def _applied(self, writes: Iterable[Write], errors: Errors) -> None:
+    def _applied(self, writes: Iterable[ConditionalWrite], errors: Errors) -> None:
         for write in writes:
             if write.settlement.issue_id not in errors:
                 self._answer(Settled(write.settlement, Result.APPLIED))

@@ -11,7 +11,7 @@ from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
-from beads_workers.core.model import Filters, IssueId, Job, Listed, call_of, path_of
+from beads_workers.core.model import Filters, IssueId, Job, ListedIssue, call_of, path_of
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -28,15 +28,15 @@ from beads_workers.core.source import (
 )
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
-from beads_workers.trackers.bd.calls import CALL_SECONDS, Answer, BdCalls
-from beads_workers.trackers.bd.settlements import Group, held_by, pending, rounds, whose
+from beads_workers.trackers.bd.calls import CALL_SECONDS, BdCalls, BdResult
+from beads_workers.trackers.bd.settlements import SettlementGroup, held_by, pending, rounds, whose
 from beads_workers.trackers.bd.tracker import (
     IDS_PER_CALL_MAX,
     IN_PROGRESS,
     OPEN,
     Abilities,
-    Row,
-    Tracker,
+    BdRow,
+    BdTracker,
     candidates,
     is_safe_id,
     object_of,
@@ -61,7 +61,7 @@ WIDER_MAX = 4
 class Listing:
     """Candidates still untaken of a listing made at ``made`` (monotonic seconds)."""
 
-    rows: list[Row]
+    rows: list[BdRow]
     more: bool
     made: float
 
@@ -71,7 +71,7 @@ class Listings:
 
     def __init__(
         self,
-        tracker: Tracker,
+        tracker: BdTracker,
         filters: Filters,
         actor: str,
         rows_max: int,
@@ -141,13 +141,13 @@ FLEETS = "beads-workers/"
 """What the actor of every run begins with."""
 
 
-class Leases:
+class ClaimedIssues:
     """Every issue that was claimed here and not written since."""
 
     def __init__(self) -> None:
         self._claims: dict[IssueId, Lease] = {}
 
-    def claimed(self, rows: Mapping[IssueId, Row], began: float) -> tuple[Lease, ...]:
+    def claimed(self, rows: Mapping[IssueId, BdRow], began: float) -> tuple[Lease, ...]:
         """These have just been won; returns those that must be renewed."""
         for issue_id, row in rows.items():
             self._claims[issue_id] = Lease(issue_id, began, began + _life(row))
@@ -177,7 +177,9 @@ class Leases:
         return lease is not None and lease.ends - boot_seconds() > limits.LEASE_SURE_SECONDS
 
 
-def renew(tracker: Tracker, actor: str, leases: Leases, issue_ids: Sequence[IssueId]) -> Renewed:
+def renew(
+    tracker: BdTracker, actor: str, leases: ClaimedIssues, issue_ids: Sequence[IssueId]
+) -> Renewed:
     """One call for each, and one look at all that were refused."""
     kept, refused = [], []
     for issue_id in filter(is_safe_id, issue_ids):
@@ -192,7 +194,7 @@ def renew(tracker: Tracker, actor: str, leases: Leases, issue_ids: Sequence[Issu
     return Renewed(tuple(kept), tuple(Lost(i, _why(seen.get(i))) for i in lost))
 
 
-def reclaim(tracker: Tracker, actor: str, now: float) -> tuple[Lost, ...]:
+def reclaim(tracker: BdTracker, actor: str, now: float) -> tuple[Lost, ...]:
     """Requeue what other fleets have left; ``now``: seconds since the epoch.
 
     Only claims of other runs of ours whose lease is over, never a person's; ``bd`` itself looks
@@ -217,14 +219,14 @@ def _freed(entries: object) -> list[tuple[IssueId, str]]:
     return [(IssueId(issue_id), owner) for issue_id, owner in pairs if is_safe_id(issue_id)]
 
 
-def _is_abandoned(row: Row, actor: str, now: float) -> bool:
+def _is_abandoned(row: BdRow, actor: str, now: float) -> bool:
     if not row.assignee.startswith(FLEETS) or "," in row.assignee or held_by(row.assignee, actor):
         return False
     ends = _moment(row.original.get("lease_expires_at"))
     return ends is not None and now - ends > limits.TAKEOVER_SECONDS
 
 
-def _life(row: Row) -> float:
+def _life(row: BdRow) -> float:
     began = _moment(row.original.get("heartbeat_at"))
     ends = _moment(row.original.get("lease_expires_at"))
     if began is None or ends is None or not 0 < ends - began <= LIFE_SECONDS_MAX:
@@ -240,11 +242,11 @@ def _moment(text: object) -> float | None:
         return None
 
 
-def _still_ours(row: Row | None, actor: str) -> bool:
+def _still_ours(row: BdRow | None, actor: str) -> bool:
     return row is not None and row.status == IN_PROGRESS and held_by(row.assignee, actor)
 
 
-def _why(row: Row | None) -> str:
+def _why(row: BdRow | None) -> str:
     return whose(row) if row is not None else "the tracker has no such issue"
 
 
@@ -258,7 +260,7 @@ WAITING = ("blocks", "conditional-blocks", "waits-for")
 """Kinds of dependencies that hold an issue back; the others only inform."""
 
 
-def look(tracker: Tracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
+def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
     """See ``Source.look``; one or two calls for every hundred issues."""
     seen: dict[IssueId, Seen] = {}
     safe = [issue_id for issue_id in dict.fromkeys(issue_ids) if is_safe_id(issue_id)]
@@ -270,43 +272,43 @@ def look(tracker: Tracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
     return seen
 
 
-def unfinished(tracker: Tracker, rows_max: int) -> list[Seen]:
+def unfinished(tracker: BdTracker, rows_max: int) -> list[Seen]:
     """See ``Source.unfinished``."""
     found = _list(tracker, "--sort=priority", f"--limit={rows_max}")
     return [_seen(row) for row in _whole(tracker, found)]
 
 
-def ready(tracker: Tracker) -> frozenset[IssueId]:
+def ready(tracker: BdTracker) -> frozenset[IssueId]:
     """See ``Source.ready``."""
     brief = ["--brief"] if tracker.abilities.brief else []
     shown = rows(_ask(tracker, "ready", "--json", "--limit=0", *brief))
     return frozenset(row.issue_id for row in shown if row.status == OPEN)
 
 
-def _whole(tracker: Tracker, found: Sequence[Row]) -> list[Row]:
+def _whole(tracker: BdTracker, found: Sequence[BdRow]) -> list[BdRow]:
     """The rows of a listing with what this ``bd`` may leave out there: dependencies, deferral."""
     if tracker.abilities.brief_list:
         return list(found)
     ids = [row.issue_id for row in found]
-    shown: list[Row] = []
+    shown: list[BdRow] = []
     for start in range(0, len(ids), IDS_PER_CALL_MAX):
         part = ids[start : start + IDS_PER_CALL_MAX]
         shown += rows(_ask(tracker, "show", "--json", *part, ids=len(part)))
     return [row for row in shown if row.issue_id in ids]
 
 
-def _list(tracker: Tracker, *arguments: str, ids: int = 0) -> list[Row]:
+def _list(tracker: BdTracker, *arguments: str, ids: int = 0) -> list[BdRow]:
     brief = ["--brief"] if tracker.abilities.brief_list else []
     hidden = tracker.abilities.hidden
     return rows(_ask(tracker, "list", "--json", *hidden, *brief, *arguments, ids=ids))
 
 
-def _ask(tracker: Tracker, *arguments: str, ids: int = 0) -> Answer:
+def _ask(tracker: BdTracker, *arguments: str, ids: int = 0) -> BdResult:
     readonly = ["--readonly"] if tracker.abilities.readonly else []
     return tracker.ask([*arguments, *readonly], ids=ids)
 
 
-def _seen(row: Row) -> Seen:
+def _seen(row: BdRow) -> Seen:
     fields = row.original
     named = _dependencies(fields)
     parent = fields.get("parent")
@@ -409,12 +411,12 @@ class BdSource:
         self.actor = actor
         self.calls = Calls()
         runner = BdCalls(program, folder, actor, self.calls, call_log, environment, call_seconds)
-        self._tracker = Tracker(runner, known)
+        self._tracker = BdTracker(runner, known)
         self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
         self._listed_max = listed_max
         self._shared = shared
         self._looked_for_others = -TAKEOVER_LOOK_SECONDS
-        self._leases = Leases()
+        self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
         self._wrote = False
 
@@ -451,7 +453,9 @@ class BdSource:
         listing.rows = rest
         return Taken(
             jobs=jobs,
-            listed=tuple(Listed(r.issue_id, r.title, r.priority) for r in rest[: self._listed_max]),
+            listed=tuple(
+                ListedIssue(r.issue_id, r.title, r.priority) for r in rest[: self._listed_max]
+            ),
             more=listing.more or len(rest) > self._listed_max,
             leases=leases,
             reclaimed=reclaimed,
@@ -468,7 +472,7 @@ class BdSource:
             self._listings.forget()
         return freed
 
-    def _claim(self, picked: Sequence[Row]) -> tuple[tuple[Job, ...], tuple[Lease, ...]]:
+    def _claim(self, picked: Sequence[BdRow]) -> tuple[tuple[Job, ...], tuple[Lease, ...]]:
         began = boot_seconds()
         ids = [row.issue_id for row in picked]
         # Until bd has said what became of it, any of these may be ours.
@@ -483,7 +487,7 @@ class BdSource:
         leases = self._leases.claimed(won, began)
         return tuple(_job(won[i]) for i in ids if i in won), leases
 
-    def _claimed(self, picked: Sequence[Row]) -> dict[IssueId, Row]:
+    def _claimed(self, picked: Sequence[BdRow]) -> dict[IssueId, BdRow]:
         ids = [row.issue_id for row in picked]
         if not self._tracker.abilities.compare_and_swap:
             self._unassign([row.issue_id for row in picked if row.assignee])
@@ -500,7 +504,7 @@ class BdSource:
             arguments = ["update", "--json", "--assignee=", "--", *issue_ids]
             rows_of_group(self._tracker.ask(arguments, ids=len(issue_ids)))
 
-    def _is_claimed(self, row: Row) -> bool:
+    def _is_claimed(self, row: BdRow) -> bool:
         return row.status == IN_PROGRESS and row.assignee == self.actor
 
     def _settle_unanswered_claims(self) -> None:
@@ -534,7 +538,9 @@ class BdSource:
         known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
         # Whatever happens now, these are looked at before they are written again.
         self._leases.forget(s.issue_id for s in safe)
-        return answers + Group(self._tracker, self.actor, safe, self._shared).settle(known)
+        return answers + SettlementGroup(self._tracker, self.actor, safe, self._shared).settle(
+            known
+        )
 
     def _is_known(self, settlement: Settlement) -> bool:
         unseen = settlement.read_first or settlement.handed_over
@@ -564,7 +570,7 @@ class BdSource:
         if not found:
             return []
         self._wrote = True
-        return Group(self._tracker, dead.actor, found, self._shared).settle({}, rows)
+        return SettlementGroup(self._tracker, dead.actor, found, self._shared).settle({}, rows)
 
     # --- for people who ask -------------------------------------------------------------------
 
@@ -591,7 +597,7 @@ class BdSource:
             return
 
 
-def _job(row: Row) -> Job:
+def _job(row: BdRow) -> Job:
     return Job(
         source=BdSource.name,
         issue_id=row.issue_id,

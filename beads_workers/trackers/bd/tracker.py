@@ -20,7 +20,7 @@ from beads_workers.core.model import (
     value,
 )
 from beads_workers.core.source import SourceError
-from beads_workers.trackers.bd.calls import Answer, BdCalls, plain
+from beads_workers.trackers.bd.calls import BdCalls, BdResult, plain
 
 # --- answers -------------------------------------------------------------------------------------
 # What ``bd`` prints, as values. The exit status and the JSON are judged together.
@@ -35,7 +35,7 @@ OPEN, IN_PROGRESS, BLOCKED, CLOSED = "open", "in_progress", "blocked", "closed"
 
 
 @value
-class Row:
+class BdRow:
     """One issue as ``bd`` showed it; ``original`` is its object, but for what is nested deeply."""
 
     issue_id: IssueId
@@ -64,14 +64,14 @@ def is_safe_id(issue_id: str) -> bool:
     return _ID.match(issue_id) is not None
 
 
-def rows(answer: Answer) -> list[Row]:
+def rows(answer: BdResult) -> list[BdRow]:
     """The issues of a call that must succeed with an array; raises ``SourceError`` otherwise."""
     if answer.status != 0:
         raise failed(answer)
     return _rows_of(answer, _json(answer))
 
 
-def rows_of_group(answer: Answer) -> list[Row]:
+def rows_of_group(answer: BdResult) -> list[BdRow]:
     """The issues that a group write names as written, whatever became of the others.
 
     Raises ``SourceError`` when the call says neither what it did nor what it refused: such a
@@ -84,7 +84,7 @@ def rows_of_group(answer: Answer) -> list[Row]:
     return _rows_of(answer, _json(answer))
 
 
-def object_of(answer: Answer) -> dict[str, Any]:
+def object_of(answer: BdResult) -> dict[str, Any]:
     """The object of a call that must succeed with one; raises ``SourceError`` otherwise."""
     if answer.status != 0:
         raise failed(answer)
@@ -94,7 +94,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
     return value
 
 
-def refusals(answer: Answer) -> list[Refusal]:
+def refusals(answer: BdResult) -> list[Refusal]:
     """What ``bd`` 1.x says per id about a group that did not wholly succeed."""
     entries = _error_object(answer).get("failed")
     found = []
@@ -106,7 +106,7 @@ def refusals(answer: Answer) -> list[Refusal]:
     return found
 
 
-def failed(answer: Answer) -> SourceError:
+def failed(answer: BdResult) -> SourceError:
     """Why a call did not do what it was asked, in one line with a hint."""
     message = plain(_text(_error_object(answer), "error")) or _complaint(answer)
     if answer.cut:
@@ -118,17 +118,17 @@ def failed(answer: Answer) -> SourceError:
     return SourceError(f"bd {answer.command}{status}: {message}", _hint(message))
 
 
-def is_out_of_sync(answer: Answer) -> bool:
+def is_out_of_sync(answer: BdResult) -> bool:
     """``bd`` 0.x without its daemon, when another process has just written the JSON Lines."""
     return answer.status != 0 and b"out of sync with JSONL" in answer.stdout + answer.stderr
 
 
-def _losses(answer: Answer) -> bool:
+def _losses(answer: BdResult) -> bool:
     # bd 0.x exits 0 with nothing on stdout when every claim of the group was lost.
     return answer.status == 0 and b"already claimed" in answer.stderr
 
 
-def _json(answer: Answer) -> Any:
+def _json(answer: BdResult) -> Any:
     if answer.cut:
         raise failed(answer)
     try:
@@ -137,15 +137,15 @@ def _json(answer: Answer) -> Any:
         raise failed(answer) from None
 
 
-def _rows_of(answer: Answer, value: Any) -> list[Row]:
+def _rows_of(answer: BdResult, value: Any) -> list[BdRow]:
     if not isinstance(value, list) or not all(isinstance(x, dict) for x in value):
         raise failed(answer)
     return [_row(x) for x in value if is_safe_id(_text(x, "id"))]
 
 
-def _row(issue: dict[str, Any]) -> Row:
+def _row(issue: dict[str, Any]) -> BdRow:
     labels = issue.get("labels")
-    return Row(
+    return BdRow(
         issue_id=IssueId(_text(issue, "id")),
         title=_text(issue, "title"),
         status=_text(issue, "status"),
@@ -175,7 +175,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _error_object(answer: Answer) -> dict[str, Any]:
+def _error_object(answer: BdResult) -> dict[str, Any]:
     """The ``{"error": ...}`` of either output: 0.x prints it on stdout, 1.x mostly on stderr."""
     lines = answer.stderr.splitlines()
     for text in (answer.stdout, answer.stderr, *reversed(lines), _braced(answer.stderr)):
@@ -194,7 +194,7 @@ def _braced(text: bytes) -> bytes:
     return text[text.find(b"{") : text.rfind(b"}") + 1]
 
 
-def _complaint(answer: Answer) -> str:
+def _complaint(answer: BdResult) -> str:
     lines = answer.stderr.decode("utf-8", "replace").splitlines()
     said = [line.removeprefix("Error: ") for line in lines if line.startswith("Error")]
     return plain((said or [x for x in lines if x.strip()] or [""])[0])
@@ -314,7 +314,7 @@ def _one_by_one(calls: BdCalls) -> _Helps:
     )
 
 
-def version_in(answer: Answer) -> str:
+def version_in(answer: BdResult) -> str:
     """What ``bd --version`` says; raises ``SourceError`` where it says none."""
     text = answer.stdout[:VERSION_BYTES_MAX].decode("utf-8", "replace")
     found = _VERSION.search(text)
@@ -370,7 +370,7 @@ def ready_arguments(filters: Filters, abilities: Abilities, rows_max: int) -> li
     return arguments
 
 
-def wanted(row: Row, filters: Filters, actor: str) -> bool:
+def wanted(row: BdRow, filters: Filters, actor: str) -> bool:
     """Whether a row of ``bd ready`` may be taken (0.x lists issues in progress as well)."""
     return (
         row.status == OPEN
@@ -386,18 +386,18 @@ def wanted(row: Row, filters: Filters, actor: str) -> bool:
 
 
 def candidates(
-    rows: Iterable[Row], filters: Filters, actor: str, skip: Collection[IssueId]
-) -> list[Row]:
+    rows: Iterable[BdRow], filters: Filters, actor: str, skip: Collection[IssueId]
+) -> list[BdRow]:
     """The wanted rows, most urgent first, otherwise in the order of the listing."""
     found = [r for r in rows if r.issue_id not in skip and wanted(r, filters, actor)]
     return sorted(found, key=lambda row: row.priority)
 
 
-def _is_container(row: Row) -> bool:
+def _is_container(row: BdRow) -> bool:
     return row.issue_type in CONTAINERS
 
 
-def _brings(row: Row, filters: Filters) -> bool:
+def _brings(row: BdRow, filters: Filters) -> bool:
     return FUNCTION in filters.bring and bool(path_of(row.original, row.labels))
 
 
@@ -418,7 +418,7 @@ IDS_PER_CALL_MAX = 100
 """Keeps the command line and the time of one call small."""
 
 
-class Tracker:
+class BdTracker:
     """Reads issues through ``calls``; learns the abilities of the running ``bd`` when first used.
 
     ``known``: another one has learned them already, of the same ``bd``. Every method may raise
@@ -438,7 +438,7 @@ class Tracker:
 
     def ask(
         self, arguments: Sequence[str], *, ids: int = 0, text: str = "", actor: str = ""
-    ) -> Answer:
+    ) -> BdResult:
         """One call, or two when this ``bd`` turns out to need an option that it was not given."""
         has_daemon = self.abilities.daemon
         answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
@@ -451,24 +451,24 @@ class Tracker:
             return self.calls.run(arguments, ids=ids, text=text, actor=actor)
         return answer
 
-    def ready(self, filters: Filters, rows_max: int) -> list[Row]:
+    def ready(self, filters: Filters, rows_max: int) -> list[BdRow]:
         """What ``bd ready`` shows, unfiltered where this ``bd`` cannot filter."""
         return rows(self.ask(ready_arguments(filters, self.abilities, rows_max)))
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Row]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
         """These issues as they are now, closed ones too; what is missing does not exist."""
-        seen: dict[IssueId, Row] = {}
+        seen: dict[IssueId, BdRow] = {}
         for start in range(0, len(issue_ids), IDS_PER_CALL_MAX):
             part = issue_ids[start : start + IDS_PER_CALL_MAX]
             answer = self.ask([*self._list(), "--all", f"--id={','.join(part)}"], ids=len(part))
             seen |= {row.issue_id: row for row in rows(answer)}
         return seen
 
-    def in_progress(self) -> list[Row]:
+    def in_progress(self) -> list[BdRow]:
         """Everything in progress, whoever holds it; leases included."""
         return rows(self.ask([*self._list(), f"--status={IN_PROGRESS}"]))
 
-    def under_way(self, actor: str) -> list[Row]:
+    def under_way(self, actor: str) -> list[BdRow]:
         """Everything in progress, and what is open but still assigned to ``actor``."""
         started = self.in_progress()
         left = rows(self.ask([*self._list(), f"--status={OPEN}", f"--assignee={actor}"]))

@@ -13,9 +13,15 @@ from dataclasses import replace
 from beads_workers.core.framing import ProtocolError, parse_object
 from beads_workers.core.model import value
 from beads_workers.core.text import json_line
-from beads_workers.trackers.issue import BadIssue, Issue, from_object, microseconds, to_object
+from beads_workers.trackers.issue import (
+    BadIssue,
+    TrackerIssue,
+    from_object,
+    microseconds,
+    to_object,
+)
 from beads_workers.trackers.settlement_rules import IN_PROGRESS
-from beads_workers.trackers.sqlite.store import Store, transaction
+from beads_workers.trackers.sqlite.store import SqliteStore, transaction
 
 PROBLEMS_MAX = 20
 """Bad lines that are named; a file that is no export at all must not fill the screen."""
@@ -58,7 +64,7 @@ class Imported:
 
 @value
 class _Line:
-    issue: Issue
+    issue: TrackerIssue
     has_status: bool
 
 
@@ -74,7 +80,7 @@ def import_lines(
     if not allow_commands:
         dropped = sum(line.issue.command is not None for line in read)
         read = [replace(line, issue=replace(line.issue, command=None)) for line in read]
-    store = Store(connection)
+    store = SqliteStore(connection)
     with transaction(connection):
         found = _merge(store, read, now)
         _refuse_cycles(store, [line.issue for line in read])
@@ -88,7 +94,7 @@ def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
 
     Close it before the connection where it may not be read to its end: it holds a transaction.
     """
-    store = Store(connection)
+    store = SqliteStore(connection)
     connection.execute("BEGIN")
     try:
         for issue in store.in_batches(sorted(store.ids(finished=True))):
@@ -97,7 +103,7 @@ def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
         connection.execute("ROLLBACK")
 
 
-def write_issues(store: Store, issues: Sequence[Issue]) -> None:
+def write_issues(store: SqliteStore, issues: Sequence[TrackerIssue]) -> None:
     """Insert or replace, inside the caller's transaction; raises ``DependencyCycle``."""
     for issue in issues:
         store.write(issue)
@@ -140,7 +146,7 @@ def _parsed(raw: bytes) -> _Line | None:
     return _Line(from_object(fields), has_status="status" in fields)
 
 
-def _merge(store: Store, read: Sequence[_Line], now: str) -> Imported:
+def _merge(store: SqliteStore, read: Sequence[_Line], now: str) -> Imported:
     counts = {"created": 0, "updated": 0, "unchanged": 0, "older": 0, "held": 0}
     present = {issue.id: issue for issue in store.in_batches(line.issue.id for line in read)}
     written: set[str] = set()
@@ -155,7 +161,7 @@ def _merge(store: Store, read: Sequence[_Line], now: str) -> Imported:
     return Imported(**counts)
 
 
-def _merged(old: Issue | None, line: _Line, now: str) -> tuple[str, Issue | None]:
+def _merged(old: TrackerIssue | None, line: _Line, now: str) -> tuple[str, TrackerIssue | None]:
     """Which count it belongs to, and what to write."""
     new = line.issue
     if old is None:
@@ -183,6 +189,6 @@ def _merged(old: Issue | None, line: _Line, now: str) -> tuple[str, Issue | None
     return kind, replace(merged, updated_at=new.updated_at or now)
 
 
-def _refuse_cycles(store: Store, issues: Sequence[Issue]) -> None:
+def _refuse_cycles(store: SqliteStore, issues: Sequence[TrackerIssue]) -> None:
     if any(issue.dependencies for issue in issues) and (walk := store.cycle()):
         raise DependencyCycle(walk)

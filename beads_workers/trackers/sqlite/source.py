@@ -9,7 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from beads_workers.core.model import CALL_LABEL, COMMAND, FUNCTION, Filters, IssueId, Listed, value
+from beads_workers.core.model import (
+    CALL_LABEL,
+    COMMAND,
+    FUNCTION,
+    Filters,
+    IssueId,
+    ListedIssue,
+    value,
+)
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -26,13 +34,13 @@ from beads_workers.trackers.settlement_rules import (
     CLOSED,
     CONTAINERS,
     FINISHED,
-    Holding,
+    Ownership,
     pending,
     rule,
 )
 from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
-    Store,
+    SqliteStore,
     connect,
     transaction,
     translated,
@@ -113,21 +121,21 @@ class Change:
     """``holding``: how the issue is to be shown; ``note``: the settlement's, as it can be kept."""
 
     settlement: Settlement
-    holding: Holding
+    holding: Ownership
     note: str
 
 
-def holdings(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Holding]:
+def holdings(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Ownership]:
     """How the tracker shows each of these issues; unknown ones are left out."""
     rows = connection.execute(
         "SELECT id, status, assignee FROM issues WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(ids)),),
     )
-    return {key: Holding(status, assignee) for key, status, assignee in rows}
+    return {key: Ownership(status, assignee) for key, status, assignee in rows}
 
 
 def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) -> None:
-    """Make them; what blocks what is for ``Store.refresh`` to find out, afterwards."""
+    """Make them; what blocks what is for ``SqliteStore.refresh`` to find out, afterwards."""
     closed = [each for each in changes if each.holding.status == CLOSED]
     # First what may be followed by a close of the same issue; a close is the last of everything.
     connection.executemany(
@@ -182,7 +190,7 @@ def _results(settlement: Settlement) -> Iterable[tuple[str, str]]:
 @value
 class _Opened:
     connection: sqlite3.Connection
-    store: Store
+    store: SqliteStore
     file: tuple[int, int]
     """Device and inode: a tracker that was deleted under us must not swallow our closes."""
 
@@ -288,7 +296,7 @@ class SqliteSource:
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         return Taken(
             jobs=tuple(to_job(each, self.name) for each in taken),
-            listed=tuple(map(Listed._make, rows[limit : limit + self._listed_max])),
+            listed=tuple(map(ListedIssue._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
             blocked=self._blocked(tracker),
         )
@@ -348,7 +356,7 @@ class SqliteSource:
             self.close()
         if self._opened is None:
             connection = connect(self._database)
-            self._opened = _Opened(connection, Store(connection), file)
+            self._opened = _Opened(connection, SqliteStore(connection), file)
         return self._opened
 
 

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core.source import SourceError
-from beads_workers.trackers.issue import BLOCKS, PARENT_CHILD, Dependency, Issue, microseconds
+from beads_workers.trackers.issue import (
+    BLOCKS,
+    PARENT_CHILD,
+    Dependency,
+    TrackerIssue,
+    microseconds,
+)
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
 
 # --- schema --------------------------------------------------------------------------------------
@@ -205,7 +211,7 @@ _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_TRIES = 4
 
 
-class Store:
+class SqliteStore:
     """Reads and writes whole issues over one connection, which stays the caller's."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -227,7 +233,7 @@ class Store:
         """Those of ``ids`` that the tracker has."""
         return set(self._column(f"SELECT id FROM issues WHERE id IN {_LISTED}", _listed(ids)))
 
-    def issues(self, ids: Iterable[str]) -> list[Issue]:
+    def issues(self, ids: Iterable[str]) -> list[TrackerIssue]:
         """The issues of these ids, in this order; unknown ones are left out."""
         wanted = list(ids)
         listed = _listed(wanted)
@@ -236,7 +242,7 @@ class Store:
         )
         return self._whole(wanted, listed, rows)
 
-    def claim(self, ids: Iterable[str], actor: str, now: str) -> list[Issue]:
+    def claim(self, ids: Iterable[str], actor: str, now: str) -> list[TrackerIssue]:
         """Give the issues of these ids to ``actor``; returns them, in this order."""
         wanted = list(ids)
         listed = _listed(wanted)
@@ -254,7 +260,7 @@ class Store:
             f"SELECT id FROM issues WHERE {condition} ORDER BY priority, created_us, id"
         )
 
-    def in_batches(self, ids: Iterable[str]) -> Iterator[Issue]:
+    def in_batches(self, ids: Iterable[str]) -> Iterator[TrackerIssue]:
         """Like ``issues``, a batch at a time; begin a transaction for one consistent picture."""
         remaining = iter(ids)
         while batch := list(islice(remaining, _BATCH)):
@@ -273,7 +279,7 @@ class Store:
             found.setdefault(issue_id, []).append(blocker)
         return found
 
-    def write(self, issue: Issue) -> None:
+    def write(self, issue: TrackerIssue) -> None:
         """Insert or replace; ``refresh`` it, and its ``dependants``, in the same transaction."""
         self._connection.execute(
             f"INSERT INTO issues ({_COLUMNS}, created_us) VALUES ({_PLACES})"
@@ -334,7 +340,7 @@ class Store:
 
     def _whole(
         self, wanted: Iterable[str], listed: str, rows: Iterable[tuple[Any, ...]]
-    ) -> list[Issue]:
+    ) -> list[TrackerIssue]:
         labels: dict[str, list[str]] = defaultdict(list)
         for issue_id, label in self._connection.execute(
             f"SELECT issue_id, label FROM labels WHERE issue_id IN {_LISTED} ORDER BY position",
@@ -399,7 +405,7 @@ def _dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _row(issue: Issue) -> tuple[str | int | float | None, ...]:
+def _row(issue: TrackerIssue) -> tuple[str | int | float | None, ...]:
     return (
         issue.id,
         issue.title,
@@ -422,11 +428,11 @@ def _row(issue: Issue) -> tuple[str | int | float | None, ...]:
 
 def _issue(
     row: tuple[Any, ...], labels: Iterable[str], dependencies: Iterable[Dependency]
-) -> Issue:
+) -> TrackerIssue:
     (*texts, comments, timeout_seconds, command, extra) = row
     (key, title, description, status, priority, issue_type, *others) = texts
     assignee, created_at, updated_at, closed_at, close_reason, notes = others
-    return Issue(
+    return TrackerIssue(
         id=key,
         title=title,
         description=description,

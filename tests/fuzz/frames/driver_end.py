@@ -14,7 +14,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from beads_workers.integrations.rrq.executor import HungUp, Line, NoAnswer
+from beads_workers.integrations.rrq.executor import (
+    ConnectionClosed,
+    ExecutorConnection,
+    InvalidReply,
+)
 from beads_workers.integrations.rrq.wire import frame
 from tests.fuzz.frames.executor_end import LOOK_FRAMES, PATIENCE_SECONDS, Told
 from tests.fuzz.frames.making import connection
@@ -102,7 +106,7 @@ class _Trial:
                 if data:
                     data = data[self._send(peer, data) :]
                 line.read()
-        except (NoAnswer, HungUp):
+        except (InvalidReply, ConnectionClosed):
             return True
         finally:
             peer.close()
@@ -116,8 +120,8 @@ class _Trial:
         except BlockingIOError:
             return 0
 
-    def _connect(self) -> tuple[Line, socket.socket]:
-        line = Line(self._place, self._selector, lambda mask: None)
+    def _connect(self) -> tuple[ExecutorConnection, socket.socket]:
+        line = ExecutorConnection(self._place, self._selector, lambda mask: None)
         peer, _ = self._listener.accept()
         return line, peer
 

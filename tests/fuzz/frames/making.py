@@ -39,7 +39,7 @@ def is_fatal(data: bytes, *, for_executor: bool) -> bool:
         return not for_executor
     except ProtocolError:
         return True
-    return isinstance(envelope, wire.Outcome) is for_executor
+    return isinstance(envelope, wire.RequestOutcome) is for_executor
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from beads_workers.integrations.dispatcherd.ingress import (
     Reply,
     open_dispatcherd,
 )
-from beads_workers.integrations.dispatcherd.queue import Queue
+from beads_workers.integrations.dispatcherd.queue import TaskQueue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource
 from beads_workers.integrations.dispatcherd.spool import read_spool
-from beads_workers.integrations.dispatcherd.wire import Control
+from beads_workers.integrations.dispatcherd.wire import ControlRequest
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0
@@ -32,10 +32,10 @@ class Desk:
     def __init__(self, folder: Path, brokers: Brokers, **queue: Any) -> None:
         self.selector = selectors.DefaultSelector()
         self.events: list[Event] = []
-        self.asked: list[tuple[Control, Reply]] = []
+        self.asked: list[tuple[ControlRequest, Reply]] = []
         self.path = folder / "spool.jsonl"
         self.source = DispatcherdSource(
-            Queue(**queue), self.path, actor="us", place="here", calls_functions=True
+            TaskQueue(**queue), self.path, actor="us", place="here", calls_functions=True
         )
         self.ingress: DispatcherdIngress = open_dispatcherd(
             brokers, self.source, self.selector, self.events.append

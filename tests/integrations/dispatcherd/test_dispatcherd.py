@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, OutcomeKind
-from beads_workers.runtime.functions import Asked, Ended, Host, Said
+from beads_workers.runtime.functions import CallAsked, HostExited, HostProcess, Said
 from tests.support.dispatcherd import Dispatcherd
 from tests.support.fleet import until
 
@@ -83,7 +83,7 @@ class Caller:
         (folder / "decorated.py").write_text(DECORATED)
         self.folder = folder
         self.log = folder / "log"
-        self.host = Host(("plain", "decorated"), environment)
+        self.host = HostProcess(("plain", "decorated"), environment)
 
     def begin(self, path: str, *args: Any, **message: Any) -> None:
         """Have a task run; what else its message says as keywords."""
@@ -92,7 +92,7 @@ class Caller:
             call = Call(path, args, kwargs, {"uuid": "u1", **message})
             self.host.call(call, {"BW_WORKER_ID": "W3"}, log.fileno())
 
-    def heard(self) -> Said | Asked | Ended:
+    def heard(self) -> Said | CallAsked | HostExited:
         """What it says next."""
         poll = select.poll()
         poll.register(self.host.socket, select.POLLIN)
@@ -191,7 +191,7 @@ def test_a_callback_that_is_not_allowed_is_not_called(either: Caller) -> None:
 @peers
 def test_a_bound_task_asks_and_waits_for_its_answer(either: Caller) -> None:
     either.begin("plain.ask", "running", {"uuid": "x"}, bind=True)
-    assert either.heard() == Asked("running", {"uuid": "x"})
+    assert either.heard() == CallAsked("running", {"uuid": "x"})
     either.host.tell({"worker-3": {"uuid": "x"}})
     said = either.heard()
     assert isinstance(said, Said)
@@ -226,7 +226,7 @@ def test_decorated_functions_and_classes_are_run(with_it: Caller) -> None:
 @peers
 def test_a_task_that_is_registered_with_bind_asks_without_saying_so(with_it: Caller) -> None:
     with_it.begin("decorated.ask", "alive")
-    assert with_it.heard() == Asked("alive", {})
+    assert with_it.heard() == CallAsked("alive", {})
     with_it.host.tell({"a": 1})
     said = with_it.heard()
     assert isinstance(said, Said) and said.outcome.result == '["u1",3,{"a":1}]'
@@ -270,7 +270,7 @@ def test_term_ends_a_task_at_once(either: Caller) -> None:
     until(lambda: trace.exists() and "begun" in trace.read_text())
     either.host.end(hard=False)
     ended = either.heard()
-    assert ended == Ended(-signal.SIGTERM)
+    assert ended == HostExited(-signal.SIGTERM)
 
 
 @peers

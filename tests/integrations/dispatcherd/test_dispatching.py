@@ -20,7 +20,7 @@ from beads_workers.core.queries import FoundTask, FoundTasks, TaskFilter
 from beads_workers.core.snapshot import Board
 from beads_workers.core.wire import ControlAsked, ControlReply, encode, parse
 from beads_workers.integrations.dispatcherd.control import DispatcherControl, Service
-from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, Control
+from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, ControlRequest
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, split_message
 from beads_workers.integrations.metrics.listener import listen, serve
 from beads_workers.runtime.control_socket import Tickets
@@ -198,7 +198,7 @@ def test_figures_are_enabled_where_a_port_serves_them(desk: Desk) -> None:
     server = serve(listener, desk.selector, desk.events.append, lambda: (Board(), 0.0))
     heard: list[dict[str, Any]] = []
     DispatcherControl(Tickets(), desk.events.append, lambda: (Board(), 0.0), server).ask(
-        Control("metrics"), heard.append
+        ControlRequest("metrics"), heard.append
     )
     server.close()
     (told,) = heard

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from beads_workers.core.framing import ProtocolError
 from beads_workers.integrations.dispatcherd.wire import (
-    Control,
+    ControlRequest,
     Message,
     OnDuplicate,
-    Task,
+    TaskCall,
     encode,
     parse,
     to_fields,
@@ -52,7 +52,7 @@ def of(fields: object) -> Message:
 
 
 def test_the_example_of_the_text_is_read() -> None:
-    assert parse(TEXT.encode()) == Task(
+    assert parse(TEXT.encode()) == TaskCall(
         "awx.main.tasks.jobs.RunJob",
         (4,),
         {},
@@ -64,7 +64,7 @@ def test_the_example_of_the_text_is_read() -> None:
 
 def test_every_field_of_a_task_is_read_and_written_back() -> None:
     task = of(FULL)
-    assert task == Task(
+    assert task == TaskCall(
         task="pkg.mod.fn",
         args=(1, "two", None),
         kwargs={"flag": True},
@@ -77,7 +77,7 @@ def test_every_field_of_a_task_is_read_and_written_back() -> None:
         bind=True,
         reply_to="channel",
     )
-    assert isinstance(task, Task) and task.duplicates is OnDuplicate.QUEUE_ONE
+    assert isinstance(task, TaskCall) and task.duplicates is OnDuplicate.QUEUE_ONE
     assert to_fields(task) == FULL
 
 
@@ -89,39 +89,39 @@ def test_what_a_publisher_leaves_out_is_left_out_again() -> None:
 def test_fields_that_nobody_knows_are_passed_on() -> None:
     callbacks = [{"task": "a.c", "args": [], "kwargs": {}}]
     task = of({"task": "a.b", "callbacks": callbacks, "self_check": False})
-    assert isinstance(task, Task)
+    assert isinstance(task, TaskCall)
     assert task.extra == {"callbacks": callbacks, "self_check": False}
     assert to_fields(task) == {"task": "a.b", "callbacks": callbacks, "self_check": False}
 
 
 def test_a_control_request_is_one_whatever_else_it_says() -> None:
     asked = {"control": "running", "reply_to": "r", "control_data": {"task": "a.b"}}
-    assert of(asked) == Control("running", {"task": "a.b"}, "r")
+    assert of(asked) == ControlRequest("running", {"task": "a.b"}, "r")
     assert to_fields(of(asked)) == asked
-    assert of({"control": "alive", "task": "a.b"}) == Control("alive")
+    assert of({"control": "alive", "task": "a.b"}) == ControlRequest("alive")
 
 
 def test_a_payload_that_is_no_json_but_a_path_is_a_task() -> None:
-    assert parse(b" pkg.mod.fn\n") == Task("pkg.mod.fn")
+    assert parse(b" pkg.mod.fn\n") == TaskCall("pkg.mod.fn")
 
 
 @pytest.mark.parametrize("null", ["args", "kwargs", "uuid", "guid", "timeout", "delay", "reply_to"])
 def test_null_is_the_same_as_missing(null: str) -> None:
-    assert of({"task": "a.b", null: None}) == Task("a.b")
+    assert of({"task": "a.b", null: None}) == TaskCall("a.b")
 
 
 def test_an_unknown_on_duplicate_means_parallel_and_is_kept() -> None:
     task = of({"task": "a.b", "on_duplicate": "sometimes"})
-    assert isinstance(task, Task)
+    assert isinstance(task, TaskCall)
     assert (task.duplicates, task.on_duplicate) == (OnDuplicate.PARALLEL, "sometimes")
 
 
 def test_a_uuid_that_is_a_number_is_read_as_text() -> None:
-    assert of({"task": "a.b", "uuid": 7}) == Task("a.b", uuid="7")
+    assert of({"task": "a.b", "uuid": 7}) == TaskCall("a.b", uuid="7")
 
 
 def test_a_time_before_now_is_now() -> None:
-    assert of({"task": "a.b", "delay": -3, "timeout": -1}) == Task("a.b")
+    assert of({"task": "a.b", "delay": -3, "timeout": -1}) == TaskCall("a.b")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,8 @@ def test_nothing_that_would_be_evaluated_is_accepted(fields: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    "wrong", [Task(""), Control(""), Task("a.b", (float("nan"),)), Task("a.b", (b"",))]
+    "wrong",
+    [TaskCall(""), ControlRequest(""), TaskCall("a.b", (float("nan"),)), TaskCall("a.b", (b"",))],
 )
 def test_what_is_no_json_is_not_written(wrong: Message) -> None:
     with pytest.raises(ValueError, match=r"name|JSON"):
@@ -178,7 +179,7 @@ NAMES = st.from_regex(r"[a-k]{1,5}(\.[a-z]{1,5}){1,2}", fullmatch=True)
 
 @given(
     st.builds(
-        Task,
+        TaskCall,
         NAMES,
         st.lists(VALUES, max_size=3).map(tuple),
         st.dictionaries(NAMES, VALUES, max_size=3),
@@ -192,7 +193,7 @@ NAMES = st.from_regex(r"[a-k]{1,5}(\.[a-z]{1,5}){1,2}", fullmatch=True)
         reply_to=TEXTS,
         extra=st.dictionaries(st.sampled_from(["x", "channel"]), VALUES),
     )
-    | st.builds(Control, NAMES, st.dictionaries(NAMES, VALUES, max_size=3), TEXTS)
+    | st.builds(ControlRequest, NAMES, st.dictionaries(NAMES, VALUES, max_size=3), TEXTS)
 )
 def test_what_is_written_is_read_as_it_was(message: Message) -> None:
     assert parse(encode(message).encode()) == message

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from beads_workers.core.model import IssueId
-from beads_workers.integrations.dispatcherd.queue import Entry, Place, Queue
-from beads_workers.integrations.dispatcherd.wire import OnDuplicate, Task
+from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPosition, TaskQueue
+from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
 
 EPOCH = 1_700_000_000.0
 
@@ -19,12 +19,12 @@ class Bench:
     """A queue with its clock."""
 
     def __init__(self) -> None:
-        self.queue = Queue()
+        self.queue = TaskQueue()
         self.now = 100.0
         self.queue.adopt((), self.now, EPOCH)
 
-    def send(self, task: str = "a.b", **fields: Any) -> Entry:
-        entry = self.queue.make(Task(task, **fields), "channel", EPOCH, 10)
+    def send(self, task: str = "a.b", **fields: Any) -> QueuedTask:
+        entry = self.queue.make(TaskCall(task, **fields), "channel", EPOCH, 10)
         self.queue.enter(entry, self.now, EPOCH)
         return entry
 
@@ -94,8 +94,8 @@ def test_a_delayed_task_waits_for_its_time() -> None:
 
 def test_a_delay_goes_on_while_nobody_runs_and_is_never_longer_than_it_was() -> None:
     for later, left in ((3.0, 2.0), (-1000.0, 5.0), (9.0, 0.0)):
-        queue = Queue()
-        entry = Entry(1, IssueId("a"), Task("a.b", delay=5.0), "", EPOCH, 10)
+        queue = TaskQueue()
+        entry = QueuedTask(1, IssueId("a"), TaskCall("a.b", delay=5.0), "", EPOCH, 10)
         queue.restore([entry], 1)
         queue.adopt([entry], 100.0, EPOCH + later)
         assert (queue.deadline() or 100.0) == 100.0 + left
@@ -106,12 +106,12 @@ def test_discard_drops_what_is_queued_running_or_blocked_already() -> None:
     bench.send(uuid="a", args=(1,))
     dropped = bench.send(uuid="b", args=(1,), on_duplicate="discard")
     other = bench.send(uuid="c", args=(2,), on_duplicate="discard")
-    assert (dropped.place, other.place) == (Place.OVER, Place.QUEUED)
+    assert (dropped.place, other.place) == (TaskPosition.OVER, TaskPosition.QUEUED)
     assert bench.queue.over == [2]
     assert bench.take() == ["a", "c"]
-    assert bench.send(uuid="d", args=(2,), on_duplicate="discard").place is Place.OVER
+    assert bench.send(uuid="d", args=(2,), on_duplicate="discard").place is TaskPosition.OVER
     bench.end("c")
-    assert bench.send(uuid="e", args=(2,), on_duplicate="discard").place is Place.QUEUED
+    assert bench.send(uuid="e", args=(2,), on_duplicate="discard").place is TaskPosition.QUEUED
 
 
 def test_serial_waits_for_its_turn_however_many_there_are() -> None:
@@ -130,7 +130,7 @@ def test_serial_waits_for_its_turn_however_many_there_are() -> None:
 def test_queue_one_keeps_one_that_waits_and_drops_the_others() -> None:
     bench = Bench()
     places = [bench.send(uuid=u, on_duplicate="queue_one").place for u in "abc"]
-    assert places == [Place.QUEUED, Place.BLOCKED, Place.OVER]
+    assert places == [TaskPosition.QUEUED, TaskPosition.BLOCKED, TaskPosition.OVER]
     bench.take()
     bench.end("a")
     assert bench.take() == ["b"]
@@ -160,10 +160,10 @@ def test_only_what_nobody_has_taken_is_cancelled_here() -> None:
 
 
 def test_what_an_earlier_run_left_comes_before_what_came_since() -> None:
-    queue = Queue()
-    old = [Entry(n, IssueId(f"old-{n}"), Task("a.b"), "", EPOCH, 10) for n in (3, 5)]
+    queue = TaskQueue()
+    old = [QueuedTask(n, IssueId(f"old-{n}"), TaskCall("a.b"), "", EPOCH, 10) for n in (3, 5)]
     queue.restore(old, 7)
-    early = queue.make(Task("a.b", uuid="new"), "", EPOCH, 10)
+    early = queue.make(TaskCall("a.b", uuid="new"), "", EPOCH, 10)
     queue.enter(early, 100.0, EPOCH)
     assert (early.number, queue.take(9, ())) == (8, [])
     queue.ended(IssueId("old-5"))
@@ -173,9 +173,9 @@ def test_what_an_earlier_run_left_comes_before_what_came_since() -> None:
 
 
 def test_a_queue_is_full_by_bytes() -> None:
-    queue = Queue(bytes_max=1000)
+    queue = TaskQueue(bytes_max=1000)
     queue.adopt((), 0.0, EPOCH)
-    entry = queue.make(Task("a.b", uuid="a"), "", EPOCH, 600)
+    entry = queue.make(TaskCall("a.b", uuid="a"), "", EPOCH, 600)
     assert queue.is_full
     queue.enter(entry, 0.0, EPOCH)
     queue.take(1, ())
@@ -192,7 +192,7 @@ class Tasks(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.bench = Bench()
-        self.sent: dict[int, Entry] = {}
+        self.sent: dict[int, QueuedTask] = {}
         self.out: list[str] = []
         self.over: list[int] = []
 
@@ -231,16 +231,16 @@ class Tasks(RuleBasedStateMachine):
         queue = self.bench.queue
         self.over += queue.over
         queue.over.clear()
-        over = {n for n, entry in self.sent.items() if entry.place is Place.OVER}
+        over = {n for n, entry in self.sent.items() if entry.place is TaskPosition.OVER}
         assert sorted(self.over) == sorted(over)
         untaken = [entry.number for entry in queue.untaken()]
-        taken = [n for n, entry in self.sent.items() if entry.place is Place.TAKEN]
+        taken = [n for n, entry in self.sent.items() if entry.place is TaskPosition.TAKEN]
         assert sorted([*untaken, *taken, *over]) == sorted(self.sent)
         assert queue.waiting_count + queue.later_count == len(untaken)
 
     @invariant()
     def what_is_serial_never_runs_beside_its_like(self) -> None:
-        running = [entry for entry in self.sent.values() if entry.place is Place.TAKEN]
+        running = [entry for entry in self.sent.values() if entry.place is TaskPosition.TAKEN]
         for entry in running:
             if entry.task.on_duplicate == "serial":
                 like = [o for o in running if o.task.args == entry.task.args and o is not entry]
@@ -255,7 +255,7 @@ class Tasks(RuleBasedStateMachine):
             while self.out:
                 self.bench.end(self.out.pop())
         queue = self.bench.queue
-        assert all(entry.place is Place.OVER for entry in self.sent.values())
+        assert all(entry.place is TaskPosition.OVER for entry in self.sent.values())
         assert (queue.waiting_count, queue.later_count, queue._bytes) == (0, 0, 0)
         assert not queue._duplicates._active and not queue._duplicates._blocked
 

@@ -9,10 +9,10 @@ import pytest
 
 from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Settlement
-from beads_workers.integrations.dispatcherd.queue import Queue
+from beads_workers.integrations.dispatcherd.queue import TaskQueue
 from beads_workers.integrations.dispatcherd.source import DispatcherdSource
 from beads_workers.integrations.dispatcherd.spool import read_spool
-from beads_workers.integrations.dispatcherd.wire import Task
+from beads_workers.integrations.dispatcherd.wire import TaskCall
 
 A, B, C = (IssueId(name) for name in "abc")
 DONE = Outcome(OutcomeKind.SUCCESS)
@@ -30,7 +30,7 @@ class Place:
     def source(self, **options: Any) -> DispatcherdSource:
         options = {"calls_functions": True, **options}
         source = DispatcherdSource(
-            Queue(),
+            TaskQueue(),
             self.path,
             actor="us",
             place="here",
@@ -46,7 +46,7 @@ class Place:
 
 
 def send(source: DispatcherdSource, *uuids: str, **fields: Any) -> None:
-    made = [source.queue.make(Task("a.b", uuid=u, **fields), "ch", 1000.0, 1) for u in uuids]
+    made = [source.queue.make(TaskCall("a.b", uuid=u, **fields), "ch", 1000.0, 1) for u in uuids]
     assert source.spool is not None
     source.spool.append(made)
     for entry in made:
@@ -171,7 +171,7 @@ def test_whoever_only_looks_sees_what_waits_and_touches_nothing(place: Place) ->
     send(place.source(), "c", delay=50.0)
     before = place.path.read_bytes()
     looking = DispatcherdSource(
-        Queue(),
+        TaskQueue(),
         place.path,
         actor="us",
         place="here",
@@ -191,7 +191,7 @@ def test_whoever_looks_sees_why_each_waits(place: Place) -> None:
     send(source, "a", "b", on_duplicate="serial")
     send(source, "c", delay=50.0)
     looking = DispatcherdSource(
-        Queue(),
+        TaskQueue(),
         place.path,
         actor="us",
         place="here",
@@ -207,7 +207,9 @@ def test_whoever_looks_sees_why_each_waits(place: Place) -> None:
 
 
 def test_whoever_only_looks_makes_no_file(place: Place) -> None:
-    looking = DispatcherdSource(Queue(), place.path, actor="us", place="here", calls_functions=True)
+    looking = DispatcherdSource(
+        TaskQueue(), place.path, actor="us", place="here", calls_functions=True
+    )
     assert looking.take(0, ()).listed == ()
     assert not place.path.exists()
 

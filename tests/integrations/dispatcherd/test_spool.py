@@ -10,7 +10,7 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.integrations.dispatcherd import spool as module
-from beads_workers.integrations.dispatcherd.queue import Entry
+from beads_workers.integrations.dispatcherd.queue import QueuedTask
 from beads_workers.integrations.dispatcherd.spool import (
     Restored,
     Spool,
@@ -18,12 +18,12 @@ from beads_workers.integrations.dispatcherd.spool import (
     read_spool,
     write_entry,
 )
-from beads_workers.integrations.dispatcherd.wire import Task
+from beads_workers.integrations.dispatcherd.wire import TaskCall
 
 
-def entry(number: int, **fields: object) -> Entry:
-    task = Task("a.b", (number, "é\n"), uuid=f"u{number}", extra={"callbacks": []})
-    return Entry(number, IssueId(f"u{number}"), task, "channel", 1.5, 10)
+def entry(number: int, **fields: object) -> QueuedTask:
+    task = TaskCall("a.b", (number, "é\n"), uuid=f"u{number}", extra={"callbacks": []})
+    return QueuedTask(number, IssueId(f"u{number}"), task, "channel", 1.5, 10)
 
 
 def numbers(content: bytes) -> list[int]:

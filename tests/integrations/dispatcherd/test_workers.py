@@ -11,10 +11,10 @@ from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.integrations.dispatcherd.wire import (
     ControlAction,
-    Done,
     FromWorker,
-    Ready,
-    Shutdown,
+    TaskDone,
+    WorkerReady,
+    WorkerShutdown,
     from_worker_fields,
     outcome_of,
     result_of,
@@ -37,11 +37,11 @@ CONTROL = {"worker": 3, "event": "control", "command": "running", "control_data"
 @pytest.mark.parametrize(
     ("example", "meant"),
     [
-        ({"worker": 3, "event": "ready"}, Ready(3)),
-        (DONE, Done(3, UUID, 1744992973.5737305, 1744992980.0253727)),
-        (EXITED, Done(3, UUID, 1744992973.5737305, 1744992980.0253727, "<exit>", True)),
+        ({"worker": 3, "event": "ready"}, WorkerReady(3)),
+        (DONE, TaskDone(3, UUID, 1744992973.5737305, 1744992980.0253727)),
+        (EXITED, TaskDone(3, UUID, 1744992973.5737305, 1744992980.0253727, "<exit>", True)),
         (CONTROL, ControlAction(3, "running")),
-        ({"worker": 3, "event": "shutdown"}, Shutdown(3)),
+        ({"worker": 3, "event": "shutdown"}, WorkerShutdown(3)),
     ],
 )
 def test_the_examples_of_the_text_are_read_and_written(
@@ -57,7 +57,7 @@ def test_a_request_without_data_has_empty_data() -> None:
 
 
 def test_an_error_is_an_additive_key() -> None:
-    failed = Done(3, UUID, 1.0, 2.0, error="ValueError: no")
+    failed = TaskDone(3, UUID, 1.0, 2.0, error="ValueError: no")
     assert to_worker_fields(failed)["error"] == "ValueError: no"
     assert from_worker_fields(to_worker_fields(failed)) == failed
 
@@ -82,13 +82,13 @@ def test_what_is_wrong_is_named(wrong: dict[str, Any], reason: str) -> None:
 @pytest.mark.parametrize(
     ("outcome", "done"),
     [
-        (Outcome(OutcomeKind.SUCCESS), Done(3, UUID, 1.0, 2.0)),
-        (Outcome(OutcomeKind.SUCCESS, result='{"a":[1]}'), Done(3, UUID, 1.0, 2.0, {"a": [1]})),
-        (Outcome(OutcomeKind.CANCELLED, "cancelled"), Done(3, UUID, 1.0, 2.0, "<cancel>")),
-        (Outcome(OutcomeKind.ERROR, "no"), Done(3, UUID, 1.0, 2.0, error="no")),
+        (Outcome(OutcomeKind.SUCCESS), TaskDone(3, UUID, 1.0, 2.0)),
+        (Outcome(OutcomeKind.SUCCESS, result='{"a":[1]}'), TaskDone(3, UUID, 1.0, 2.0, {"a": [1]})),
+        (Outcome(OutcomeKind.CANCELLED, "cancelled"), TaskDone(3, UUID, 1.0, 2.0, "<cancel>")),
+        (Outcome(OutcomeKind.ERROR, "no"), TaskDone(3, UUID, 1.0, 2.0, error="no")),
     ],
 )
-def test_how_a_task_ended_means_the_same_in_both_words(outcome: Outcome, done: Done) -> None:
+def test_how_a_task_ended_means_the_same_in_both_words(outcome: Outcome, done: TaskDone) -> None:
     assert outcome_of(done) == outcome
     assert result_of(outcome) == done.result
 

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.framing import ProtocolError
-from beads_workers.integrations.envelopes.wire import KNOWN, Envelope, State, from_fields, to_fields
+from beads_workers.integrations.envelopes.wire import (
+    KNOWN,
+    Envelope,
+    JobState,
+    from_fields,
+    to_fields,
+)
 
 START = {
     "job_id": "job-123",
@@ -37,7 +43,7 @@ ERROR = START | {
 EXAMPLES = [ENQUEUED, RUNNING, DONE, ERROR]
 
 
-def made(state: State, **more: Any) -> Envelope:
+def made(state: JobState, **more: Any) -> Envelope:
     return Envelope(
         job_id="job-123",
         job_path="backend.workers.tasks.worker_heartbeat",
@@ -51,12 +57,12 @@ def made(state: State, **more: Any) -> Envelope:
 @pytest.mark.parametrize(
     ("envelope", "example"),
     [
-        (made(State.ENQUEUED), ENQUEUED),
-        (made(State.RUNNING, ts_started=1672531201), RUNNING),
-        (made(State.DONE, ts_started=1672531201, ts_finished=1672531205), DONE),
+        (made(JobState.ENQUEUED), ENQUEUED),
+        (made(JobState.RUNNING, ts_started=1672531201), RUNNING),
+        (made(JobState.DONE, ts_started=1672531201, ts_finished=1672531205), DONE),
         (
             made(
-                State.ERROR,
+                JobState.ERROR,
                 ts_started=1672531201,
                 ts_finished=1672531202,
                 error="Timeout talking to worker",
@@ -125,7 +131,7 @@ def test_no_required_field_may_be_missing(name: str) -> None:
 
 
 SECONDS = st.integers(0, 4_000_000_000)
-STATES = st.sampled_from([s for s in State if s is not State.ERROR])
+STATES = st.sampled_from([s for s in JobState if s is not JobState.ERROR])
 VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())
 
 

@@ -18,7 +18,7 @@ from beads_workers.core.model import Call, IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Result
 from beads_workers.integrations.envelopes.fold import Envelopes, call_path, envelope, job_path
-from beads_workers.integrations.envelopes.wire import Envelope, State, from_fields, to_fields
+from beads_workers.integrations.envelopes.wire import Envelope, JobState, from_fields, to_fields
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
 from tests.simulation.mutants import Mutant
 from tests.simulation.world import Options, World
@@ -103,7 +103,7 @@ def test_the_path_of_a_call_leads_back_to_it(call: str, path: str) -> None:
 
 def test_a_job_of_a_queue_is_an_envelope_before_anybody_has_it() -> None:
     waiting = envelope(Call("web#render", (1,)), "a", PUT)
-    assert waiting == Envelope("a", "rrq.web.render", State.ENQUEUED, int(EPOCH) - 101, (1,))
+    assert waiting == Envelope("a", "rrq.web.render", JobState.ENQUEUED, int(EPOCH) - 101, (1,))
     assert envelope(None, "a", PUT, "hero").job_path == "hero.script"
 
 
@@ -111,7 +111,7 @@ def test_a_retry_goes_back_to_enqueued_with_its_number_and_its_time() -> None:
     play = working()
     play.do(failed(1, "a", "boom"))
     back = told(play.entries)[-1]
-    assert (back.state, back.attempt, back.error) == (State.ENQUEUED, 2, None)
+    assert (back.state, back.attempt, back.error) == (JobState.ENQUEUED, 2, None)
     assert back.ts_started is None and back.ts_finished is None
     assert back.next_retry_at is not None and 0 < back.next_retry_at - EPOCH <= 10
     play.answer()
@@ -141,7 +141,7 @@ def test_what_is_quarantined_is_an_error_with_its_reason(
     play.wait(2)
     play.do(message)
     last = told(play.entries)[-1]
-    assert (last.state, last.reason) == (State.ERROR, reason)
+    assert (last.state, last.reason) == (JobState.ERROR, reason)
     assert last.error is not None and last.error.startswith(error)
     assert (last.ts_started, last.ts_finished) == (int(EPOCH), int(EPOCH) + 2)
 
@@ -153,7 +153,7 @@ def test_a_worker_that_dies_is_lost() -> None:
     play.do(lost(1))
     play.reap(1, 137)
     last = told(play.entries)[-1]
-    assert (last.state, last.reason, last.attempt) == (State.ERROR, "lost", 1)
+    assert (last.state, last.reason, last.attempt) == (JobState.ERROR, "lost", 1)
 
 
 def test_what_a_person_takes_away_is_cancelled_and_a_retry_enqueues_it() -> None:
@@ -173,7 +173,7 @@ def test_what_a_stop_requeues_waits_with_the_same_number() -> None:
     play.do(ev.StopAsked())
     play.do(cancelled(1, "a"))
     last = told(play.entries)[-1]
-    assert (last.state, last.attempt, last.next_retry_at) == (State.ENQUEUED, 1, None)
+    assert (last.state, last.attempt, last.next_retry_at) == (JobState.ENQUEUED, 1, None)
 
 
 def test_what_somebody_else_closed_is_done_and_what_is_not_ours_is_forgotten() -> None:
@@ -198,9 +198,9 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
     quarantined = rec.Checkpointed("b", "t", 3, quarantined=True, error="boom", outcome="timeout")
     pending = rec.Checkpointed("c", claimed_by="actor/run-0")
     waits, failed_before = told(Play(carried=[cooling, quarantined, pending]).entries)
-    assert (waits.state, waits.attempt, waits.next_retry_at) == (State.ENQUEUED, 2, EPOCH + 9)
+    assert (waits.state, waits.attempt, waits.next_retry_at) == (JobState.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
-    assert (failed_before.state, failed_before.error) == (State.ERROR, "boom")
+    assert (failed_before.state, failed_before.error) == (JobState.ERROR, "boom")
     assert (failed_before.attempt, failed_before.reason) == (3, "timeout")
 
 
@@ -234,14 +234,14 @@ def sent(*records: rec.Record) -> list[Envelope]:
 @pytest.mark.parametrize(
     ("outcome", "state", "reason"),
     [
-        ("error", State.ERROR, None),
-        ("timeout", State.ERROR, "timeout"),
-        ("cancelled", State.ERROR, "cancelled"),
-        ("retry", State.ENQUEUED, None),
+        ("error", JobState.ERROR, None),
+        ("timeout", JobState.ERROR, "timeout"),
+        ("cancelled", JobState.ERROR, "cancelled"),
+        ("retry", JobState.ENQUEUED, None),
     ],
 )
 def test_what_is_handed_back_to_its_sender_is_over_for_us_unless_it_is_a_retry(
-    outcome: str, state: State, reason: str | None
+    outcome: str, state: JobState, reason: str | None
 ) -> None:
     ended = rec.Finished("a", "W1", 2, "r", outcome, "hand_back", "boom")
     requeued = rec.SettledRecord("a", "release", "applied")
@@ -251,7 +251,7 @@ def test_what_is_handed_back_to_its_sender_is_over_for_us_unless_it_is_a_retry(
 
 def test_what_its_sender_takes_back_before_it_is_begun_is_cancelled() -> None:
     *_, last = sent(rec.SettledRecord("a", "release", "applied"))
-    assert (last.state, last.reason, last.ts_started) == (State.ERROR, "cancelled", None)
+    assert (last.state, last.reason, last.ts_started) == (JobState.ERROR, "cancelled", None)
 
 
 def test_done_ones_need_not_be_remembered() -> None:
@@ -259,7 +259,7 @@ def test_done_ones_need_not_be_remembered() -> None:
     play.do(done(1, "a"))
     fold = Envelopes(keep_done=False)
     last = [e for entry in play.entries if (e := fold.apply(entry)) is not None][-1]
-    assert last.state is State.DONE and not fold.jobs
+    assert last.state is JobState.DONE and not fold.jobs
 
 
 @pytest.mark.parametrize("line", ['["a"]', "[1,2]", "no JSON", "[[], {}, 1]", "null", "[" * 9999])
@@ -306,10 +306,10 @@ def test_whatever_goes_wrong_every_job_moves_along_the_allowed_ways(seed: int) -
     told = world.check.accounts.told
     count, jobs = _hold([e for _, e in told[run_id]] for run_id in sorted(told))
     assert count > 50
-    shown = {i for i, e in jobs.items() if e.state is State.ERROR and e.reason != "cancelled"}
+    shown = {i for i, e in jobs.items() if e.state is JobState.ERROR and e.reason != "cancelled"}
     accounts = world.check.accounts
     assert shown == {issue_id for issue_id in jobs if accounts.is_quarantined(issue_id)}
-    assert all(jobs[i].state is State.DONE for i in jobs if accounts.is_unclosed(i))
+    assert all(jobs[i].state is JobState.DONE for i in jobs if accounts.is_unclosed(i))
 
 
 def test_what_was_done_by_word_that_its_worker_left_is_done_once_it_is_closed() -> None:

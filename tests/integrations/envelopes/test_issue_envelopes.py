@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from beads_workers.integrations.envelopes.fold import NEVER_SAID, to_envelope, to_issue
-from beads_workers.integrations.envelopes.wire import Envelope, State
-from beads_workers.trackers.issue import BadIssue, Issue, to_job
+from beads_workers.integrations.envelopes.wire import Envelope, JobState
+from beads_workers.trackers.issue import BadIssue, TrackerIssue, to_job
 
-JOB = Envelope("job-1", "jobs.mail.hello", State.ENQUEUED, 1672531200, ("you",), {"loud": True})
-RUNNING = replace(JOB, state=State.RUNNING, ts_started=1672531300, attempt=2)
-DONE = replace(RUNNING, state=State.DONE, ts_finished=1672531400, result=7)
-ERROR = replace(RUNNING, state=State.ERROR, ts_finished=1672531400, error="boom")
+JOB = Envelope("job-1", "jobs.mail.hello", JobState.ENQUEUED, 1672531200, ("you",), {"loud": True})
+RUNNING = replace(JOB, state=JobState.RUNNING, ts_started=1672531300, attempt=2)
+DONE = replace(RUNNING, state=JobState.DONE, ts_finished=1672531400, result=7)
+ERROR = replace(RUNNING, state=JobState.ERROR, ts_finished=1672531400, error="boom")
 
 
-def issue(job: Envelope = JOB, **changes: Any) -> Issue:
+def issue(job: Envelope = JOB, **changes: Any) -> TrackerIssue:
     made, useless = to_issue(job, 0)
     assert not useless
     return replace(made, **changes)
@@ -84,25 +84,25 @@ def test_what_can_be_no_issue_is_refused_by_name(change: dict[str, Any], named: 
 @pytest.mark.parametrize(
     ("status", "known", "state"),
     [
-        ("open", None, State.ENQUEUED),
-        ("deferred", None, State.ENQUEUED),
-        ("in_progress", None, State.RUNNING),
-        ("blocked", None, State.ERROR),
-        ("closed", None, State.DONE),
-        ("in_progress", RUNNING, State.RUNNING),
-        ("in_progress", JOB, State.ENQUEUED),  # Claimed, and no worker has it yet.
-        ("in_progress", DONE, State.DONE),  # Its close is on its way.
-        ("closed", DONE, State.DONE),
-        ("open", DONE, State.ENQUEUED),  # Somebody opened it again.
-        ("blocked", ERROR, State.ERROR),
-        ("open", ERROR, State.ENQUEUED),
-        ("open", replace(ERROR, reason="cancelled"), State.ERROR),
-        ("closed", RUNNING, State.DONE),  # Somebody closed it.
-        ("blocked", RUNNING, State.ERROR),
+        ("open", None, JobState.ENQUEUED),
+        ("deferred", None, JobState.ENQUEUED),
+        ("in_progress", None, JobState.RUNNING),
+        ("blocked", None, JobState.ERROR),
+        ("closed", None, JobState.DONE),
+        ("in_progress", RUNNING, JobState.RUNNING),
+        ("in_progress", JOB, JobState.ENQUEUED),  # Claimed, and no worker has it yet.
+        ("in_progress", DONE, JobState.DONE),  # Its close is on its way.
+        ("closed", DONE, JobState.DONE),
+        ("open", DONE, JobState.ENQUEUED),  # Somebody opened it again.
+        ("blocked", ERROR, JobState.ERROR),
+        ("open", ERROR, JobState.ENQUEUED),
+        ("open", replace(ERROR, reason="cancelled"), JobState.ERROR),
+        ("closed", RUNNING, JobState.DONE),  # Somebody closed it.
+        ("blocked", RUNNING, JobState.ERROR),
     ],
 )
 def test_the_tracker_has_the_last_word_on_the_state(
-    status: str, known: Envelope | None, state: State
+    status: str, known: Envelope | None, state: JobState
 ) -> None:
     shown = to_envelope(issue(status=status), known)
     assert shown.state is state

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Filters
-from beads_workers.integrations.envelopes.commands import Refused, submit_all
+from beads_workers.integrations.envelopes.commands import SubmissionRefused, submit_all
 from beads_workers.integrations.envelopes.wire import Submitted, read_submission
 from beads_workers.trackers.sqlite.source import SqliteSource
-from beads_workers.trackers.sqlite.store import Store, connect, create
+from beads_workers.trackers.sqlite.store import SqliteStore, connect, create
 from tests.integrations.envelopes.test_envelope import ENQUEUED
 
 
@@ -53,19 +53,19 @@ def test_they_are_taken_by_priority_then_age_then_as_they_stood(
 
 def test_a_repeated_job_id_takes_the_whole_submission_back(connection: sqlite3.Connection) -> None:
     submit_all(connection, jobs({"job_id": "a"}))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(SubmissionRefused) as refused:
         submit_all(connection, jobs({"job_id": "b"}, {"job_id": "a"}, {"job_id": "b"}))
     assert refused.value.problems == (
         "line 3: job_id: 'b' was on line 1 already",
         "line 2: job_id: 'a' is in the tracker already",
     )
-    assert Store(connection).ids(finished=True) == ["a"]
+    assert SqliteStore(connection).ids(finished=True) == ["a"]
 
 
 def test_what_can_be_no_issue_is_named_with_its_line(connection: sqlite3.Connection) -> None:
-    with pytest.raises(Refused, match=r"line 2: job_id: .*a b"):
+    with pytest.raises(SubmissionRefused, match=r"line 2: job_id: .*a b"):
         submit_all(connection, jobs({"job_id": "fine"}, {"job_id": "a b"}))
-    assert Store(connection).ids(finished=True) == []
+    assert SqliteStore(connection).ids(finished=True) == []
 
 
 def test_keys_that_were_no_use_are_told_and_nothing_is_refused(
@@ -73,4 +73,4 @@ def test_keys_that_were_no_use_are_told_and_nothing_is_refused(
 ) -> None:
     (warning,) = submit_all(connection, jobs({"priority": 9}))
     assert warning.startswith("line 1: priority: ")
-    assert Store(connection).ids(finished=True) == ["job-123"]
+    assert SqliteStore(connection).ids(finished=True) == ["job-123"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from beads_workers.core.events import Event
-from beads_workers.integrations.hero.connection import Address, Link
-from beads_workers.integrations.hero.maintenance import Holding, Maintenance
-from beads_workers.integrations.hero.store import Queue, Runs, Store
+from beads_workers.integrations.hero.connection import Address, RedisLink
+from beads_workers.integrations.hero.maintenance import Maintenance, SharedState
+from beads_workers.integrations.hero.store import JobStore, Runs, ServedQueue
 from beads_workers.integrations.hero.wire import Keys
 from tests.support.literal import WORKER, Literal
 from tests.support.peers import Redis
@@ -28,14 +28,14 @@ class Run:
     be."""
 
     def __init__(self, redis: Redis, name: str, who: str = "", clock: Clock | None = None) -> None:
-        queue = Queue(Address(port=redis.port), WORKER, Keys(), LEASE)
-        link = Link(queue.address)
+        queue = ServedQueue(Address(port=redis.port), WORKER, Keys(), LEASE)
+        link = RedisLink(queue.address)
         self.name = name
         self.who = who or f"shared host /{name}"
         self.clock = clock or Clock()
-        self.store = Store(queue, name, link=link)
+        self.store = JobStore(queue, name, link=link)
         self.runs = Runs(queue, name, link=link)
-        self.holding = Holding()
+        self.holding = SharedState()
         self.holding.opened.set()
         self.told: list[Event] = []
         self.maintenance = Maintenance(

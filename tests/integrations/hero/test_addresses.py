@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.integrations.hero.connection import (
     Address,
-    Place,
+    RedisAddress,
     password_of,
     read_url,
     secret_variables,
@@ -18,18 +18,21 @@ from beads_workers.integrations.hero.connection import (
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("redis://", Place(Address())),
-        ("redis://localhost", Place(Address("localhost"))),
-        ("redis://ann@db.example:7000/3", Place(Address("db.example", 7000, db=3, user="ann"))),
-        ("redis://[::1]:7000", Place(Address("::1", 7000))),
-        ("rediss://h/1?ca=/ca.pem", Place(Address("h", db=1, tls=True, ca="/ca.pem"))),
-        ("redis://h?db=2&password_file=/p", Place(Address("h", db=2, password_file="/p"))),
-        ("redis+unix:///run/r.sock?db=4", Place(Address(path="/run/r.sock", db=4))),
-        ("redis://a%40b@h", Place(Address("h", user="a@b"))),
-        ("redis://h/0?worker=w1", Place(Address("h"), {"worker": "w1"})),
+        ("redis://", RedisAddress(Address())),
+        ("redis://localhost", RedisAddress(Address("localhost"))),
+        (
+            "redis://ann@db.example:7000/3",
+            RedisAddress(Address("db.example", 7000, db=3, user="ann")),
+        ),
+        ("redis://[::1]:7000", RedisAddress(Address("::1", 7000))),
+        ("rediss://h/1?ca=/ca.pem", RedisAddress(Address("h", db=1, tls=True, ca="/ca.pem"))),
+        ("redis://h?db=2&password_file=/p", RedisAddress(Address("h", db=2, password_file="/p"))),
+        ("redis+unix:///run/r.sock?db=4", RedisAddress(Address(path="/run/r.sock", db=4))),
+        ("redis://a%40b@h", RedisAddress(Address("h", user="a@b"))),
+        ("redis://h/0?worker=w1", RedisAddress(Address("h"), {"worker": "w1"})),
     ],
 )
-def test_a_url_says_where_it_is(url: str, place: Place) -> None:
+def test_a_url_says_where_it_is(url: str, place: RedisAddress) -> None:
     assert read_url(url) == place
 
 

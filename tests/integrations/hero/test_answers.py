@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.integrations.hero.source import RETRY_SECONDS_MAX, Again, Ends, judge
-from beads_workers.integrations.hero.wire import Status
+from beads_workers.integrations.hero.wire import JobStatus
 
 ERROR = Outcome(OutcomeKind.ERROR, "boom")
 
@@ -17,8 +17,8 @@ ERROR = Outcome(OutcomeKind.ERROR, "boom")
 )
 def test_a_success_ends_it_with_its_output(result: str, output: str) -> None:
     outcome = Outcome(OutcomeKind.SUCCESS, result=result)
-    assert judge(outcome, 1, 1) == Ends(Status.FINISHED, output)
-    assert judge(outcome, 1, 1, stopped=True) == Ends(Status.FINISHED, output), "it was done"
+    assert judge(outcome, 1, 1) == Ends(JobStatus.FINISHED, output)
+    assert judge(outcome, 1, 1, stopped=True) == Ends(JobStatus.FINISHED, output), "it was done"
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,9 @@ def test_a_success_ends_it_with_its_output(result: str, output: str) -> None:
     ],
 )
 def test_the_last_attempt_ends_it_with_an_error(kind: OutcomeKind, said: str, error: str) -> None:
-    assert judge(Outcome(kind, said), 3, 3) == Ends(Status.ERROR, error)
+    assert judge(Outcome(kind, said), 3, 3) == Ends(JobStatus.ERROR, error)
     stopped = judge(Outcome(kind, said), 1, 3, stopped=True)
-    assert stopped == Ends(Status.ERROR, "stopped_by_request")
+    assert stopped == Ends(JobStatus.ERROR, "stopped_by_request")
 
 
 def test_before_the_last_one_there_is_another_each_twice_as_late() -> None:
@@ -56,9 +56,9 @@ def test_one_that_asks_for_a_later_attempt_gets_it_then() -> None:
 
 def test_what_no_attempt_would_change_is_not_tried_again() -> None:
     refused = Outcome(OutcomeKind.NOT_FOUND, "refused: eval")
-    assert judge(refused, 1, 5) == Ends(Status.ERROR, "refused: eval")
+    assert judge(refused, 1, 5) == Ends(JobStatus.ERROR, "refused: eval")
 
 
 def test_what_was_never_begun_is_no_attempt() -> None:
     assert judge(None, 1, 1) == Again(never=True)
-    assert judge(None, 1, 1, stopped=True) == Ends(Status.ERROR, "stopped_by_request")
+    assert judge(None, 1, 1, stopped=True) == Ends(JobStatus.ERROR, "stopped_by_request")

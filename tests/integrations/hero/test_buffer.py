@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.integrations.hero.buffer import Kept, LocalBuffer, Standing
+from beads_workers.integrations.hero.buffer import BufferedJob, JobStanding, LocalBuffer
 from beads_workers.integrations.hero.wire import HeroJob
 
 
-def made(*names: str, **fields: object) -> tuple[LocalBuffer, list[Kept]]:
+def made(*names: str, **fields: object) -> tuple[LocalBuffer, list[BufferedJob]]:
     buffer = LocalBuffer()
     fields.setdefault("concurrent", True)
     return buffer, [buffer.add(HeroJob(name, **fields), 0) for name in names]  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ def test_one_of_a_context_at_a_time_and_others_pass() -> None:
     buffer.add(HeroJob("c", concurrent=True, context_id="shop"), 0)
     buffer.add(HeroJob("d", context_id="bank"), 0)
     assert picked(buffer) == ["a", "c", "d"]
-    assert b.standing is Standing.BEHIND
+    assert b.standing is JobStanding.BEHIND
     buffer.remove(a)
     assert picked(buffer) == ["b"]
 
@@ -72,7 +72,7 @@ def test_nobody_overtakes_a_job_whose_context_is_busy_elsewhere() -> None:
 def test_a_job_waits_until_all_that_it_waits_for_have_finished() -> None:
     buffer = LocalBuffer()
     buffer.add(HeroJob("roof"), 0, ["walls", "ground"])
-    assert (picked(buffer), buffer.count(Standing.PARKED)) == ([], 1)
+    assert (picked(buffer), buffer.count(JobStanding.PARKED)) == ([], 1)
     assert sorted(buffer.unmet()) == ["ground", "walls"]
     assert not buffer.finished("ground")
     assert buffer.finished("walls")
@@ -137,7 +137,7 @@ def test_whatever_happens_each_is_with_the_fleet_once_and_a_context_has_one(
     steps: list[tuple[str, int]],
 ) -> None:
     buffer = LocalBuffer()
-    out: dict[str, Kept] = {}
+    out: dict[str, BufferedJob] = {}
     now = 0.0
     added = 0
     for step, number in steps:
@@ -155,7 +155,7 @@ def test_whatever_happens_each_is_with_the_fleet_once_and_a_context_has_one(
                 now += number
                 buffer.warm_up(now)
             case "doom":
-                here = [kept for kept in buffer.rows() if kept.standing is not Standing.DOOMED]
+                here = [kept for kept in buffer.rows() if kept.standing is not JobStanding.DOOMED]
                 if number < len(here):
                     buffer.doom(here[number], "x")
             case _ if chosen is not None:
@@ -168,11 +168,11 @@ def test_whatever_happens_each_is_with_the_fleet_once_and_a_context_has_one(
                     buffer.cool(chosen, now + number)
         alone = [kept.context for kept in out.values() if kept.context]
         assert len(alone) == len(set(alone)), "two of one context"
-        assert buffer.count(Standing.OUT) == len(out)
+        assert buffer.count(JobStanding.OUT) == len(out)
     drain(buffer, out)
 
 
-def drain(buffer: LocalBuffer, out: dict[str, Kept]) -> None:
+def drain(buffer: LocalBuffer, out: dict[str, BufferedJob]) -> None:
     """Nothing is forgotten: in the end every job that is not doomed has had its turn."""
     for kept in out.values():
         buffer.remove(kept)
@@ -181,4 +181,4 @@ def drain(buffer: LocalBuffer, out: dict[str, Kept]) -> None:
         for kept in batch:
             buffer.remove(kept)
         buffer.warm_up(1e9)
-    assert {kept.standing for kept in buffer.rows()} <= {Standing.DOOMED}
+    assert {kept.standing for kept in buffer.rows()} <= {JobStanding.DOOMED}

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.integrations.hero.client import Client, JobExists, NoSuchJob, StillUnderWay
+from beads_workers.integrations.hero.client import HeroClient, JobExists, NoSuchJob, StillUnderWay
 from beads_workers.integrations.hero.connection import Address, CannotReach
 from beads_workers.integrations.hero.wire import DEFAULT as TEXT
-from beads_workers.integrations.hero.wire import LATER, HeroJob, Status
+from beads_workers.integrations.hero.wire import LATER, HeroJob, JobStatus
 from tests.support.cutting import Cutting
 from tests.support.fleet import until
 from tests.support.peers import Redis
@@ -20,8 +20,8 @@ JOB = HeroJob(worker_id="w1", caller_id="ann", context_id="sh", script="echo hi"
 
 
 @pytest.fixture
-def client(redis: Redis) -> Iterator[Client]:
-    with Client(Address(port=redis.port), TEXT, patience_seconds=30.0) as made:
+def client(redis: Redis) -> Iterator[HeroClient]:
+    with HeroClient(Address(port=redis.port), TEXT, patience_seconds=30.0) as made:
         yield made
 
 
@@ -39,7 +39,7 @@ def finish(redis: Redis, job_id: str, output: str) -> None:
     redis.command("lpush", f"hero:reply:{job_id}", output)
 
 
-def test_a_job_is_a_hash_and_then_its_id_in_the_queue(client: Client, redis: Redis) -> None:
+def test_a_job_is_a_hash_and_then_its_id_in_the_queue(client: HeroClient, redis: Redis) -> None:
     (job_id,) = client.submit([replace(JOB, env_vars={"A": "b"}, prerequisites=("x",))])
     assert queue(redis) == [job_id]
     assert field(redis, job_id, "status") == "dispatched"
@@ -52,7 +52,7 @@ def test_a_job_is_a_hash_and_then_its_id_in_the_queue(client: Client, redis: Red
 
 
 def test_the_first_of_a_batch_is_at_the_end_that_workers_take_from(
-    client: Client, redis: Redis
+    client: HeroClient, redis: Redis
 ) -> None:
     jobs = [replace(JOB, id=f"j{n}", worker_id="w1" if n % 3 else "w2") for n in range(450)]
     ids = client.submit(jobs)
@@ -63,7 +63,7 @@ def test_the_first_of_a_batch_is_at_the_end_that_workers_take_from(
 
 
 def test_an_id_that_is_known_is_refused_before_anything_is_handed_in(
-    client: Client, redis: Redis
+    client: HeroClient, redis: Redis
 ) -> None:
     client.submit([replace(JOB, id="a")])
     with pytest.raises(JobExists, match="job a already"):
@@ -76,13 +76,15 @@ def test_an_id_that_is_known_is_refused_before_anything_is_handed_in(
 
 
 @pytest.mark.parametrize("job", [replace(JOB, worker_id=""), replace(JOB, id="a\n")])
-def test_what_cannot_be_a_job_is_refused(client: Client, redis: Redis, job: HeroJob) -> None:
+def test_what_cannot_be_a_job_is_refused(client: HeroClient, redis: Redis, job: HeroJob) -> None:
     with pytest.raises(ValueError, match=r"a job names|an id is"):
         client.submit([job])
     assert queue(redis) == []
 
 
-def test_run_waits_for_the_reply_and_gives_what_the_hash_says(client: Client, redis: Redis) -> None:
+def test_run_waits_for_the_reply_and_gives_what_the_hash_says(
+    client: HeroClient, redis: Redis
+) -> None:
     def serve() -> None:
         finish(redis, redis.command("blpop", "hero:work_queue:w1", "30").split()[1], "42")
 
@@ -90,20 +92,20 @@ def test_run_waits_for_the_reply_and_gives_what_the_hash_says(client: Client, re
     worker.start()
     ended = client.run(JOB, 60.0)
     worker.join()
-    assert (ended.status, ended.output) == (Status.FINISHED, "42")
+    assert (ended.status, ended.output) == (JobStatus.FINISHED, "42")
     left = redis.command("llen", f"hero:reply:{ended.id}").strip()
     assert left == "0", "it was a later look, and not the reply"
 
 
-def test_a_job_that_has_ended_is_found_without_a_reply(client: Client, redis: Redis) -> None:
+def test_a_job_that_has_ended_is_found_without_a_reply(client: HeroClient, redis: Redis) -> None:
     (job_id,) = client.submit([JOB])
     redis.command("hset", f"hero:job:{job_id}", "status", "error", "error", "timeout")
     ended = client.wait(job_id, 60.0)
-    assert (ended.status, ended.error) == (Status.ERROR, "timeout")
+    assert (ended.status, ended.error) == (JobStatus.ERROR, "timeout")
 
 
 def test_a_reply_that_another_took_is_made_good_by_looking_at_the_job(
-    client: Client, redis: Redis
+    client: HeroClient, redis: Redis
 ) -> None:
     (job_id,) = client.submit([JOB])
 
@@ -117,7 +119,7 @@ def test_a_reply_that_another_took_is_made_good_by_looking_at_the_job(
     worker.join()
 
 
-def test_waiting_has_an_end(client: Client) -> None:
+def test_waiting_has_an_end(client: HeroClient) -> None:
     (job_id,) = client.submit([JOB])
     with pytest.raises(StillUnderWay, match=r"is dispatched after 0\.2 s"):
         client.wait(job_id, 0.2)
@@ -126,12 +128,12 @@ def test_waiting_has_an_end(client: Client) -> None:
 
 
 def test_a_stop_goes_to_the_jobs_worker_and_not_to_one_that_has_ended(
-    client: Client, redis: Redis
+    client: HeroClient, redis: Redis
 ) -> None:
     first, second = client.submit([JOB, JOB])
-    assert client.stop(first).status is Status.DISPATCHED
+    assert client.stop(first).status is JobStatus.DISPATCHED
     finish(redis, second, "42")
-    assert client.stop(second).status is Status.FINISHED
+    assert client.stop(second).status is JobStatus.FINISHED
     assert queue(redis, "hero:stop_queue:w1") == [first]
     with pytest.raises(NoSuchJob):
         client.stop("other")
@@ -139,21 +141,23 @@ def test_a_stop_goes_to_the_jobs_worker_and_not_to_one_that_has_ended(
 
 def test_a_job_that_has_ended_is_queued_again_and_no_other(redis: Redis) -> None:
     network = Cutting(redis.port, at=b"EXEC")
-    with Client(Address(port=redis.port), TEXT) as client:
+    with HeroClient(Address(port=redis.port), TEXT) as client:
         first, second = client.submit([JOB, JOB])
         redis.command("del", "hero:work_queue:w1")
         finish(redis, second, "42")
-    with Client(Address(port=network.port), TEXT) as client:
-        assert client.retry(first).status is Status.DISPATCHED
-        assert client.retry(second).status is Status.FINISHED
+    with HeroClient(Address(port=network.port), TEXT) as client:
+        assert client.retry(first).status is JobStatus.DISPATCHED
+        assert client.retry(second).status is JobStatus.FINISHED
         again = client.get(second)
-        assert (again.status, again.output) == (Status.DISPATCHED, None)
+        assert (again.status, again.output) == (JobStatus.DISPATCHED, None)
     network.close()
     assert network.cuts == 1
     assert queue(redis) == [second]
 
 
-def test_every_job_is_listed_once_and_what_is_none_is_named(client: Client, redis: Redis) -> None:
+def test_every_job_is_listed_once_and_what_is_none_is_named(
+    client: HeroClient, redis: Redis
+) -> None:
     ids = client.submit([JOB] * 30)
     redis.command("set", "hero:job:text", "x")
     redis.command("hset", "hero:job:odd", "status", "dreaming")
@@ -168,7 +172,7 @@ def test_every_job_is_listed_once_and_what_is_none_is_named(client: Client, redi
 
 
 def test_the_later_naming_is_a_setting(redis: Redis) -> None:
-    with Client(Address(port=redis.port), LATER) as client:
+    with HeroClient(Address(port=redis.port), LATER) as client:
         (job_id,) = client.submit([JOB])
         assert queue(redis, "hero:q:work:type:w1") == [job_id]
         client.stop(job_id)
@@ -178,7 +182,7 @@ def test_the_later_naming_is_a_setting(redis: Redis) -> None:
         assert client.wait(job_id, 60.0).output == "1"
 
 
-def test_a_connection_that_is_cut_meanwhile_is_made_anew(client: Client, redis: Redis) -> None:
+def test_a_connection_that_is_cut_meanwhile_is_made_anew(client: HeroClient, redis: Redis) -> None:
     (job_id,) = client.submit([JOB])
 
     def cut() -> None:
@@ -195,7 +199,7 @@ def test_a_connection_that_is_cut_meanwhile_is_made_anew(client: Client, redis: 
 def test_a_batch_whose_answer_was_lost_is_handed_in_once(redis: Redis) -> None:
     network = Cutting(redis.port, at=b"EXEC")
     jobs = [replace(JOB, id=f"j{n}") for n in range(5)]
-    with Client(Address(port=network.port), TEXT) as client:
+    with HeroClient(Address(port=network.port), TEXT) as client:
         assert client.submit(jobs) == [job.id for job in jobs]
     network.close()
     assert network.cuts == 1
@@ -205,12 +209,15 @@ def test_a_batch_whose_answer_was_lost_is_handed_in_once(redis: Redis) -> None:
 def test_a_redis_that_stays_away_is_told(redis: Redis) -> None:
     address = Address(port=redis.port)
     redis.close()
-    with Client(address, TEXT, 0.2) as client, pytest.raises(CannotReach, match="does not answer"):
+    with (
+        HeroClient(address, TEXT, 0.2) as client,
+        pytest.raises(CannotReach, match="does not answer"),
+    ):
         client.submit([JOB])
 
 
 def test_a_redis_that_is_killed_while_somebody_waits_loses_no_reply(durable_redis: Redis) -> None:
-    with Client(Address(port=durable_redis.port), TEXT, patience_seconds=60.0) as client:
+    with HeroClient(Address(port=durable_redis.port), TEXT, patience_seconds=60.0) as client:
         (job_id,) = client.submit([JOB])
 
         def die() -> None:

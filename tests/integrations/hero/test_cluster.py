@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.integrations.hero.client import Client
+from beads_workers.integrations.hero.client import HeroClient
 from beads_workers.integrations.hero.connection import Address, CannotReach
-from beads_workers.integrations.hero.wire import CLUSTER, DEFAULT, HeroJob, Status
+from beads_workers.integrations.hero.wire import CLUSTER, DEFAULT, HeroJob, JobStatus
 from tests.support.fleet import until
 from tests.support.peers import Redis
 
@@ -43,16 +43,16 @@ def nodes() -> Iterator[tuple[Redis, Redis]]:
 
 def test_one_node_has_all_that_a_client_needs(nodes: tuple[Redis, Redis]) -> None:
     other, ours = nodes
-    with Client(Address(port=ours.port), CLUSTER, 0.0) as client:
+    with HeroClient(Address(port=ours.port), CLUSTER, 0.0) as client:
         first, second = client.submit([JOB, JOB])
         assert client.depths("w1") == (2, 0)
         assert {row.id for row in client.rows()} == {first, second}
         client.stop(first)
         ours.command("hset", f"{{hero}}:job:{second}", "status", "finished", "output", "42")
-        assert client.wait(second, 60.0).status is Status.FINISHED
+        assert client.wait(second, 60.0).status is JobStatus.FINISHED
     for port, keys in ((other.port, CLUSTER), (ours.port, DEFAULT)):
         with (
-            Client(Address(port=port), keys, 0.0) as client,
+            HeroClient(Address(port=port), keys, 0.0) as client,
             pytest.raises(CannotReach, match="is not the node with these keys") as raised,
         ):
             client.submit([JOB] * 20)

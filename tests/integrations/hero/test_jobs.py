@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from beads_workers.integrations.hero.wire import MOVES, HeroJob, Status, may_become
+from beads_workers.integrations.hero.wire import MOVES, HeroJob, JobStatus, may_become
 
-D, S, F, E = Status.DISPATCHED, Status.STARTED, Status.FINISHED, Status.ERROR
+D, S, F, E = JobStatus.DISPATCHED, JobStatus.STARTED, JobStatus.FINISHED, JobStatus.ERROR
 
 
 def test_every_state_says_where_it_may_go_to() -> None:
-    assert set(MOVES) == set(Status)
+    assert set(MOVES) == set(JobStatus)
 
 
 def test_a_job_is_started_before_it_finishes() -> None:
@@ -26,7 +26,7 @@ def test_a_job_can_fail_at_any_time_before_its_end() -> None:
 def test_only_a_new_beginning_leads_out_of_an_end() -> None:
     for status in (F, E):
         assert status.is_final
-        assert [to for to in Status if may_become(status, to)] == [D]
+        assert [to for to in JobStatus if may_become(status, to)] == [D]
 
 
 def test_both_words_for_what_it_waits_for_count_once() -> None:

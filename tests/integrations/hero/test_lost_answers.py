@@ -14,7 +14,7 @@ from beads_workers.integrations.hero import lua
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
-from beads_workers.integrations.hero.store import Queue
+from beads_workers.integrations.hero.store import ServedQueue
 from beads_workers.integrations.hero.wire import Keys
 from tests.support.cutting import Cutting
 from tests.support.fleet import until
@@ -32,7 +32,7 @@ class Served:
     """A source behind a network that loses one answer; everything is asked until it is told."""
 
     def __init__(self, port: int, run: str) -> None:
-        queue = Queue(Address(port=port), WORKER, Keys())
+        queue = ServedQueue(Address(port=port), WORKER, Keys())
         self.source = source = HeroSource(
             queue, actor=f"beads-workers/h/{run}", place="h /s", retry_seconds=0.0
         )

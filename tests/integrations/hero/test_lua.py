@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from beads_workers.integrations.hero.store import Ending
-from beads_workers.integrations.hero.wire import Status
+from beads_workers.integrations.hero.store import JobEnd
+from beads_workers.integrations.hero.wire import JobStatus
 from tests.integrations.hero.place import LEASE, Run, queued, some_jobs
 from tests.support.literal import Literal
 from tests.support.peers import Redis
 
-DONE = Ending("a", "", 1, Status.FINISHED, "42")
+DONE = JobEnd("a", "", 1, JobStatus.FINISHED, "42")
 
 
 def test_jobs_are_fetched_in_the_order_in_which_they_came(redis: Redis) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from beads_workers.core.events import Arrived, Warned, Withdrawn
 from beads_workers.core.source import SourceError
-from beads_workers.integrations.hero.buffer import Standing
+from beads_workers.integrations.hero.buffer import JobStanding
 from beads_workers.integrations.hero.maintenance import MISSING_SECONDS, ServedElsewhere
 from tests.integrations.hero.place import LEASE, Clock, Run, queued, some_jobs
 from tests.support.literal import Literal
@@ -140,7 +140,7 @@ def test_the_end_of_a_job_elsewhere_lets_one_begin_here(redis: Redis) -> None:
     client.submit("roof", "echo", prerequisites='["walls"]')
     run = Run(redis, "r1")
     run.round()
-    assert run.holding.buffer.count(Standing.PARKED) == 1
+    assert run.holding.buffer.count(JobStanding.PARKED) == 1
     assert json.loads(client.field("walls", "dependents")) == ["roof"]
     redis.command("HSET", "hero:job:walls", "status", "finished")
     run.round(1.5)

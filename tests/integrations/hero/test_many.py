@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from beads_workers.integrations.hero.client import KEYS_AT_ONCE, Client
+from beads_workers.integrations.hero.client import KEYS_AT_ONCE, HeroClient
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.wire import DEFAULT, HeroJob
 from tests.support.peers import Redis
@@ -22,7 +22,7 @@ def costs(redis: Redis) -> dict[str, tuple[int, float]]:
 
 
 def test_a_list_of_many_jobs_is_looked_for_bit_by_bit(redis: Redis) -> None:
-    with Client(Address(port=redis.port), DEFAULT) as client:
+    with HeroClient(Address(port=redis.port), DEFAULT) as client:
         jobs = (HeroJob(worker_id="w1", id=f"j{n}", script="echo hello") for n in range(COUNT))
         client.submit(jobs)
         redis.command("config", "resetstat")

@@ -10,7 +10,7 @@ import pytest
 from beads_workers.cli.config import FILE_NAME, render, resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options
-from beads_workers.core.scripts import Context, Limits, LogRoot
+from beads_workers.core.scripts import Context, LogRoot, ResourceLimits
 from beads_workers.integrations.hero.options import HeroTable
 
 WHOLE = """
@@ -46,7 +46,7 @@ def read(folder: Path, text: str) -> HeroTable:
 
 def test_everything_that_it_may_say_is_read(tmp_path: Path) -> None:
     table = read(tmp_path, WHOLE)
-    limits = Limits(10, 512 << 20, 10 << 20)
+    limits = ResourceLimits(10, 512 << 20, 10 << 20)
     assert table == HeroTable(
         "rediss://fleet@db.example/0?password_file=/run/secrets/redis",
         "w1",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.integrations.hero.client import Client
+from beads_workers.integrations.hero.client import HeroClient
 from beads_workers.integrations.hero.connection import CannotReach, connect, patiently
-from beads_workers.integrations.hero.wire import DEFAULT, HeroJob, Status
+from beads_workers.integrations.hero.wire import DEFAULT, HeroJob, JobStatus
 from tests.support.peers import Redis
 from tests.support.redis_users import add_user, denied
 
@@ -22,14 +22,14 @@ JOB = HeroJob(worker_id="w1", script="x")
 
 def test_the_client_does_all_that_it_can_under_its_rules(redis: Redis, tmp_path: Path) -> None:
     address = add_user(redis, "client", tmp_path)
-    with Client(replace(address, db=1), DEFAULT, 0.0) as client:
+    with HeroClient(replace(address, db=1), DEFAULT, 0.0) as client:
         first, second = client.submit([JOB, JOB])
         assert client.depths("w1") == (2, 0)
         assert {row.id for row in client.rows()} == {first, second}
         client.stop(first)
         redis.command("-n", "1", "lpush", f"hero:reply:{second}", "x")
         redis.command("-n", "1", "hset", f"hero:job:{second}", "status", "finished")
-        assert client.wait(second, 60.0).status is Status.FINISHED
+        assert client.wait(second, 60.0).status is JobStatus.FINISHED
         client.retry(second)
     assert denied(redis).strip() == ""
 

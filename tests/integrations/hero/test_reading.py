@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from beads_workers.integrations.hero.wire import (
     TIMEOUT_SECONDS_MAX,
     HeroJob,
-    Status,
+    JobStatus,
     WrongField,
     read_ids,
     read_job,
@@ -37,7 +37,7 @@ JOBS = st.builds(
     log_path=st.none() | TEXTS.filter(bool),
     created_at=TIMES,
     updated_at=TIMES,
-    status=st.sampled_from(Status),
+    status=st.sampled_from(JobStatus),
     env_vars=st.dictionaries(NAMES, VALUES, max_size=3),
     prerequisites=SOME_IDS,
     dependents=SOME_IDS,
@@ -95,7 +95,7 @@ def test_every_field_of_the_text_is_read() -> None:
         log_path="/var/log/hero/6f1c.log",
         created_at=1751371200.0,
         updated_at=1751364000.5,
-        status=Status.STARTED,
+        status=JobStatus.STARTED,
         env_vars={"A": "1"},
         prerequisites=("x",),
         dependents=("y",),
@@ -130,7 +130,7 @@ def test_ids_may_stand_in_an_array_or_between_commas(said: str, ids: tuple[str, 
 
 @pytest.mark.parametrize("said", ["", "DISPATCHED", " dispatched "])
 def test_a_state_is_read_whatever_its_letters(said: str) -> None:
-    assert read_status({b"status": said.encode()}) is Status.DISPATCHED
+    assert read_status({b"status": said.encode()}) is JobStatus.DISPATCHED
 
 
 @pytest.mark.parametrize(

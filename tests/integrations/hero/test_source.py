@@ -11,11 +11,11 @@ import pytest
 
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
-from beads_workers.integrations.hero.buffer import Standing
+from beads_workers.integrations.hero.buffer import JobStanding
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
-from beads_workers.integrations.hero.store import Queue
+from beads_workers.integrations.hero.store import ServedQueue
 from beads_workers.integrations.hero.wire import Keys
 from tests.support.literal import WORKER, Literal
 from tests.support.peers import Redis
@@ -28,7 +28,7 @@ class Served:
     """A source, and the thread's part of it done by hand."""
 
     def __init__(self, redis: Redis, run: str = "r1", *, shared: bool = False) -> None:
-        queue = Queue(Address(port=redis.port), WORKER, Keys())
+        queue = ServedQueue(Address(port=redis.port), WORKER, Keys())
         self.source = HeroSource(
             queue, actor=f"beads-workers/h/{run}", place=f"h /{run}", shared=shared
         )
@@ -109,7 +109,7 @@ def test_a_job_that_fails_waits_for_its_next_attempt(served: Served, client: Lit
     served.taken()
     assert served.settle("a", NOT_NOW) is Result.APPLIED
     assert client.field("a", "status") == "dispatched"
-    assert served.source.holding.buffer.count(Standing.COOLING) == 1
+    assert served.source.holding.buffer.count(JobStanding.COOLING) == 1
     assert [row.issue_id for row in served.source.take(0, ()).listed] == ["a"], "not yet empty"
     served.source.holding.buffer.warm_up(1e18)
     (job,) = served.taken()

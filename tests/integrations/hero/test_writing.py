@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.integrations.hero.wire import (
     HeroJob,
-    Status,
+    JobStatus,
     ended_fields,
     status_fields,
     write_ids,
@@ -51,7 +51,7 @@ def test_half_a_second_stays_half_a_second() -> None:
 
 
 def test_every_change_of_state_says_when() -> None:
-    assert status_fields(Status.STARTED, NOON) == {
+    assert status_fields(JobStatus.STARTED, NOON) == {
         "status": "started",
         "updated_at": "2025-07-01T12:00:00Z",
     }

@@ -90,7 +90,7 @@ def test_no_issue_is_named() -> None:
 
 def all_families() -> list[Family]:
     """One of each."""
-    return [*figures.families(Board(), 0.0), *usage.usage_families(usage.Watched(1), [])]
+    return [*figures.families(Board(), 0.0), *usage.usage_families(usage.WatchedProcesses(1), [])]
 
 
 def test_every_name_is_as_prometheus_wants_it() -> None:

@@ -21,7 +21,7 @@ from beads_workers.integrations.metrics.server import (
     VISITORS_MAX,
 )
 from beads_workers.runtime import fleet
-from beads_workers.runtime.handshake import Refused
+from beads_workers.runtime.handshake import StartRefused
 from tests.support.fleet import until
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -203,7 +203,7 @@ def _hear(hall: Hall) -> None:
 def test_a_port_that_somebody_has_is_refused_in_words() -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Refused, match=f"127.0.0.1:{port}: Address already in use$"):
+        with pytest.raises(StartRefused, match=f"127.0.0.1:{port}: Address already in use$"):
             listen(port)
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from beads_workers.integrations.metrics.figures import ProcessUse, Watched, usage_families, watched
+from beads_workers.integrations.metrics.figures import (
+    ProcessUse,
+    WatchedProcesses,
+    usage_families,
+    watched,
+)
 from tests.core.playbook import Play
 
 
@@ -11,7 +16,7 @@ def process(pid: int, parent: int, session: int, cpu: float = 1.0) -> ProcessUse
     return ProcessUse(pid, parent, session, cpu, cpu / 2, 100)
 
 
-def used(whose: Watched, *processes: ProcessUse) -> dict[str, dict[str, float]]:
+def used(whose: WatchedProcesses, *processes: ProcessUse) -> dict[str, dict[str, float]]:
     """Values by family and worker."""
     return {
         family.name.removeprefix("beads_workers_worker_"): {
@@ -21,7 +26,7 @@ def used(whose: Watched, *processes: ProcessUse) -> dict[str, dict[str, float]]:
     }
 
 
-OURS = Watched(10, ((20, "W1"), (30, "W2")), frozenset({20, 30}))
+OURS = WatchedProcesses(10, ((20, "W1"), (30, "W2")), frozenset({20, 30}))
 
 
 def test_a_worker_has_its_session_and_what_left_it() -> None:
@@ -40,7 +45,7 @@ def test_a_worker_has_its_session_and_what_left_it() -> None:
 
 
 def test_a_foreign_worker_is_not_charged_with_the_session_of_its_shell() -> None:
-    foreign = Watched(10, ((20, "W1"),), frozenset())
+    foreign = WatchedProcesses(10, ((20, "W1"),), frozenset())
     found = used(foreign, process(20, 5, 5), process(21, 20, 5), process(22, 5, 5, 9.0))
     assert found["processes"] == {"W1": 2}
 
@@ -68,4 +73,6 @@ def test_the_board_says_whose_processes_are_meant() -> None:
     play.own(2)
     play.join(3, pid=777)
     whose = watched(play.board)
-    assert whose == Watched(1, ((101, "W1"), (102, "W2"), (777, "W3")), frozenset({101, 102}))
+    assert whose == WatchedProcesses(
+        1, ((101, "W1"), (102, "W2"), (777, "W3")), frozenset({101, 102})
+    )

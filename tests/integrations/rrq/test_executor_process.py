@@ -18,20 +18,20 @@ from beads_workers.integrations.rrq.executor_process import (
     PROBE_SECONDS,
     START_SECONDS,
     STARTS_MAX,
-    Executor,
-    State,
+    ExecutorProcess,
+    ProcessState,
 )
 
-OK = wire.Status.SUCCESS
+OK = wire.RequestStatus.SUCCESS
 
 
 def request(number: int, job: str | None = None) -> wire.Request:
     job_id = job or f"j{number}"
-    return wire.Request(f"r{number}", job_id, "f", wire.Context(job_id, 1, 0.0, "q"))
+    return wire.Request(f"r{number}", job_id, "f", wire.RequestContext(job_id, 1, 0.0, "q"))
 
 
-def answer(number: int, status: wire.Status = OK) -> wire.Outcome:
-    return wire.Outcome(status, f"r{number}", f"j{number}", result=number)
+def answer(number: int, status: wire.RequestStatus = OK) -> wire.RequestOutcome:
+    return wire.RequestOutcome(status, f"r{number}", f"j{number}", result=number)
 
 
 class Play:
@@ -39,7 +39,7 @@ class Play:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.executor = Executor(wire.V1)
+        self.executor = ExecutorProcess(wire.V1)
 
     def tell(self, event: ev.Event) -> list[ev.Command]:
         return self.executor.handle(event, self.now)
@@ -50,16 +50,16 @@ class Play:
 
     def up(self) -> None:
         """Have it started and accepting, with nothing in it."""
-        assert self.tell(ev.Asked(9, request(9))) == [ev.StartProcess()]
+        assert self.tell(ev.RequestArrived(9, request(9))) == [ev.StartProcess()]
         self.tell(ev.ProcessStarted())
         assert self.tick(PROBE_SECONDS) == [ev.Probe()]
-        assert self.tell(ev.Probed(True)) == [ev.Send(9, request(9))]
+        assert self.tell(ev.Probed(True)) == [ev.SendRequest(9, request(9))]
         self.tell(ev.Heard(9, answer(9)))
 
     def sent(self, *numbers: int) -> None:
         for number in numbers:
             asked = request(number)
-            assert self.tell(ev.Asked(number, asked)) == [ev.Send(number, asked)]
+            assert self.tell(ev.RequestArrived(number, asked)) == [ev.SendRequest(number, asked)]
 
 
 @pytest.fixture
@@ -75,44 +75,47 @@ def up() -> Play:
 
 
 def answers(commands: Sequence[ev.Command]) -> dict[int, OutcomeKind]:
-    return {c.slot: c.outcome.kind for c in commands if isinstance(c, ev.Answer)}
+    return {c.slot: c.outcome.kind for c in commands if isinstance(c, ev.SlotAnswer)}
 
 
 def test_it_is_started_when_it_is_needed_and_asked_once_it_accepts(play: Play) -> None:
-    assert play.tell(ev.Asked(1, request(1))) == [ev.StartProcess()]
-    assert play.tell(ev.Asked(2, request(2))) == []
+    assert play.tell(ev.RequestArrived(1, request(1))) == [ev.StartProcess()]
+    assert play.tell(ev.RequestArrived(2, request(2))) == []
     assert play.tell(ev.ProcessStarted()) == []
     assert play.tick(PROBE_SECONDS) == [ev.Probe()]
     assert play.tell(ev.Probed(False)) == []
     assert play.tick(PROBE_SECONDS) == [ev.Probe()]
-    assert play.tell(ev.Probed(True)) == [ev.Send(1, request(1)), ev.Send(2, request(2))]
+    assert play.tell(ev.Probed(True)) == [
+        ev.SendRequest(1, request(1)),
+        ev.SendRequest(2, request(2)),
+    ]
     assert play.executor.deadline() is None
 
 
 def test_answers_may_come_in_any_order_and_on_any_connection(up: Play) -> None:
     up.sent(1, 2, 3)
     assert up.tell(ev.Heard(1, answer(3))) == [
-        ev.Answer(3, Outcome(OutcomeKind.SUCCESS, result="3"))
+        ev.SlotAnswer(3, Outcome(OutcomeKind.SUCCESS, result="3"))
     ]
     assert answers(up.tell(ev.Heard(2, answer(1)))) == {1: OutcomeKind.SUCCESS}
-    unnamed = wire.Outcome(OK, None, None)
+    unnamed = wire.RequestOutcome(OK, None, None)
     assert answers(up.tell(ev.Heard(2, unnamed))) == {2: OutcomeKind.SUCCESS}
 
 
 def test_a_cancel_goes_out_once_and_its_answer_is_passed_on(up: Play) -> None:
     up.sent(1)
-    assert up.tell(ev.EndAsked(1, hard=False)) == [ev.SendCancel(wire.Cancel("j1", "r1"))]
+    assert up.tell(ev.EndAsked(1, hard=False)) == [ev.SendCancel(wire.CancelRequest("j1", "r1"))]
     assert up.tell(ev.EndAsked(1, hard=False)) == []
     cancelled = wire.ErrorInfo("Job cancelled", wire.CANCELLED)
-    said = wire.Outcome(wire.Status.ERROR, "r1", "j1", error=cancelled)
+    said = wire.RequestOutcome(wire.RequestStatus.ERROR, "r1", "j1", error=cancelled)
     assert up.tell(ev.Heard(1, said)) == [
-        ev.Answer(1, Outcome(OutcomeKind.ERROR, "cancelled: Job cancelled"))
+        ev.SlotAnswer(1, Outcome(OutcomeKind.ERROR, "cancelled: Job cancelled"))
     ]
     assert up.tell(ev.EndAsked(1, hard=True)) == []
 
 
 def test_what_was_not_sent_is_cancelled_at_once(play: Play) -> None:
-    play.tell(ev.Asked(1, request(1)))
+    play.tell(ev.RequestArrived(1, request(1)))
     assert answers(play.tell(ev.EndAsked(1, hard=False))) == {1: OutcomeKind.RETRY}
 
 
@@ -120,7 +123,7 @@ def test_one_that_ignores_a_cancel_is_killed_and_only_it_is_to_blame(up: Play) -
     up.sent(1, 2)
     up.tell(ev.EndAsked(1, hard=False))
     assert ev.Kill() in up.tell(ev.EndAsked(1, hard=True))
-    assert up.tell(ev.Asked(3, request(3))) == []
+    assert up.tell(ev.RequestArrived(3, request(3))) == []
     told = up.tell(ev.ProcessEnded("killed"))
     assert answers(told) == {1: OutcomeKind.ERROR, 2: OutcomeKind.RETRY}
     assert up.tick(0) == [ev.StartProcess()]
@@ -136,19 +139,21 @@ def test_suspects_run_alone_until_one_of_them_is_found_guilty(up: Play) -> None:
     up.sent(1, 2)
     told = up.tell(ev.ProcessEnded("killed by signal SEGV"))
     assert answers(told) == {1: OutcomeKind.RETRY, 2: OutcomeKind.RETRY}
-    up.tell(ev.Asked(3, request(3)))
-    up.tell(ev.Asked(1, request(11, "j1")))
-    up.tell(ev.Asked(2, request(12, "j2")))
-    up.tell(ev.Asked(4, request(4)))
+    up.tell(ev.RequestArrived(3, request(3)))
+    up.tell(ev.RequestArrived(1, request(11, "j1")))
+    up.tell(ev.RequestArrived(2, request(12, "j2")))
+    up.tell(ev.RequestArrived(4, request(4)))
     up.tell(ev.ProcessStarted())
-    assert up.tell(ev.Probed(True)) == [ev.Send(3, request(3))]
-    assert up.tell(ev.Heard(3, answer(3)))[1:] == [ev.Send(1, request(11, "j1"))]
+    assert up.tell(ev.Probed(True)) == [ev.SendRequest(3, request(3))]
+    assert up.tell(ev.Heard(3, answer(3)))[1:] == [ev.SendRequest(1, request(11, "j1"))]
     assert answers(up.tell(ev.ProcessEnded("SEGV"))) == {1: OutcomeKind.ERROR}
     up.tick(0)
     up.tell(ev.ProcessStarted())
-    assert up.tell(ev.Probed(True)) == [ev.Send(2, request(12, "j2"))]
+    assert up.tell(ev.Probed(True)) == [ev.SendRequest(2, request(12, "j2"))]
     # Its innocence is proven: from now on it may run among others.
-    assert up.tell(ev.Heard(2, wire.Outcome(OK, "r12", "j2")))[1:] == [ev.Send(4, request(4))]
+    assert up.tell(ev.Heard(2, wire.RequestOutcome(OK, "r12", "j2")))[1:] == [
+        ev.SendRequest(4, request(4))
+    ]
 
 
 def test_a_broken_connection_costs_the_process_and_charges_its_own_request(up: Play) -> None:
@@ -182,15 +187,15 @@ def test_one_that_hangs_up_and_lives_on_is_killed_because_of_that_request(up: Pl
 def test_an_idle_connection_that_ends_is_no_matter_of_the_request_that_waits(up: Play) -> None:
     up.sent(1, 2)
     up.tell(ev.ProcessEnded("SEGV"))
-    up.tell(ev.Asked(1, request(11, "j1")))
+    up.tell(ev.RequestArrived(1, request(11, "j1")))
     up.tell(ev.ProcessStarted())
-    assert up.tell(ev.Probed(True)) == [ev.Send(1, request(11, "j1"))]
-    up.tell(ev.Asked(3, request(3)))
+    assert up.tell(ev.Probed(True)) == [ev.SendRequest(1, request(11, "j1"))]
+    up.tell(ev.RequestArrived(3, request(3)))
     assert up.tell(ev.HungUp(3)) == [], "it waits until the suspect has been answered"
     up.tell(ev.ProcessEnded("SEGV"))
     up.tick(0)
     up.tell(ev.ProcessStarted())
-    assert up.tell(ev.Probed(True)) == [ev.Send(3, request(3))]
+    assert up.tell(ev.Probed(True)) == [ev.SendRequest(3, request(3))]
     assert up.tick(10 * DYING_SECONDS) == []
 
 
@@ -207,7 +212,7 @@ def test_an_answer_that_nobody_asked_for_breaks_its_connection(up: Play) -> None
 
 
 def test_one_that_never_accepts_is_killed_and_given_up_after_some_tries(play: Play) -> None:
-    play.tell(ev.Asked(1, request(1)))
+    play.tell(ev.RequestArrived(1, request(1)))
     for attempt in range(STARTS_MAX):
         play.tell(ev.ProcessStarted())
         told = play.tick(START_SECONDS)
@@ -216,20 +221,20 @@ def test_one_that_never_accepts_is_killed_and_given_up_after_some_tries(play: Pl
         if attempt + 1 < STARTS_MAX:
             assert answers(told) == {}
             assert play.tick(AGAIN_SECONDS_MAX) == [ev.StartProcess()]
-    last = [c for c in told if isinstance(c, ev.Answer)]
+    last = [c for c in told if isinstance(c, ev.SlotAnswer)]
     assert [(a.slot, a.unusable) for a in last] == [(1, True)]
 
 
 def test_a_program_that_is_missing_is_given_up_at_once(play: Play) -> None:
-    play.tell(ev.Asked(1, request(1)))
+    play.tell(ev.RequestArrived(1, request(1)))
     told = play.tell(ev.ProcessNotStarted("command not found: nope", missing=True))
     assert told == [
-        ev.Answer(1, Outcome(OutcomeKind.CANCELLED, "command not found: nope"), unusable=True)
+        ev.SlotAnswer(1, Outcome(OutcomeKind.CANCELLED, "command not found: nope"), unusable=True)
     ]
 
 
 def test_a_full_machine_gives_the_work_back_and_tries_again(play: Play) -> None:
-    play.tell(ev.Asked(1, request(1)))
+    play.tell(ev.RequestArrived(1, request(1)))
     told = play.tell(ev.ProcessNotStarted("no process left", missing=False))
     assert answers(told) == {1: OutcomeKind.RETRY}
     assert play.tick(AGAIN_SECONDS_MAX) == [ev.StartProcess()]
@@ -252,11 +257,11 @@ class Driven(RuleBasedStateMachine):
     def done(self, commands: list[ev.Command]) -> None:
         for command in commands:
             match command:
-                case ev.Answer(slot, _, _):
+                case ev.SlotAnswer(slot, _, _):
                     asked = self.open.pop(slot)
                     self.inside.pop(slot, None)
                     self.suspects.discard(asked.job_id) if self.process == "up" else None
-                case ev.Send(slot, asked):
+                case ev.SendRequest(slot, asked):
                     assert self.process == "up" and self.open[slot] == asked
                     assert slot not in self.inside
                     self.inside[slot] = asked
@@ -274,7 +279,7 @@ class Driven(RuleBasedStateMachine):
         if slot not in self.open:
             self.number += 1
             self.open[slot] = request(self.number, job)
-            self.done(self.play.tell(ev.Asked(slot, self.open[slot])))
+            self.done(self.play.tell(ev.RequestArrived(slot, self.open[slot])))
 
     @precondition(lambda self: self.process == "asked")
     @rule(works=st.booleans())
@@ -293,7 +298,7 @@ class Driven(RuleBasedStateMachine):
     @rule(data=st.data())
     def hear(self, data: st.DataObject) -> None:
         slot = data.draw(st.sampled_from(sorted(self.inside)))
-        said = wire.Outcome(OK, self.inside[slot].request_id, None)
+        said = wire.RequestOutcome(OK, self.inside[slot].request_id, None)
         self.done(self.play.tell(ev.Heard(slot, said)))
 
     @rule(slot=st.integers(0, 3), hard=st.booleans())
@@ -344,7 +349,7 @@ class Driven(RuleBasedStateMachine):
         if getattr(self, "open", {}) and self.process == "none":
             assert self.play.executor.deadline() is not None
         if getattr(self, "process", "") == "up":
-            assert self.play.executor.state is State.UP
+            assert self.play.executor.state is ProcessState.UP
             assert not self.open or self.inside
 
 

@@ -14,7 +14,7 @@ import pytest
 from beads_workers.core.events import Arrived, Event, Withdrawn
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress
-from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, Serving
+from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, RequestTable
 from beads_workers.integrations.rrq.source import Unix
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, V1, V2
 from tests.support.rrq_client import Client, request
@@ -29,7 +29,7 @@ class Bench:
         self.path = folder / "deep" / "rrq.sock"
         self.selector = selectors.DefaultSelector()
         self.events: list[Event] = []
-        self.serving = Serving()
+        self.serving = RequestTable()
         self.server = RrqIngress(
             Unix(str(self.path)), self.serving, self.selector, self.events.append, **limits
         )
@@ -198,7 +198,7 @@ def test_a_port_is_served_as_well(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     selector = selectors.DefaultSelector()
     events: list[Event] = []
-    server = RrqIngress(Tcp("127.0.0.1", port), Serving(), selector, events.append)
+    server = RrqIngress(Tcp("127.0.0.1", port), RequestTable(), selector, events.append)
     with Client(port) as client:
         client.send(request("f", version=V2))
         deadline = time.monotonic() + PATIENCE_SECONDS

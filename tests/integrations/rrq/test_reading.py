@@ -13,13 +13,13 @@ from beads_workers.core.framing import ProtocolError
 from beads_workers.integrations.rrq.wire import (
     V1,
     V2,
-    Cancel,
-    Context,
+    CancelRequest,
     Envelope,
     ErrorInfo,
-    Outcome,
     Request,
-    Status,
+    RequestContext,
+    RequestOutcome,
+    RequestStatus,
     WrongRequest,
     encode,
     encode_success,
@@ -61,7 +61,7 @@ def test_a_request_of_version_1_has_every_field_of_the_text() -> None:
         request_id="r",
         job_id="j",
         function_name="my_handler",
-        context=Context(
+        context=RequestContext(
             job_id="j",
             attempt=1,
             enqueue_time=1735732800.0,
@@ -89,7 +89,7 @@ def test_optional_fields_may_be_missing_or_null() -> None:
     request = parse(of("request", lean | {"later": "ignored"}))
     assert isinstance(request, Request)
     assert (request.args, request.kwargs) == ((), {})
-    assert request.context == Context("j", 1, 1735732800.0, "default")
+    assert request.context == RequestContext("j", 1, 1735732800.0, "default")
 
 
 def test_a_request_of_an_unknown_version_can_be_answered() -> None:
@@ -154,8 +154,8 @@ def test_what_nobody_can_be_told_of_is_an_error(payload: bytes, reason: str) -> 
 def test_an_outcome_has_every_field_of_the_text() -> None:
     error = {"message": "m", "type": "handler_not_found", "code": "c", "details": {"any": [1]}}
     fields = OUTCOME | {"status": "retry", "error": error, "retry_after_seconds": 2.5}
-    assert parse(of("response", fields)) == Outcome(
-        status=Status.RETRY,
+    assert parse(of("response", fields)) == RequestOutcome(
+        status=RequestStatus.RETRY,
         request_id="r",
         job_id="j",
         result={"ok": True},
@@ -166,17 +166,21 @@ def test_an_outcome_has_every_field_of_the_text() -> None:
 
 @pytest.mark.parametrize("result", ["", "null", '{"a":[1,"\\u00e9"]}', '" "'])
 def test_a_success_is_written_the_same_from_the_text_of_its_result(result: str) -> None:
-    whole = encode(Outcome(Status.SUCCESS, 'r"\n', "j\u00e9", json.loads(result or "null")))
+    whole = encode(
+        RequestOutcome(RequestStatus.SUCCESS, 'r"\n', "j\u00e9", json.loads(result or "null"))
+    )
     assert json.loads(encode_success('r"\n', "j\u00e9", result)) == json.loads(whole)
-    assert encode_success("r", "j", "1") == encode(Outcome(Status.SUCCESS, "r", "j", 1))
+    assert encode_success("r", "j", "1") == encode(
+        RequestOutcome(RequestStatus.SUCCESS, "r", "j", 1)
+    )
 
 
 def test_what_is_written_has_the_order_and_the_nulls_of_the_text() -> None:
-    assert encode(Outcome(Status.SUCCESS, "r", "j", {"ok": True})).decode() == (
+    assert encode(RequestOutcome(RequestStatus.SUCCESS, "r", "j", {"ok": True})).decode() == (
         '{"type": "response", "payload": {"job_id": "j", "request_id": "r", "status": "success",'
         ' "result": {"ok": true}, "error": null, "retry_after_seconds": null}}'
     )
-    assert json.loads(encode(Cancel("j")))["payload"] == {
+    assert json.loads(encode(CancelRequest("j")))["payload"] == {
         "protocol_version": "1", "job_id": "j", "request_id": None, "hard_kill": False,
     }  # fmt: skip
     written = json.loads(encode(parse(of("request", REQUEST))))["payload"]
@@ -188,11 +192,13 @@ def test_what_is_written_has_the_order_and_the_nulls_of_the_text() -> None:
 @pytest.mark.parametrize("result", [object(), {1, 2}, float("nan"), b"bytes"])
 def test_a_result_that_is_no_json_is_not_written(result: object) -> None:
     with pytest.raises(ValueError):
-        encode(Outcome(Status.SUCCESS, "r", "j", result))
+        encode(RequestOutcome(RequestStatus.SUCCESS, "r", "j", result))
 
 
 def test_version_2_has_no_positional_arguments() -> None:
-    request = Request("r", "j", "f", Context("j", 1, 0.0, "q"), args=(1,), protocol_version=V2)
+    request = Request(
+        "r", "j", "f", RequestContext("j", 1, 0.0, "q"), args=(1,), protocol_version=V2
+    )
     with pytest.raises(ValueError, match="positional"):
         encode(request)
 
@@ -206,7 +212,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=2)
 SECONDS = st.integers(0, 4_000_000_000).map(float)
 CONTEXTS = st.builds(
-    Context,
+    RequestContext,
     job_id=TEXTS,
     attempt=st.integers(1, 99),
     enqueue_time=SECONDS,
@@ -223,15 +229,15 @@ ENVELOPES = st.one_of(
         Request, TEXTS, TEXTS, TEXTS, CONTEXTS, st.just(()), OBJECTS, protocol_version=st.just(V2)
     ),
     st.builds(
-        Outcome,
-        st.sampled_from(Status),
+        RequestOutcome,
+        st.sampled_from(RequestStatus),
         TEXTS,
         TEXTS,
         VALUES,
         st.none() | st.builds(ErrorInfo, TEXTS, st.none() | TEXTS, st.none() | TEXTS, OBJECTS),
         st.none() | st.integers(0, 99).map(float),
     ),
-    st.builds(Cancel, TEXTS, st.none() | TEXTS, st.booleans(), st.sampled_from([V1, V2])),
+    st.builds(CancelRequest, TEXTS, st.none() | TEXTS, st.booleans(), st.sampled_from([V1, V2])),
 )
 
 

@@ -53,7 +53,9 @@ class Real:
 
     def request(self, number: int, function: str, **kwargs: Any) -> wire.Request:
         """One that has plenty of time."""
-        context = wire.Context(f"j{number}", 1, time.time(), "q", deadline=time.time() + 3600)
+        context = wire.RequestContext(
+            f"j{number}", 1, time.time(), "q", deadline=time.time() + 3600
+        )
         return wire.Request(
             f"r{number}", f"j{number}", function, context, (), kwargs, self.version
         )  # fmt: skip
@@ -67,19 +69,19 @@ class Real:
     def cancel(self, number: int, *, by_request: bool) -> None:
         """On a connection of its own."""
         request_id = f"r{number}" if by_request else None
-        cancel = wire.Cancel(f"j{number}", request_id, protocol_version=self.version)
+        cancel = wire.CancelRequest(f"j{number}", request_id, protocol_version=self.version)
         send_once(self.address, wire.encode(cancel))
 
-    def answers(self, count: int) -> list[wire.Outcome]:
+    def answers(self, count: int) -> list[wire.RequestOutcome]:
         """The next ones, in the order in which they come."""
-        found: list[wire.Outcome] = []
+        found: list[wire.RequestOutcome] = []
         while len(found) < count:
             assert select.select([self._connection], [], [], PATIENCE_SECONDS)[0], "no answer"
             received = self._connection.recv(1 << 16)
             assert received, "it hung up"
             for payload in self._reader.feed(received):
                 answer = parse(payload)
-                assert isinstance(answer, wire.Outcome)
+                assert isinstance(answer, wire.RequestOutcome)
                 found.append(answer)
         return found
 
@@ -101,7 +103,7 @@ def test_three_answers_on_one_connection_come_in_any_order(real: Real) -> None:
         real.ask(number, "rest", seconds=seconds)
     answers = real.answers(3)
     assert [answer.request_id for answer in answers] == ["r2", "r1", "r0"]
-    assert {answer.status for answer in answers} == {wire.Status.SUCCESS}
+    assert {answer.status for answer in answers} == {wire.RequestStatus.SUCCESS}
 
 
 @pytest.mark.parametrize("by_request", [True, False])
@@ -114,7 +116,7 @@ def test_a_cancel_ends_what_it_names_and_nothing_else(
     until(lambda: all(marker.exists() for marker in markers))
     real.cancel(0, by_request=by_request)
     first, second = real.answers(2)
-    assert (first.request_id, first.status) == ("r0", wire.Status.ERROR)
+    assert (first.request_id, first.status) == ("r0", wire.RequestStatus.ERROR)
     assert first.error is not None and first.error.type == wire.CANCELLED
     assert (second.request_id, second.result) == ("r1", "rested 1")
 
@@ -130,7 +132,7 @@ def test_a_deadline_that_has_passed_is_a_timeout(real: Real) -> None:
     request = real.request(1, "rest")
     real.send(replace(request, context=replace(request.context, deadline=time.time() - 1)))
     (answer,) = real.answers(1)
-    assert answer.status is wire.Status.TIMEOUT
+    assert answer.status is wire.RequestStatus.TIMEOUT
 
 
 def test_the_context_arrives_as_it_was_sent(real: Real) -> None:

@@ -14,25 +14,25 @@ from beads_workers.integrations.rrq.request_table import (
     ID_CHARS_MAX,
     UNANSWERED_BYTES_MAX,
     UNANSWERED_MAX,
-    HangUp,
+    CloseConnection,
     Offer,
-    Reply,
-    Serving,
+    RequestTable,
+    SendFrame,
     Withdraw,
 )
 from beads_workers.integrations.rrq.wire import (
     V1,
     V2,
-    Cancel,
-    Context,
+    CancelRequest,
     Envelope,
     FrameReader,
     Request,
-    Status,
+    RequestContext,
+    RequestStatus,
     encode,
     parse,
 )
-from beads_workers.integrations.rrq.wire import Outcome as Wire
+from beads_workers.integrations.rrq.wire import RequestOutcome as Wire
 
 EPOCH = 1_700_000_000.0
 NOW = 1000.0
@@ -43,7 +43,7 @@ DONE = Outcome(OutcomeKind.SUCCESS, result="1")
 def request(name: str, version: str = V1, *, job: str = "", after: float | None = None) -> Request:
     """Named by its id; its job is called after it, its deadline comes after so many seconds."""
     deadline = None if after is None else EPOCH + after
-    context = Context(job or f"job {name}", 1, EPOCH, "default", deadline)
+    context = RequestContext(job or f"job {name}", 1, EPOCH, "default", deadline)
     return Request(name, context.job_id, f"do {name}", context, protocol_version=version)
 
 
@@ -51,7 +51,7 @@ class Peers:
     """Two connections to one executor, and all that came of it."""
 
     def __init__(self) -> None:
-        self.serving = Serving()
+        self.serving = RequestTable()
         self.answers: list[tuple[ConnId, Wire]] = []
         self.withdrawn: list[str] = []
         self.hung_up: list[ConnId] = []
@@ -84,12 +84,12 @@ class Peers:
         """Carry out what is asked."""
         for command in self.serving.collect():
             match command:
-                case Reply(conn, data):
+                case SendFrame(conn, data):
                     (payload,) = FrameReader().feed(data)
                     answer = parse(payload)
                     assert isinstance(answer, Wire)
                     self.answers.append((conn, answer))
-                case HangUp(conn):
+                case CloseConnection(conn):
                     self.hung_up.append(conn)
                     self.serving.gone(conn)
                 case Withdraw(issue_id):
@@ -124,7 +124,7 @@ def test_a_request_is_offered_taken_and_answered_once(peers: Peers) -> None:
     assert peers.take() == []
     peers.settle("job r")
     peers.settle("job r")
-    assert peers.answers == [(A, Wire(Status.SUCCESS, "r", "job r", 1))]
+    assert peers.answers == [(A, Wire(RequestStatus.SUCCESS, "r", "job r", 1))]
     assert peers.serving.unanswered == 0
 
 
@@ -149,7 +149,7 @@ def test_connections_do_not_wait_for_each_other(peers: Peers) -> None:
     peers.send(request("r2"), conn=B)
     assert peers.take() == ["job r1", "job r2"]
     peers.settle("job r2")
-    assert peers.answers == [(B, Wire(Status.SUCCESS, "r2", "job r2", 1))]
+    assert peers.answers == [(B, Wire(RequestStatus.SUCCESS, "r2", "job r2", 1))]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_the_same_job_twice_at_the_same_time_is_two_issues(peers: Peers) -> None
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"{", b'{"type":"?","payload":{}}', encode(Wire(
-    Status.SUCCESS, "r", "j"))])  # fmt: skip
+    RequestStatus.SUCCESS, "r", "j"))])  # fmt: skip
 def test_what_is_no_request_ends_the_connection_and_what_it_asked_for(
     peers: Peers, raw: bytes
 ) -> None:
@@ -256,7 +256,7 @@ def test_a_running_request_is_cancelled_from_another_connection(
 ) -> None:
     peers.send(request("r"), conn=A)
     peers.take()
-    peers.send(Cancel("job r", "r" if by_request else None), conn=B)
+    peers.send(CancelRequest("job r", "r" if by_request else None), conn=B)
     assert peers.withdrawn == ["job r"]
     assert peers.said() == [], "it is answered when it has really ended"
     peers.settle("job r", Outcome(OutcomeKind.ERROR, "killed by signal TERM"))
@@ -267,20 +267,20 @@ def test_a_running_request_is_cancelled_from_another_connection(
 def test_what_succeeded_before_its_cancel_arrived_is_a_success(peers: Peers) -> None:
     peers.send(request("r"))
     peers.take()
-    peers.send(Cancel("job r"), conn=B)
+    peers.send(CancelRequest("job r"), conn=B)
     peers.settle("job r", DONE)
     assert peers.said() == ["r success"]
 
 
 def test_what_nobody_works_on_is_cancelled_at_once(peers: Peers) -> None:
     peers.send(request("r", V2))
-    peers.send(Cancel("job r"), conn=B)
+    peers.send(CancelRequest("job r"), conn=B)
     assert peers.said() == ["r error cancelled"]
     assert peers.take() == []
 
 
 def test_what_is_queued_behind_another_is_cancelled_and_answered_in_turn(peers: Peers) -> None:
-    peers.send(request("r1"), request("r2"), request("r3"), Cancel("job r2"))
+    peers.send(request("r1"), request("r2"), request("r3"), CancelRequest("job r2"))
     assert peers.take() == ["job r1"]
     peers.settle("job r1")
     assert peers.said() == ["r1 success", "r2 error cancelled"]
@@ -288,10 +288,12 @@ def test_what_is_queued_behind_another_is_cancelled_and_answered_in_turn(peers: 
 
 
 @pytest.mark.parametrize(
-    "cancel", [Cancel("?"), Cancel("job r", "?"), Cancel("?", "r"),
-    Cancel("job r", protocol_version="9")]
+    "cancel", [CancelRequest("?"), CancelRequest("job r", "?"), CancelRequest("?", "r"),
+    CancelRequest("job r", protocol_version="9")]
 )  # fmt: skip
-def test_a_cancel_that_means_nothing_is_met_with_silence(peers: Peers, cancel: Cancel) -> None:
+def test_a_cancel_that_means_nothing_is_met_with_silence(
+    peers: Peers, cancel: CancelRequest
+) -> None:
     peers.send(request("r"))
     peers.take()
     peers.send(cancel, conn=B)

@@ -53,7 +53,7 @@ def test_a_request_says_all_that_is_known() -> None:
     asked = task("f", args=[1], kwargs={"b": None}, issue=issue, timeout_seconds=60.0)
     assert request_of(asked) == wire.Request(
         "r1", "bw-1", "f",
-        wire.Context("bw-1", 3, 1767323045.0, "default", NOW + 60.0, {"traceparent": "00-1-2-01"},
+        wire.RequestContext("bw-1", 3, 1767323045.0, "default", NOW + 60.0, {"traceparent": "00-1-2-01"},
                      {"a": "b"}, "W1.2"),
         (1,), {"b": None}, wire.V1,
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_request_says_all_that_is_known() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     for created in ("yesterday", 5, None):
         context = request_of(task(issue={"created_at": created, "trace_context": "x"})).context
-        assert context == wire.Context("bw-1", 3, NOW, "default", worker_id="W1.2")
+        assert context == wire.RequestContext("bw-1", 3, NOW, "default", worker_id="W1.2")
 
 
 def test_only_the_function_is_sent_of_what_names_an_executor_too() -> None:

@@ -12,9 +12,9 @@ import pytest
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
-from beads_workers.integrations.rrq.request_table import Reply, Serving
+from beads_workers.integrations.rrq.request_table import RequestTable, SendFrame
 from beads_workers.integrations.rrq.source import RrqSource
-from beads_workers.integrations.rrq.wire import V1, V2, Context, FrameReader, Request, encode
+from beads_workers.integrations.rrq.wire import V1, V2, FrameReader, Request, RequestContext, encode
 
 CONN = ConnId(1)
 NOW, EPOCH = 1000.0, 1_700_000_000.0
@@ -23,7 +23,7 @@ NOW, EPOCH = 1000.0, 1_700_000_000.0
 def source(**others: Any) -> RrqSource:
     """With one connection."""
     made = RrqSource(
-        Serving(),
+        RequestTable(),
         actor="us",
         place="unix:/x",
         **({"calls_functions": True} | others),
@@ -37,7 +37,7 @@ def job(made: RrqSource, version: str = V1, after: float | None = None) -> Job:
     """What a request with arguments becomes."""
     deadline = None if after is None else EPOCH + after
     args = (1, "two") if version == V1 else ()
-    context = Context("j", 3, EPOCH - 60, "default", deadline)
+    context = RequestContext("j", 3, EPOCH - 60, "default", deadline)
     request = Request("r", "j", "send", context, args, {"flag": True}, version)
     made.serving.received(CONN, encode(request), NOW, EPOCH)
     (taken,) = made.take(5, ()).jobs
@@ -49,7 +49,7 @@ def answer(made: RrqSource, outcome: Outcome) -> dict[str, Any]:
     settlement = Settlement(Action.CLOSE, made_id(made), outcome=outcome)
     (settled,) = made.settle([settlement])
     assert settled.result is Result.APPLIED
-    (reply,) = [c for c in made.serving.collect() if isinstance(c, Reply)]
+    (reply,) = [c for c in made.serving.collect() if isinstance(c, SendFrame)]
     (payload,) = FrameReader().feed(reply.data)
     fields: dict[str, Any] = json.loads(payload)["payload"]
     return fields

@@ -7,26 +7,30 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.integrations.rrq.executor_process import to_outcome
-from beads_workers.integrations.rrq.wire import ErrorInfo, Status
-from beads_workers.integrations.rrq.wire import Outcome as Answer
+from beads_workers.integrations.rrq.wire import ErrorInfo, RequestStatus
+from beads_workers.integrations.rrq.wire import RequestOutcome as Answer
 
 
-def told(status: Status, error: ErrorInfo | None = None, after: float | None = None) -> Outcome:
+def told(
+    status: RequestStatus, error: ErrorInfo | None = None, after: float | None = None
+) -> Outcome:
     return to_outcome(Answer(status, "r1", "j1", {"a": 1}, error, after))
 
 
 def test_a_success_keeps_its_result() -> None:
-    assert told(Status.SUCCESS) == Outcome(OutcomeKind.SUCCESS, result='{"a": 1}')
+    assert told(RequestStatus.SUCCESS) == Outcome(OutcomeKind.SUCCESS, result='{"a": 1}')
 
 
 def test_a_retry_keeps_its_delay() -> None:
-    assert told(Status.RETRY, ErrorInfo("busy"), 2.5) == Outcome(OutcomeKind.RETRY, "busy", 2.5)
-    assert told(Status.RETRY).retry_after_seconds is None
+    assert told(RequestStatus.RETRY, ErrorInfo("busy"), 2.5) == Outcome(
+        OutcomeKind.RETRY, "busy", 2.5
+    )
+    assert told(RequestStatus.RETRY).retry_after_seconds is None
 
 
 def test_a_timeout_is_one() -> None:
-    assert told(Status.TIMEOUT) == Outcome(OutcomeKind.TIMEOUT, "the executor timed out")
-    assert told(Status.TIMEOUT, ErrorInfo("slow", "timeout")).error == "timeout: slow"
+    assert told(RequestStatus.TIMEOUT) == Outcome(OutcomeKind.TIMEOUT, "the executor timed out")
+    assert told(RequestStatus.TIMEOUT, ErrorInfo("slow", "timeout")).error == "timeout: slow"
 
 
 @pytest.mark.parametrize(
@@ -38,13 +42,15 @@ def test_a_timeout_is_one() -> None:
     ],
 )
 def test_what_no_further_attempt_can_change_is_not_found(error: ErrorInfo) -> None:
-    assert told(Status.ERROR, error).kind is OutcomeKind.NOT_FOUND
+    assert told(RequestStatus.ERROR, error).kind is OutcomeKind.NOT_FOUND
 
 
 def test_any_other_error_is_one_in_a_line_of_bounded_length() -> None:
-    assert told(Status.ERROR) == Outcome(OutcomeKind.ERROR, "failed without a word")
-    assert told(Status.ERROR, ErrorInfo("a\n b", "T")) == Outcome(OutcomeKind.ERROR, "T: a b")
-    long = told(Status.ERROR, ErrorInfo("x" * 100_000))
+    assert told(RequestStatus.ERROR) == Outcome(OutcomeKind.ERROR, "failed without a word")
+    assert told(RequestStatus.ERROR, ErrorInfo("a\n b", "T")) == Outcome(
+        OutcomeKind.ERROR, "T: a b"
+    )
+    long = told(RequestStatus.ERROR, ErrorInfo("x" * 100_000))
     assert len(long.error) == limits.ERROR_CHARS_MAX
-    quoted = told(Status.ERROR, ErrorInfo("Unsupported protocol version", "HttpError"))
+    quoted = told(RequestStatus.ERROR, ErrorInfo("Unsupported protocol version", "HttpError"))
     assert quoted.kind is OutcomeKind.ERROR

@@ -11,7 +11,13 @@ import pytest
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record, encode
 from beads_workers.integrations.tracing.spans import Span
-from beads_workers.integrations.tracing.tracer import Account, Batches, Bounds, account_of, bounds
+from beads_workers.integrations.tracing.tracer import (
+    Batches,
+    Bounds,
+    ExportStatus,
+    account_of,
+    bounds,
+)
 
 
 class Room:
@@ -53,7 +59,7 @@ def test_what_has_ended_is_sent_in_batches(tmp_path: Path) -> None:
     room.batches.look()
     assert room.batches.send()
     assert room.sent == [["a", "b"], ["c"], ["d"]]
-    assert room.batches.account == Account(exported=4)
+    assert room.batches.account == ExportStatus(exported=4)
 
 
 def test_what_does_not_fit_the_queue_is_dropped_and_counted(tmp_path: Path) -> None:
@@ -71,7 +77,7 @@ def test_a_batch_that_fails_is_dropped_and_the_next_is_tried(tmp_path: Path) -> 
     room.fails = "nobody there"
     room.batches.look()
     room.batches.send()
-    assert room.batches.account == Account(dropped=2, error="nobody there")
+    assert room.batches.account == ExportStatus(dropped=2, error="nobody there")
     room.fails = ""
     room.batches.send()
     assert room.sent == [["c"]] and room.batches.account.exported == 1
@@ -127,6 +133,6 @@ def test_the_environment_sets_the_bounds_as_the_standard_has_them() -> None:
 
 @pytest.mark.parametrize("values", [None, {}, {"exported": 1}, {"exported": "1", "dropped": 0}])
 def test_an_account_that_is_none_is_refused(values: object) -> None:
-    assert account_of(Account(3, 1, "why").to_json()) == Account(3, 1, "why")
+    assert account_of(ExportStatus(3, 1, "why").to_json()) == ExportStatus(3, 1, "why")
     with pytest.raises((TypeError, ValueError, KeyError)):
         account_of(values)

@@ -106,7 +106,7 @@ class PushChecks(Checks):
         """A power cut took it before anybody could read it."""
         self._answers[key] -= 1
 
-    def request_answered(self, call: Call, outcome: wire.Outcome) -> None:
+    def request_answered(self, call: Call, outcome: wire.RequestOutcome) -> None:
         """A request of RRQ gets one of its answers."""
         name = call.request.request_id
         if self._world.verbose:
@@ -115,7 +115,7 @@ class PushChecks(Checks):
             raise Violation(10, f"{name} was asked, and {outcome.request_id} answered")
         if call.answers > call.sent:
             raise Violation(10, f"{name} is answered {call.answers} times")
-        if outcome.status is wire.Status.SUCCESS:
+        if outcome.status is wire.RequestStatus.SUCCESS:
             self._told[call.job.key] += 1
             if self._told[call.job.key] > self._succeeded[call.job.key]:
                 raise Violation(10, f"{name} is a success, and was never done")

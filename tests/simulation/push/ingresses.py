@@ -9,7 +9,7 @@ from beads_workers.core.events import Arrived, ConnId, Withdrawn
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import CrashedRun, Settled, Settlement, Taken
 from beads_workers.integrations.rrq import request_table as pending
-from beads_workers.integrations.rrq.request_table import Serving
+from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import RrqSource
 from tests.simulation.agenda import Thread
 
@@ -24,11 +24,11 @@ LENGTH_BYTES = 4
 
 
 class RrqPrompt:
-    """The real source of RRQ requests, with the real ``Serving``."""
+    """The real source of RRQ requests, with the real ``RequestTable``."""
 
     def __init__(self, node: PushNode, actor: str) -> None:
         self._node = node
-        self.serving = Serving()
+        self.serving = RequestTable()
         self._source = RrqSource(
             self.serving,
             actor=actor,
@@ -61,7 +61,7 @@ class RrqPrompt:
 class RrqIngress:
     """Mirrors ``integrations.rrq.ingress.RrqIngress``."""
 
-    def __init__(self, node: PushNode, serving: Serving) -> None:
+    def __init__(self, node: PushNode, serving: RequestTable) -> None:
         self._node = node
         self._world = node.world
         self._serving = serving
@@ -110,13 +110,13 @@ class RrqIngress:
 
     def _carry_out(self, command: pending.Command) -> None:
         match command:
-            case pending.Reply(conn_id, data):
+            case pending.SendFrame(conn_id, data):
                 call = self._calls.get(conn_id)
                 lost = self._world.mutant.loses_answers and conn_id % 2 == 0
                 for _ in range(2 if self._world.mutant.answers_twice else 1):
                     if call is not None and not lost:
                         call.answered(data[LENGTH_BYTES:])
-            case pending.HangUp(conn_id):
+            case pending.CloseConnection(conn_id):
                 if (call := self._calls.pop(conn_id, None)) is not None:
                     call.ended()
                     self._serving.gone(conn_id)

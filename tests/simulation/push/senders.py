@@ -143,21 +143,24 @@ class Job:
             return  # It has been asked, and whoever was asked is still there.
         self.attempt += 1
         version = wire.V1 if self.world.random.random() < 0.5 else wire.V2
-        context = wire.Context(self.key, 1, self.world.wall(), "sim")
+        context = wire.RequestContext(self.key, 1, self.world.wall(), "sim")
         if self.world.random.random() < 0.2:
             seconds = self.world.random.uniform(1.0, 60.0)
             deadline = self.world.wall() + seconds
-            context = wire.Context(self.key, 1, self.world.wall(), "sim", deadline)
+            context = wire.RequestContext(self.key, 1, self.world.wall(), "sim", deadline)
         name = f"{self.key}.{self.attempt}"
         request = wire.Request(name, self.key, "work", context, protocol_version=version)
         call = Call(self.world, self, request)
         self.calls.append(call)
         call.begin(ingress)
 
-    def heard(self, outcome: wire.Outcome) -> None:
+    def heard(self, outcome: wire.RequestOutcome) -> None:
         """An answer; what may be tried again is."""
         kind = outcome.error.type if outcome.error is not None else None
-        again = outcome.status is wire.Status.RETRY or kind in (wire.CANCELLED, "worker_lost")
+        again = outcome.status is wire.RequestStatus.RETRY or kind in (
+            wire.CANCELLED,
+            "worker_lost",
+        )
         if not again or self.attempt > 20:
             self.over = True
 
@@ -186,12 +189,12 @@ class Call:
             self._say(self.request)
         if faults.hits("sender: cancels", 0.15):
             named = self.request.request_id if random.random() < 0.5 else None
-            cancel = wire.Cancel(self.job.key, named)
+            cancel = wire.CancelRequest(self.job.key, named)
             self.world.agenda.after(random.expovariate(0.3), lambda: self._say(cancel))
         if faults.hits("sender: leaves before its answer", 0.15):
             self.world.agenda.after(random.expovariate(0.3), self._leave)
 
-    def _say(self, envelope: wire.Request | wire.Cancel) -> None:
+    def _say(self, envelope: wire.Request | wire.CancelRequest) -> None:
         self.sent += isinstance(envelope, wire.Request)
         self._inward(lambda ingress, conn_id: ingress.heard(conn_id, wire.encode(envelope)))
 
@@ -215,10 +218,10 @@ class Call:
     def answered(self, payload: bytes) -> None:
         """The executor has sent an answer."""
         outcome = parse(payload)
-        assert isinstance(outcome, wire.Outcome)
+        assert isinstance(outcome, wire.RequestOutcome)
         self.world.agenda.after(self.world.delay(), lambda: self._heard(outcome))
 
-    def _heard(self, outcome: wire.Outcome) -> None:
+    def _heard(self, outcome: wire.RequestOutcome) -> None:
         if self.conn_id is None and self.answers < self.sent:
             return  # It has left, and hears nothing.
         self.answers += 1

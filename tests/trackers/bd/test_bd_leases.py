@@ -9,8 +9,8 @@ import pytest
 from beads_workers.core import limits
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
-from beads_workers.trackers.bd.source import LIFE_SECONDS, BdSource, Leases
-from beads_workers.trackers.bd.tracker import Row
+from beads_workers.trackers.bd.source import LIFE_SECONDS, BdSource, ClaimedIssues
+from beads_workers.trackers.bd.tracker import BdRow
 from beads_workers.trackers.settlement_rules import boot_seconds
 from tests.support.bd import BdProject
 
@@ -102,8 +102,8 @@ def test_with_over_a_minute_left_a_group_is_closed_in_one_call_without_a_look(
 @pytest.mark.parametrize(("life", "sure"), [("05:00", True), ("00:55", False)])
 def test_under_a_minute_a_claim_is_known_but_not_sure(life: str, sure: bool) -> None:
     times = {"heartbeat_at": "2026-01-02T03:00:00Z", "lease_expires_at": f"2026-01-02T03:{life}Z"}
-    row = Row(IssueId("a"), "", "in_progress", US, 2, "task", (), "", "", times)
-    leases = Leases()
+    row = BdRow(IssueId("a"), "", "in_progress", US, 2, "task", (), "", "", times)
+    leases = ClaimedIssues()
     leases.claimed({row.issue_id: row}, boot_seconds())
     assert leases.is_known(row.issue_id)
     assert leases.is_sure(row.issue_id) is sure
@@ -115,8 +115,8 @@ def test_under_a_minute_a_claim_is_known_but_not_sure(life: str, sure: bool) -> 
 )
 def test_times_that_cannot_be_meant_name_no_life(ends: str) -> None:
     times = {"heartbeat_at": "2026-01-02T03:00:00Z", "lease_expires_at": ends}
-    row = Row(IssueId("a"), "", "in_progress", US, 2, "task", (), "", "", times)
-    (lease,) = Leases().claimed({row.issue_id: row}, 1000.0)
+    row = BdRow(IssueId("a"), "", "in_progress", US, 2, "task", (), "", "", times)
+    (lease,) = ClaimedIssues().claimed({row.issue_id: row}, 1000.0)
     assert lease.ends - lease.began == LIFE_SECONDS
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, Result, Settlement
-from beads_workers.trackers.bd.settlements import Write, decide, held_by
-from beads_workers.trackers.bd.tracker import Row
+from beads_workers.trackers.bd.settlements import ConditionalWrite, decide, held_by
+from beads_workers.trackers.bd.tracker import BdRow
 
 US = "beads-workers/host/run-1"
 W3, ALICE, NOBODY = f"{US}/W3", "alice", ""
@@ -39,13 +39,13 @@ TABLE: dict[tuple[str, str], dict[Action, object]] = {
 }
 
 
-def seen(status: str, assignee: str) -> Row:
-    return Row(KEY, "title", status, assignee, 2, "task", (), "", "old notes", {})
+def seen(status: str, assignee: str) -> BdRow:
+    return BdRow(KEY, "title", status, assignee, 2, "task", (), "", "old notes", {})
 
 
-def verdict(settlement: Settlement, row: Row | None) -> object:
+def verdict(settlement: Settlement, row: BdRow | None) -> object:
     decided = decide(settlement, row, US)
-    if isinstance(decided, Write):
+    if isinstance(decided, ConditionalWrite):
         assert row is not None
         assert (decided.status, decided.assignee, decided.notes) == (
             row.status,

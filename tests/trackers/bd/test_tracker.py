@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from beads_workers.core.limits import NESTED_MAX
 from beads_workers.core.source import SourceError
-from beads_workers.trackers.bd.calls import Answer
+from beads_workers.trackers.bd.calls import BdResult
 from beads_workers.trackers.bd.tracker import is_safe_id, refusals, rows, rows_of_group, version_in
 
 ISSUE = {"id": "bw-1", "title": "t", "status": "open", "priority": 0}
 
 
-def answer(stdout: object, status: int = 0, stderr: str = "", cut: bool = False) -> Answer:
+def answer(stdout: object, status: int = 0, stderr: str = "", cut: bool = False) -> BdResult:
     text = stdout if isinstance(stdout, str) else json.dumps(stdout)
-    return Answer("list", status, text.encode(), stderr.encode(), cut)
+    return BdResult("list", status, text.encode(), stderr.encode(), cut)
 
 
 def test_warnings_on_stderr_are_no_failure() -> None:
@@ -39,7 +39,7 @@ def test_warnings_on_stderr_are_no_failure() -> None:
         (answer("[" * 100_000), "no JSON"),
     ],
 )
-def test_each_failure_is_one_line_that_says_why(given_answer: Answer, said: str) -> None:
+def test_each_failure_is_one_line_that_says_why(given_answer: BdResult, said: str) -> None:
     with pytest.raises(SourceError) as trouble:
         rows(given_answer)
     assert said in str(trouble.value)
@@ -49,7 +49,7 @@ def test_each_failure_is_one_line_that_says_why(given_answer: Answer, said: str)
 @given(st.binary(max_size=200), st.integers(-9, 20))
 def test_junk_is_an_error_and_nothing_else(junk: bytes, status: int) -> None:
     try:
-        found = rows(Answer("list", status, junk, junk))
+        found = rows(BdResult("list", status, junk, junk))
     except SourceError as error:
         assert str(error).isprintable()
     else:
@@ -94,15 +94,15 @@ def test_a_field_that_could_not_be_passed_on_is_left_out_and_its_issue_is_not() 
 @pytest.mark.parametrize("text", [b'[{"id": "a", "x": NaN}]', b'[{"id": "a", "x": 1e999}]'])
 def test_what_is_no_json_to_a_worker_is_none_to_us(text: bytes) -> None:
     with pytest.raises(SourceError):
-        rows(Answer("ready", 0, text, b""))
+        rows(BdResult("ready", 0, text, b""))
 
 
 def test_lone_surrogates_become_question_marks() -> None:
-    (row,) = rows(Answer("ready", 0, b'[{"id": "a", "title": "x\\ud800"}]', b""))
+    (row,) = rows(BdResult("ready", 0, b'[{"id": "a", "title": "x\\ud800"}]', b""))
     assert row.title == "x?"
 
 
 def test_a_version_is_found_at_once_or_not_at_all() -> None:
-    assert version_in(Answer("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
+    assert version_in(BdResult("--version", 0, b"bd version 1.3.0 (abc)", b"")) == "1.3.0"
     with pytest.raises(SourceError):
-        version_in(Answer("--version", 0, b"1" * (1 << 20), b""))
+        version_in(BdResult("--version", 0, b"1" * (1 << 20), b""))

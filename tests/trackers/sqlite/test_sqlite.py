@@ -15,12 +15,12 @@ import pytest
 
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
-from beads_workers.trackers.issue import PARENT_CHILD, Dependency, Issue
+from beads_workers.trackers.issue import PARENT_CHILD, Dependency, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import DependencyCycle, write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
-    Store,
+    SqliteStore,
     connect,
     create,
     find_cycle,
@@ -44,17 +44,17 @@ def source(database: Path) -> Iterator[SqliteSource]:
     source.close()
 
 
-def fill(database: Path, *issues: Issue) -> None:
+def fill(database: Path, *issues: TrackerIssue) -> None:
     connection = connect(database)
     with transaction(connection):
-        write_issues(Store(connection), issues)
+        write_issues(SqliteStore(connection), issues)
     connection.close()
 
 
 def issue(
     key: str, *dependencies: Dependency, created_at: str = TIME, status: str = "open"
-) -> Issue:
-    return Issue(
+) -> TrackerIssue:
+    return TrackerIssue(
         id=key,
         title=key,
         status=status,
@@ -76,8 +76,8 @@ def test_creating_it_again_changes_nothing(database: Path) -> None:
     fill(database, issue("t-1"))
     assert not create(database, "other")
     connection = connect(database)
-    assert Store(connection).known(["t-1"]) == {"t-1"}
-    assert Store(connection).new_id().startswith("t-")
+    assert SqliteStore(connection).known(["t-1"]) == {"t-1"}
+    assert SqliteStore(connection).new_id().startswith("t-")
     connection.close()
 
 
@@ -171,7 +171,7 @@ def test_a_close_keeps_what_came_of_the_work(database: Path, source: SqliteSourc
         ]
     )
     with closing(connect(database)) as connection:
-        one, two = Store(connection).issues(["t-1", "t-2"])
+        one, two = SqliteStore(connection).issues(["t-1", "t-2"])
     assert one.extra == {"result": {"sent": ["\ud83d", 1]}}
     assert two.extra == {"result_file": "/runs/1/results/t-2.1.json"}
 

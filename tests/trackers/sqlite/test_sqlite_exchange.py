@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beads_workers.trackers.issue import Dependency, Issue, from_object, time_text, to_object
+from beads_workers.trackers.issue import Dependency, TrackerIssue, from_object, time_text, to_object
 from beads_workers.trackers.sqlite.exchange import (
     DependencyCycle,
     Imported,
@@ -184,7 +184,7 @@ JSON = st.recursive(
 OTHERS = st.dictionaries(TEXT.map(lambda name: f"x_{name}"), JSON, max_size=3)
 TIMES = st.floats(0, 4e9).map(time_text)
 ISSUES = st.builds(
-    Issue,
+    TrackerIssue,
     id=ID,
     title=TEXT.filter(str.strip),
     description=TEXT,
@@ -211,14 +211,14 @@ ISSUES = st.builds(
 
 
 @given(issue=ISSUES)
-def test_an_issue_survives_its_json_object(issue: Issue) -> None:
+def test_an_issue_survives_its_json_object(issue: TrackerIssue) -> None:
     assert from_object(json.loads(json.dumps(to_object(issue)))) == issue
 
 
 @settings(max_examples=25, deadline=None)
 @given(issues=st.lists(ISSUES, max_size=4, unique_by=lambda each: each.id))
 def test_any_issues_survive_the_tracker(
-    tmp_path_factory: pytest.TempPathFactory, issues: list[Issue]
+    tmp_path_factory: pytest.TempPathFactory, issues: list[TrackerIssue]
 ) -> None:
     database = tmp_path_factory.mktemp("any") / "tracker.db"
     create(database, "t")
