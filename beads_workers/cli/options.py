@@ -23,7 +23,7 @@ WORKERS_DEFAULT = 4
 IN_FLIGHT_MAX = 1000
 WORKERS_MAX = limits.LISTEN_BACKLOG
 POLL_PUSH_SECONDS = 3600.0
-"""Where work comes by itself: nothing is to be found by asking."""
+"""Of a push source: polling finds nothing."""
 SECONDS_MAX = 366 * 86_400.0
 """A year and a day: longer than any run, shorter than any overflow."""
 

@@ -564,7 +564,7 @@ class Connections:
                     else ConnReaction.NONE
                 )
             case ConnReaction.REPEAT_TASK if connection.prefetch_count:
-                pass  # A TASK for later has met it at its end.
+                pass  # A prefetched TASK has crossed it.
             case ConnReaction.REPEAT_TASK:
                 self._sender.repeat_task(connection)
             case ConnReaction.RESYNC:
@@ -629,7 +629,7 @@ class Connections:
             self._sender.tell_to_wait(connection)
 
     def prefetch(self, connection: Connection, tasks: int) -> None:
-        """So many tasks for later, while nobody waits for work."""
+        """Prefetch so many tasks, while no worker waits for work."""
         if connection.retiring or self._parts.state is not RunState.RUNNING:
             return
         for _ in range(tasks):

@@ -126,7 +126,7 @@ class WorkerReaction(Enum):
     ASK = "send READY"
     REST = "set the time of the next READY"
     START = "make a plan, run its first step"
-    KEEP = "keep it for later, as far as there is room; else REFUSE"
+    KEEP = "queue it, as far as there is room; else REFUSE"
     REFUSE = "send FAILED with outcome `cancelled` and the error `busy`"
     REFUSE_ASK = "send FAILED that says why, send READY"
     CONTINUE = "run the next step"

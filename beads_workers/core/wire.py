@@ -45,7 +45,7 @@ REVOKED = "revoked"
 """``reason`` of a CANCEL that means only a task which has not started."""
 
 RETURNED_UNSTARTED = "returned_unstarted"
-"""``error_detail`` of a FAILED: the task was kept for later, and comes back as it went."""
+"""``error_detail`` of a FAILED: the task was queued on the worker, which returns it unstarted."""
 
 
 # --- worker -> orchestrator -------------------------------------------------------------------

@@ -106,7 +106,7 @@ def reported(ended: StepOver) -> Outcome:
 
 def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
     """The outcome of a task that was ended after its timeout; what came before it is no fault
-    of it, nor is what its executor answers for: that it was never begun, or ended for another's
+    of it, nor is what its executor answers for: that it was never started, or ended for another's
     sake."""
     if isinstance(ended, StepAnswered) and ended.outcome.kind is OutcomeKind.RETRY:
         return ended.outcome

@@ -1,7 +1,7 @@
 """The sources that ``test_push_sources`` runs against: one class and one entry in ``PUSH_SOURCES``
 each.
 
-A queue is a source that work comes to by itself. To add one, write a class of the shape ``Queue``
+A queue is a push source. To add one, write a class of the shape ``Queue``
 whose constructor takes an empty folder, and name it in ``PUSH_SOURCES``.
 """
 

@@ -192,7 +192,7 @@ def test_what_is_queued_behind_a_long_task_is_revoked() -> None:
     assert tasks(play.do(asks(2)))[0] in {"c", "f"}
 
 
-def test_a_recall_that_comes_too_late_changes_nothing() -> None:
+def test_a_revocation_that_comes_too_late_changes_nothing() -> None:
     play = full()
     play.wait(2 * limits.REVOKE_SECONDS)
     play.do(done(1, "b"), unstarted(1, "d"), unstarted(1, "e"))

@@ -1,4 +1,4 @@
-"""Work that comes by itself: taken at once, tried once, and answered whatever becomes of it."""
+"""Push sources: work is taken at once, tried once, and answered whatever becomes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that comes by itself, and whose sender waits for nothing: gathered, and tried again here."""
+"""Push sources whose senders wait for nothing: work is gathered, and retried here."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_what_comes_before_a_task_is_no_fault_of_it(kind: StepKind, failed: str,
 
 def test_a_call_that_was_not_begun_in_time_or_ended_for_anothers_sake_is_charged_nothing() -> None:
     late = Outcome(OutcomeKind.TIMEOUT, "timed out after 5 s")
-    innocent = Outcome(OutcomeKind.RETRY, "not begun")
+    innocent = Outcome(OutcomeKind.RETRY, "not started")
     assert timed_out(RUN, 5.0, StepAnswered(innocent)) == innocent
     for kind in (OutcomeKind.SUCCESS, OutcomeKind.ERROR, OutcomeKind.CANCELLED):
         assert timed_out(RUN, 5.0, StepAnswered(Outcome(kind))) == late

@@ -1,7 +1,7 @@
 """An account of each issue from what the journals hold, kept apart from ``core.recovery``.
 
 Invariant 5: attempts are counted, survive restarts and have a cap; and 1: what was done and
-journalled is never begun again.
+journalled is never started again.
 """
 
 from __future__ import annotations

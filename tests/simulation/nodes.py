@@ -33,7 +33,7 @@ class Node:
     """``begin`` is what ``Fleet.run`` does before its loop; a crash may come anywhere in it."""
 
     push = False
-    """Whether work comes to the source by itself."""
+    """Whether it has a push source."""
     journal_class = Journal
 
     def __init__(self, world: World, settings: FleetSettings) -> None:

@@ -13,7 +13,7 @@ from tests.simulation.push.world import PushWorld
 from tests.simulation.world import Options, Outcome, World
 
 PUSH_EACH = 4
-"""Every so many seeds are worlds in which work comes by itself."""
+"""Every so many seeds are worlds with a push source."""
 
 BATCH = 10
 """Seeds that one core does before it reports."""

@@ -143,7 +143,7 @@ class DispatcherdSource:
         return Taken(jobs, waiting=self._count(), later=self.queue.later_count)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """How they ended; what was never begun, or is to be tried again, goes back.
+        """How they ended; what was never started, or is to be tried again, goes back.
 
         It is on file before the journal says that nothing is pending any more: else a task whose
         end only the journal knew would run again after a crash.

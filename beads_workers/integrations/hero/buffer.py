@@ -32,12 +32,12 @@ class JobStanding(Enum):
     PARKED = "waits for other jobs"
     COOLING = "waits for another attempt"
     OUT = "is with the fleet"
-    DOOMED = "is to end without being begun"
+    DOOMED = "is to end without having been started"
 
 
 @dataclass(slots=True, eq=False)
 class BufferedJob:
-    """One job. ``attempts``: begun so far, with the one that is out. ``number``: its place.
+    """One job. ``attempts``: started so far, with the one that is out. ``number``: its place.
 
     ``stopped``: somebody wants it stopped. ``evicted``: others have it now, and what we do with it
     is in vain; ``again``: since then it has come to us once more.
@@ -61,7 +61,7 @@ class BufferedJob:
 
 @value
 class Doomed:
-    """A job that is to end with this error, without being begun."""
+    """A job that is to end with this error, without having been started."""
 
     job_id: str
     context: str
@@ -149,7 +149,7 @@ class LocalBuffer:
         return picked
 
     def put_back(self, kept: BufferedJob) -> None:
-        """It was not begun after all: the next one again."""
+        """It was not started after all: the next one again."""
         self._stand(kept, JobStanding.READY)
         heapq.heappush(self._ready, (kept.number, kept.job.id))
 
@@ -207,7 +207,7 @@ class LocalBuffer:
     # --- going ----------------------------------------------------------------------------------
 
     def doom(self, kept: BufferedJob, error: str) -> None:
-        """It ends with this error, without being begun."""
+        """It ends with this error, without having been started."""
         assert kept.standing is not JobStanding.OUT, "the fleet has it"
         self._free_context(kept)
         self._stand(kept, JobStanding.DOOMED)

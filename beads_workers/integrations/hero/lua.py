@@ -124,7 +124,7 @@ attempts; ``elsewhere``, ``over``: nothing to be done here; ``evicted``: we do n
 END = (
     _HEAD
     + """
--- ARGV: run, id, context, attempt or '0' (never begun), now, ttl, status, field, value
+-- ARGV: run, id, context, attempt or '0' (never started), now, ttl, status, field, value
 local context, attempt, status = ARGV[3], ARGV[4], ARGV[7]
 local mine = attempt == '0' and serves() or
   (redis.call('HGET', holders, id) == run and redis.call('HGET', attempts, id) == attempt)
@@ -149,7 +149,7 @@ return 'done'
 AGAIN = (
     _HEAD
     + """
--- ARGV: run, id, context, attempt, now, 1 where that attempt was never begun
+-- ARGV: run, id, context, attempt, now, 1 where that attempt was never started
 local context, attempt, now = ARGV[3], ARGV[4], ARGV[5]
 if redis.call('HGET', holders, id) ~= run or redis.call('HGET', attempts, id) ~= attempt then
   return serves() and redis.call('LPOS', processing, id) and 'done' or 'not ours'

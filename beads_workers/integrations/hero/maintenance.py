@@ -375,7 +375,7 @@ class Maintenance:
                 self._buffer.remove(kept)
         self._store.put_behind(reversed([kept.job.id for kept in surplus]))
 
-    # --- ending without having begun ------------------------------------------------------------
+    # --- ending without having started -----------------------------------------------------------
 
     def _end_doomed(self) -> None:
         with self._holding.lock:

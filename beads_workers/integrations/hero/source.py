@@ -65,7 +65,7 @@ class Ends:
 
 @value
 class Again:
-    """Another attempt, after so long; ``never``: this one was not begun, and does not count."""
+    """Another attempt, after so long; ``never``: this one was not started, and does not count."""
 
     delay_seconds: float = 0.0
     never: bool = False
@@ -79,7 +79,7 @@ def judge(
     stopped: bool = False,
     retry_seconds: float = RETRY_SECONDS,
 ) -> Ends | Again:
-    """``outcome``: None where it was never begun. ``attempts``: begun so far, with this one.
+    """``outcome``: None where it was never started. ``attempts``: started so far, with this one.
 
     ``stopped``: somebody asked for that; work that was done all the same is done.
     """

@@ -45,7 +45,7 @@ class Fetched(NamedTuple):
 
 
 class JobEnd(NamedTuple):
-    """How a job ends. ``attempt``: which one it was; 0: it was never begun."""
+    """How a job ends. ``attempt``: which one it was; 0: it was never started."""
 
     job_id: str
     context: str
@@ -182,7 +182,7 @@ class JobStore(Asker):
         return [text_of(answer) for answer in self._scripts(calls)]
 
     def again(self, jobs: Iterable[tuple[str, str, int, bool]], run: str = "") -> list[str]:
-        """Id, context, attempt, and whether that was never begun; the answers of ``AGAIN``."""
+        """Id, context, attempt, and whether that was never started; the answers of ``AGAIN``."""
         now = self._now()
         calls = [
             self._of_job(lua.AGAIN, job_id, context, attempt, now, int(never), run=run)

@@ -41,7 +41,7 @@ def serve(
     tell: Callable[[Event], None],
     look: Callable[[], tuple[Board, float]],
 ) -> MetricsServer:
-    """What the loop is to tend."""
+    """What the loop ticks."""
     from beads_workers.integrations.metrics.server import MetricsServer
 
     return MetricsServer(listener, selector, tell, look)

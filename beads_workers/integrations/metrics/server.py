@@ -229,7 +229,7 @@ class Scrape:
 
 
 class MetricsServer:
-    """Tended by the loop; see the module text."""
+    """Ticked by the loop; see the module text."""
 
     def __init__(
         self,

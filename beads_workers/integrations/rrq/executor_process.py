@@ -392,7 +392,9 @@ class ExecutorProcess:
         if flight is None:
             return
         if not flight.sent:
-            self._answer(slot, Outcome(OutcomeKind.RETRY, "it was not begun: no executor was free"))
+            self._answer(
+                slot, Outcome(OutcomeKind.RETRY, "it was not started: no executor was free")
+            )
         elif hard:
             self._log(f"it did not end {flight.request.job_id} in time, and is killed")
             self._kill(slot)

@@ -32,7 +32,7 @@ class Ids(NamedTuple):
 
 
 def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
-    """The frame that answers a request whose attempt ended so; None: it was never begun."""
+    """The frame that answers a request whose attempt ended so; None: it was never started."""
     if outcome is None:
         return failed(ids, "never started: " + ENDING, type=wire.CANCELLED)
     error = outcome.error
@@ -274,7 +274,7 @@ class RequestTable:
         return taken
 
     def settled(self, issue_id: IssueId, outcome: Outcome | None) -> None:
-        """How it went; None: it was never begun."""
+        """How it went; None: it was never started."""
         unanswered = self._taken.pop(issue_id, None)
         if unanswered is None or unanswered.answer is not None:
             return

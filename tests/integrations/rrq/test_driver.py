@@ -130,7 +130,7 @@ def test_time_that_an_executor_takes_to_start_is_charged_to_nobody(bench: Bench)
     slow = ("sh", "-c", 'sleep 2; exec "$@"', "sh", *BAD.argv)
     bench.start(executors=(Executor("bad", slow),))
     failed = bench.result("FAILED", "fine", timeout_seconds=0.2)
-    assert failed["outcome"] == "retry" and "not begun" in failed["error"]
+    assert failed["outcome"] == "retry" and "not started" in failed["error"]
     assert bench.result("DONE", "fine")["result"] == "fine"
 
 

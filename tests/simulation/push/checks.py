@@ -1,4 +1,4 @@
-"""What must hold of work that comes by itself, beside what holds of every run."""
+"""What must hold of pushed work, beside what holds of every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What befalls work that comes by itself, beside what the senders do of their own."""
+"""What befalls pushed work, beside what the senders do of their own."""
 
 from __future__ import annotations
 
