@@ -17,7 +17,6 @@ PACKAGE = ROOT / "beads_workers"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-TEST_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 
 ALLOWED: dict[tuple[str, str], str] = {
@@ -57,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """Which rooms of the package each room may import, beside itself. No integration imports another
 one, and nobody imports an integration but by the registry."""
 
-DOORS = frozenset({"checks", "commands", "opening", "options", "shown"})
+DOORS = frozenset({"checks", "commands", "fleet_settings", "options", "view"})
 """Modules of an integration that the command line calls: they may import ``cli``."""
 
 # fmt: off
@@ -256,9 +255,7 @@ def test_everything_public_has_a_docstring(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=place)
-def test_functions_and_tests_stay_small(path: Path) -> None:
-    count = len(path.read_text(encoding="utf-8").splitlines())
-    assert path in MODULES or count <= TEST_LINES_MAX, f"{count} lines want to be two files"
+def test_functions_stay_small(path: Path) -> None:
     functions = [n for n in ast.walk(tree(path)) if isinstance(n, ast.FunctionDef)]
     in_cli = path in MODULES and is_door(path)
     long = [

@@ -581,7 +581,7 @@ class Connections:
         return reaction
 
     def disconnected(self, event: Disconnected) -> None:
-        """The connection is over; what it had is orphaned until its owner process is known to be dead."""
+        """The connection is over; what it had is orphaned until its owner is known to be dead."""
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return

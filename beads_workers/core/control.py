@@ -245,7 +245,7 @@ ERROR_CHARS_MAX = 300
 
 
 def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
-    """Facts about these issues, or about all that are in flight or remembered where none is named."""
+    """Facts about these issues; where none is named, about all in flight or remembered."""
     known = dict.fromkeys(issue_ids) or dict.fromkeys(
         [*parts.tasks.in_flight, *parts.retry_state.retry_entries]
     )

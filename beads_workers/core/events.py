@@ -92,7 +92,7 @@ class OwnerGone:
 
 @value
 class RecoveryFailed:
-    """The source could not be asked about earlier runs; the tracker thread tries again by itself."""
+    """The source could not be asked about earlier runs; the tracker thread tries again."""
 
     error: str
     hint: str

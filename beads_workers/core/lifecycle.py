@@ -205,7 +205,8 @@ class Ending:
         for in_flight in self._parts.tasks.orphaned():
             self._effects.note(
                 "warning",
-                f"{in_flight.job.issue_id} goes back although pid {in_flight.owner_pid} still lives",
+                f"{in_flight.job.issue_id} goes back although pid "
+                f"{in_flight.owner_pid} still lives",
             )
             self._attempt_ends.end_orphaned(in_flight)
         # Requeueing must not wait for the end of an earlier rest.

@@ -127,7 +127,7 @@ class RecoveryState:
         self.issues.returned_unstarted(request_ids)
 
     def settled_elsewhere(self, issue_ids: Iterable[str]) -> None:
-        """The tracker has said what became of these, to this run or a later one: nothing is pending.
+        """The tracker has said what became of these, to this run or a later one.
 
         A person may have changed them since, and a write that is made twice would undo that.
         """

@@ -196,7 +196,7 @@ and a cancellation are no failures."""
 
 
 class CircuitBreaker:
-    """Sees every attempt end. ``is_open``: until ``reset``, failures at the start are not charged."""
+    """Sees every attempt end. While ``is_open``, failures at the start are not charged."""
 
     def __init__(self, effects: Effects, round_trips: RoundTrips, retry_state: RetryState) -> None:
         self._effects = effects

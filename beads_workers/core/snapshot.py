@@ -233,7 +233,7 @@ class Counters:
 
 
 def kind_of(round_trip: rec.RoundTripBegan) -> str:
-    """What a round trip is for: ``settle``, ``renew``, ``take`` or ``list``; several joined with +."""
+    """What a round trip is for: ``settle``, ``renew``, ``take`` or ``list``; several with +."""
     parts = [
         "settle" if round_trip.settle else "",
         "renew" if round_trip.renew else "",

@@ -175,7 +175,7 @@ class CrashedRun:
     handed_back: tuple[IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[IssueId]) -> list[Settlement]:
-        """What is to be written for issues that are done: with what came of each, where that is known."""
+        """What is to be written for issues that are done, with what came of each, if known."""
         outcomes, handed_over = dict(self.outcomes), frozenset(self.handed_over)
         pending: list[Settlement] = []
         for key in issue_ids:

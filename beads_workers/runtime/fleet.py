@@ -162,9 +162,7 @@ class Fleet:
                 quiet=self._settings.quiet,
                 look=loop.look,
             )
-            if self._scrapes is not None:
-                metrics = registry.need("metrics")
-                loop.metrics = metrics.serve(self._scrapes, selector, loop.tell, loop.look)
+            self._serve_figures(selector, loop)
             loop.control.attach(loop.workers, loop.metrics)
             loop.ingress = self._ingress(selector, loop)
             # Only now: whoever hears it may talk to us at once.
@@ -248,6 +246,11 @@ class Fleet:
 
         loop.notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
         loop.notifier.attach(selector)
+
+    def _serve_figures(self, selector: selectors.BaseSelector, loop: Loop) -> None:
+        if self._scrapes is not None:
+            metrics = registry.need("metrics")
+            loop.metrics = metrics.serve(self._scrapes, selector, loop.tell, loop.look)
 
     def _trace(self, selector: selectors.BaseSelector, loop: Loop) -> None:
         if self._settings.tracing is not None:

@@ -176,7 +176,7 @@ class PromptTrackerThread(TrackerThread):
         tidy: Callable[[], None] = lambda: None,
         sync: Callable[[], None] = lambda: None,
     ) -> None:
-        """``tell``: takes the answers of round trips, in the thread that begins them; ``sync``: called
+        """``tell``: takes the answers of round trips, where they are begun; ``sync``: called
         whenever the journal was brought to disk."""
         super().__init__(source, journal, recover, post, tidy)
         self._tell = tell

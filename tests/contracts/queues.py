@@ -24,8 +24,8 @@ from beads_workers.integrations.rrq import request_table, wire
 from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import FrameReader, parse
+from tests.support.literal import WORKER, Literal
 from tests.support.peers import Redis
-from tests.support.self_claiming import WORKER, Literal
 
 ACTOR = "beads-workers/host/run-1"
 

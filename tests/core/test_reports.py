@@ -86,7 +86,7 @@ def test_a_worker_that_holds_its_claim_closes_after_the_report_also_alone() -> N
     assert alone.tell(TERMINATED) == alone.run(CLOSE)
 
 
-def test_a_self_claiming_worker_that_times_out_in_its_report_leaves_the_close_to_the_orchestrator() -> (
+def test_a_self_claiming_worker_timed_out_in_its_report_leaves_the_close_to_the_orchestrator() -> (
     None
 ):
     book = reporting(self_claiming=True, timeout=5.0)

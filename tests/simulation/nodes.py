@@ -104,7 +104,7 @@ class Node:
         self.loop.begin()
         self.process.start(self.tracker_thread.run())
 
-    # --- what the loop and the tracker thread ask for ---------------------------------------------------
+    # --- what the loop and the tracker thread ask for --------------------------------------------
 
     def tell(self, event: Event) -> None:
         """An event for the core."""

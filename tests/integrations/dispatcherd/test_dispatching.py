@@ -25,13 +25,13 @@ from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator,
 from beads_workers.integrations.metrics.listener import listen, serve
 from beads_workers.runtime.control_socket import Tickets
 from beads_workers.runtime.worker_server import WorkerServer
-from tests.runtime.test_control_server import Desk
+from tests.runtime.test_control_server import Served
 from tests.support.fleet import until
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path)
     began = rec.RunStarted("run-1", 7, "actor/run-1", "bd", "/project")
     made.frames.board.apply(Entry(began, 0.0, 0.0))
     yield made
@@ -63,7 +63,7 @@ class Ingress:
         service.received = 5
 
 
-def send(desk: Desk, client: socket.socket, **message: Any) -> None:
+def send(desk: Served, client: socket.socket, **message: Any) -> None:
     """One message on a line."""
     client.sendall(json.dumps(message).encode() + b"\n")
     desk.turn()
@@ -86,7 +86,7 @@ def replies(client: socket.socket) -> list[Any]:
     return whole
 
 
-def answered(desk: Desk, *tasks: FoundTask) -> ev.TasksAsked:
+def answered(desk: Served, *tasks: FoundTask) -> ev.TasksAsked:
     """The core answers what it was asked last."""
     asked = desk.events[-1]
     assert isinstance(asked, ev.TasksAsked)
@@ -94,14 +94,14 @@ def answered(desk: Desk, *tasks: FoundTask) -> ev.TasksAsked:
     return asked
 
 
-def test_alive_is_answered_at_once_with_the_node(desk: Desk) -> None:
+def test_alive_is_answered_at_once_with_the_node(desk: Served) -> None:
     with desk.client() as client:
         send(desk, client, control="alive", reply_to="anything")
         assert replies(client) == [{"node_id": "run-1"}]
         assert desk.events == []
 
 
-def test_whoever_wants_no_reply_gets_none(desk: Desk) -> None:
+def test_whoever_wants_no_reply_gets_none(desk: Served) -> None:
     with desk.client() as client:
         send(desk, client, control="cancel")
         assert answered(desk).cancel
@@ -112,13 +112,13 @@ def test_whoever_wants_no_reply_gets_none(desk: Desk) -> None:
         assert main["control_count"] == 3
 
 
-def test_an_unknown_command_is_an_error_with_its_name(desk: Desk) -> None:
+def test_an_unknown_command_is_an_error_with_its_name(desk: Served) -> None:
     with desk.client() as client:
         send(desk, client, control="dance", reply_to="r")
         assert replies(client) == [{"error": "No control method dance", "node_id": "run-1"}]
 
 
-def test_a_filter_reaches_the_core_and_its_tasks_come_back(desk: Desk) -> None:
+def test_a_filter_reaches_the_core_and_its_tasks_come_back(desk: Served) -> None:
     with desk.client() as client:
         send(desk, client, control="running", reply_to="r", control_data={"uuid": "u", "x": 1})
         asked = answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W3"))
@@ -126,7 +126,7 @@ def test_a_filter_reaches_the_core_and_its_tasks_come_back(desk: Desk) -> None:
         assert replies(client) == [{"worker-3": {"uuid": "u"}, "node_id": "run-1"}]
 
 
-def test_a_long_reply_and_a_long_request_go_in_chunks(desk: Desk) -> None:
+def test_a_long_reply_and_a_long_request_go_in_chunks(desk: Served) -> None:
     title = "ü" * 3000
     request = json.dumps({"control": "running", "reply_to": "r", "control_data": {"task": title}})
     parts = split_message(request, max_bytes=SOCKET_BYTES_MAX, message_id="ab")
@@ -141,7 +141,7 @@ def test_a_long_reply_and_a_long_request_go_in_chunks(desk: Desk) -> None:
         assert shown["status"]["successful_assemblies"] == 1
 
 
-def test_a_wrong_chunk_is_told_to_people_and_the_connection_goes_on(desk: Desk) -> None:
+def test_a_wrong_chunk_is_told_to_people_and_the_connection_goes_on(desk: Served) -> None:
     with desk.client() as client:
         send(desk, client, __dispatcherd_chunk__="v2")
         (warned,) = desk.events
@@ -150,7 +150,7 @@ def test_a_wrong_chunk_is_told_to_people_and_the_connection_goes_on(desk: Desk) 
         assert replies(client) == [{"node_id": "run-1"}]
 
 
-def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(desk: Desk) -> None:
+def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(desk: Served) -> None:
     with desk.client() as client:
         send(desk, client, task="m.f", uuid="u")
         (refused,) = replies(client)
@@ -161,7 +161,9 @@ def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(desk: Desk) -> N
         assert "no dispatcherd broker" in replies(client)[0]["error"]
 
 
-def test_tasks_that_wait_in_an_ingress_are_shown_and_cancelled_with_the_others(desk: Desk) -> None:
+def test_tasks_that_wait_in_an_ingress_are_shown_and_cancelled_with_the_others(
+    desk: Served,
+) -> None:
     ingress = desk.server.control_plane.ingress = Ingress()
     with desk.client() as client:
         send(desk, client, control="running", reply_to="r")
@@ -177,7 +179,7 @@ def test_tasks_that_wait_in_an_ingress_are_shown_and_cancelled_with_the_others(d
         assert ingress.waiting == []
 
 
-def test_an_ingress_is_handed_what_is_run(desk: Desk) -> None:
+def test_an_ingress_is_handed_what_is_run(desk: Served) -> None:
     ingress = desk.server.control_plane.ingress = Ingress()
     with desk.client() as client:
         send(desk, client, control="run", control_data={"task": "m.f"}, reply_to="r")
@@ -192,7 +194,7 @@ def test_an_ingress_is_handed_what_is_run(desk: Desk) -> None:
         assert replies(client)[0]["received_count"] == 5 + 3
 
 
-def test_figures_are_enabled_where_a_port_serves_them(desk: Desk) -> None:
+def test_figures_are_enabled_where_a_port_serves_them(desk: Served) -> None:
     listener = listen(0)
     assert listener is not None
     server = serve(listener, desk.selector, desk.events.append, lambda: (Board(), 0.0))
@@ -205,7 +207,7 @@ def test_figures_are_enabled_where_a_port_serves_them(desk: Desk) -> None:
     assert told["enabled"] and told["status"] == server.describe()
 
 
-def test_a_task_asks_over_the_connection_of_its_worker(desk: Desk, tmp_path: Path) -> None:
+def test_a_task_asks_over_the_connection_of_its_worker(desk: Served, tmp_path: Path) -> None:
     workers = WorkerServer(
         tmp_path / "workers.sock", desk.selector, desk.events.append, lambda: None, tmp_path
     )

@@ -116,7 +116,7 @@ def test_a_retry_goes_back_to_enqueued_with_its_number_and_its_time() -> None:
     assert back.next_retry_at is not None and 0 < back.next_retry_at - EPOCH <= 10
     play.answer()
     play.do(ready(1))
-    while play.turn is None or "a" in play.turn.skip:
+    while play.round_trip is None or "a" in play.round_trip.skip:
         play.quiet()
         play.wait(1)
     play.answer(job("a", call=HELLO, enqueued_at=PUT))
@@ -197,7 +197,7 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
     )
     quarantined = rec.Checkpointed("b", "t", 3, quarantined=True, error="boom", outcome="timeout")
     pending = rec.Checkpointed("c", claimed_by="actor/run-0")
-    waits, failed_before = told(Play(carried=[cooling, quarantined, pending]).entries)
+    waits, failed_before = told(Play(checkpointed=[cooling, quarantined, pending]).entries)
     assert (waits.state, waits.attempt, waits.next_retry_at) == (JobState.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
     assert (failed_before.state, failed_before.error) == (JobState.ERROR, "boom")

@@ -193,7 +193,7 @@ def test_somebody_who_serves_alone_is_named_at_the_start(redis: Redis, client: L
     assert first.source.describe().startswith("Hero jobs for w1 at redis://127.0.0.1:")
 
 
-# --- a crashed run -----------------------------------------------------------------------------------
+# --- a crashed run -------------------------------------------------------------------------------
 
 
 def recovered(redis: Redis, dead: CrashedRun) -> dict[str, tuple[str, str]]:

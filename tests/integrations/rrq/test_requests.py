@@ -53,8 +53,10 @@ def test_a_request_says_all_that_is_known() -> None:
     asked = task("f", args=[1], kwargs={"b": None}, issue=issue, timeout_seconds=60.0)
     assert request_of(asked) == wire.Request(
         "r1", "bw-1", "f",
-        wire.RequestContext("bw-1", 3, 1767323045.0, "default", NOW + 60.0, {"traceparent": "00-1-2-01"},
-                     {"a": "b"}, "W1.2"),
+        wire.RequestContext(
+            "bw-1", 3, 1767323045.0, "default", NOW + 60.0, {"traceparent": "00-1-2-01"},
+            {"a": "b"}, "W1.2",
+        ),
         (1,), {"b": None}, wire.V1,
     )  # fmt: skip
 
