@@ -165,8 +165,8 @@ def _processes(directory: RunDirectory, run_id: str) -> Check | None:
     if not pids:
         return None
     named = " ".join(map(str, sorted(pids)))
-    alive = counted(len(pids), "process", "processes")
-    text = f"{alive} of the crashed run {run_id} still live: {named}"
+    living = counted(len(pids), "process", "processes")
+    text = f"{living} of the crashed run {run_id} still live: {named}"
     return warn("leftovers", text, f"kill {named}")
 
 

@@ -134,15 +134,7 @@ class Fleet:
         mailbox = Mailbox(selector)
         board = Board()
         frames = Frames(board, watched=False)
-        core = Orchestrator(
-            self._settings,
-            self._run_id,
-            time.monotonic(),
-            self_claiming=self._source.self_claiming,
-            push=is_push(self._settings),
-            checkpointed=last.checkpoint(),
-            epoch=time.time(),
-        )
+        core = self._orchestrator(last)
         loop = Loop(selector, mailbox, core, self._journal, frames, zygote_client)
         info = self._info(description)
         self._begin_journal(board, info, last)
@@ -246,6 +238,17 @@ class Fleet:
 
         loop.notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
         loop.notifier.attach(selector)
+
+    def _orchestrator(self, last: RecoveryState) -> Orchestrator:
+        return Orchestrator(
+            self._settings,
+            self._run_id,
+            time.monotonic(),
+            self_claiming=self._source.self_claiming,
+            push=is_push(self._settings),
+            checkpointed=last.checkpoint(),
+            epoch=time.time(),
+        )
 
     def _serve_figures(self, selector: selectors.BaseSelector, loop: Loop) -> None:
         if self._scrapes is not None:
