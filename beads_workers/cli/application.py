@@ -15,7 +15,7 @@ import typer
 
 from beads_workers import __version__
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
-from beads_workers.registry import COMMANDS
+from beads_workers.registry import COMMANDS, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
 """Set by a shell that asks for completions; it may ask about any option of any command."""
@@ -27,7 +27,7 @@ def build(arguments: list[str]) -> typer.Typer:
     found = [module for module, commands in COMMANDS.items() if called in commands]
     completing = COMPLETING in os.environ
     app = _empty(add_completion=completing or not found)
-    for module in COMMANDS if completing else found:
+    for module in commands() if completing else found:
         _load(module).register(app)
     if found and not completing:
         # Typer works out the options of every command that it knows.
@@ -67,8 +67,8 @@ def _empty(*, add_completion: bool) -> typer.Typer:
 
 
 def _name_all(app: typer.Typer) -> None:
-    for commands in COMMANDS.values():
-        for name, sentence in commands.items():
+    for named in commands().values():
+        for name, sentence in named.items():
             app.command(name, help=sentence)(_by_name_only)
     app.registered_commands.append(app.registered_commands.pop(0))  # The version comes last.
 

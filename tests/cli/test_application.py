@@ -12,9 +12,9 @@ import typer
 from typer.main import get_command
 
 from beads_workers.cli.application import COMPLETING, build
-from beads_workers.registry import COMMANDS
+from beads_workers.registry import commands
 
-NAMES = [name for commands in COMMANDS.values() for name in commands]
+NAMES = [name for commands in commands().values() for name in commands]
 
 
 def first_sentence(text: str | None) -> str:
@@ -22,14 +22,14 @@ def first_sentence(text: str | None) -> str:
     return " ".join((text or "").split("\n\n")[0].split())
 
 
-@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize("module", commands())
 def test_the_table_says_what_the_commands_of_a_module_say(module: str) -> None:
     app = typer.Typer()
     importlib.import_module(f"beads_workers.{module}").register(app)
     said = {c.name: c.help or (c.callback and c.callback.__doc__) for c in app.registered_commands}
     said |= {g.name: g.typer_instance.info.help for g in app.registered_groups if g.typer_instance}
     said = {name: first_sentence(text) for name, text in said.items()}
-    assert said == {name: first_sentence(text) for name, text in COMMANDS[module].items()}
+    assert said == {name: first_sentence(text) for name, text in commands()[module].items()}
 
 
 @pytest.mark.parametrize("name", NAMES)

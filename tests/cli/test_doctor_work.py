@@ -165,11 +165,3 @@ def test_an_agent_that_the_file_does_not_describe_is_a_fault_of_the_file(here: P
     found = here.doctor()
     assert (found.status, "known are" in found.one("settings")["text"]) == (1, True)
     assert here.type("beads-workers doctor --agent mine").returncode == 2
-
-
-def test_the_program_of_each_executor_is_looked_for(here: Patient) -> None:
-    settings = here.folder / "beads-workers.toml"
-    settings.write_text('executor = ["a=rrq:sh -c true", "b=rrq2:no-such-program --settings x"]\n')
-    found = here.doctor()
-    assert [check["status"] for check in found.all("executor")] == ["ok", "fail"]
-    assert "no-such-program" in found.all("executor")[1]["text"]

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from beads_workers.cli import doctor, start
 from beads_workers.cli.options import DOCTOR, KEYS, START, TABLES, Options
 from beads_workers.cli.parameters import Command, takes
-from beads_workers.integrations.rrq import commands
 
 
 def application(function: Command) -> typer.Typer:
@@ -39,11 +38,6 @@ def test_a_command_has_every_option_that_applies_to_it(command: str, module: obj
     parameters = vars(vars(module)[command])["__signature__"].parameters
     assert {name for name, each in KEYS.items() if command in each.at} <= set(parameters)
     assert len(set(parameters)) == len(parameters)
-
-
-def test_an_option_that_is_named_is_there_although_it_does_not_apply_by_itself() -> None:
-    signature = vars(commands.rrq_executor)["__signature__"]
-    assert "timeout" in signature.parameters and "label" not in signature.parameters
 
 
 def test_what_is_not_said_stays_open() -> None:

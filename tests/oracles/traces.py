@@ -16,8 +16,7 @@ from beads_workers.core.orchestrator import Orchestrator
 from tests.oracles.notation import neutral
 from tests.simulation import journal as simulated
 from tests.simulation.mutants import Mutant
-from tests.simulation.push.world import PushWorld
-from tests.simulation.seeds import PUSH_EACH
+from tests.simulation.seeds import PUSH_EACH, push_world
 from tests.simulation.world import Options, World
 
 SEEDS = 200
@@ -78,7 +77,7 @@ def digest(seed: int) -> str:
             note("deadline", now, commands)
             return commands
 
-    world = PushWorld if seed % PUSH_EACH == 1 else World
+    world = push_world() if seed % PUSH_EACH == 1 else World
     with _neutral_lengths():
         outcome = world(Options(seed, MINUTES), replace(Mutant(), orchestrator=Observed)).run()
     assert not outcome.violation, outcome.violation

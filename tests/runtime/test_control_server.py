@@ -262,12 +262,3 @@ def test_the_owner_follows_from_the_start_and_hears_of_the_end(tmp_path: Path) -
     served.server.close({"exit_code": 7})
     assert lines(owner) == [{"e": "claimed"}, {"ended": {"exit_code": 7}}]
     owner.close()
-
-
-def test_figures_are_told_with_the_processes_whose_use_the_client_reads(served: Served) -> None:
-    client = served.client()
-    served.ask(client, "bw.metrics")
-    told = json.loads(client.makefile("rb").readline())
-    assert {each["name"] for each in told["families"]} >= {"beads_workers_uptime_seconds"}
-    assert (told["orchestrator"], told["workers"], told["own"]) == (0, [], [])
-    client.close()

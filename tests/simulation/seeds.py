@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 
 from tests.simulation.mutants import MUTANTS, Mutant
-from tests.simulation.push.world import PushWorld
 from tests.simulation.world import Options, Outcome, World
+
+PUSHES = find_spec("tests.simulation.push.world") is not None
+"""Whether there are such worlds: their sources are code of integrations, which may be left out."""
 
 PUSH_EACH = 4
 """Every so many seeds are worlds with a push source."""
@@ -50,7 +53,14 @@ def run_seed(options: Options, mutant: str = "") -> Outcome:
     """One world from its beginning to its end."""
     planted = MUTANTS[mutant] if mutant else Mutant()
     push = planted.push if mutant else options.push or options.seed % PUSH_EACH == 1
-    return (PushWorld if push else World)(options, planted).run()
+    return (push_world() if push and PUSHES else World)(options, planted).run()
+
+
+def push_world() -> type[World]:
+    """The world with a push source; of the code of integrations, which may be left out."""
+    from tests.simulation.push.world import PushWorld
+
+    return PushWorld
 
 
 def run_batch(options: Options, mutant: str, count: int) -> list[Outcome]:

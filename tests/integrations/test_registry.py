@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -18,12 +16,6 @@ from beads_workers.kinds import KindMissing, Late
 from beads_workers.registry import KINDS, kind_of, kinds, recognise
 
 PACKAGE = Path(beads_workers.__file__).parent
-CORE = [
-    path
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if "integrations" not in path.parts and path.name != "registry.py"
-]
-"""What serves every kind of source, and may name no integration."""
 
 
 @pytest.fixture
@@ -96,23 +88,3 @@ def test_a_kind_whose_own_imports_fail_says_which(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(KINDS, "hero", "tests.sources.importing_nothing:KIND")
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         kind_of("hero")
-
-
-@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nobody_names_an_integration_but_the_registry(path: Path) -> None:
-    names = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
-    assert [name for name in _identifiers(path) if names.search(name)] == []
-
-
-def _identifiers(path: Path) -> list[str]:
-    """Names, attributes, arguments and imported modules."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
-                found.append(name)
-            case ast.keyword(arg=str(name)) | ast.FunctionDef(name=name) | ast.alias(name=name):
-                found.append(name)
-            case ast.ImportFrom(module=str(name)):
-                found.append(name)
-    return found

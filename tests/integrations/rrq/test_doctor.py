@@ -1,0 +1,23 @@
+"""What ``doctor`` says of executors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.doctor_support import Patient, initialised
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Patient:
+    """A project with an embedded tracker."""
+    return initialised(tmp_path)
+
+
+def test_the_program_of_each_executor_is_looked_for(here: Patient) -> None:
+    settings = here.folder / "beads-workers.toml"
+    settings.write_text('executor = ["a=rrq:sh -c true", "b=rrq2:no-such-program --settings x"]\n')
+    found = here.doctor()
+    assert [check["status"] for check in found.all("executor")] == ["ok", "fail"]
+    assert "no-such-program" in found.all("executor")[1]["text"]

@@ -1,0 +1,79 @@
+"""A settings file with every key, those that integrations read by themselves among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beads_workers.cli.config import AgentTable, resolve
+from beads_workers.cli.options import Options
+from beads_workers.integrations.hero.options import HeroTable
+from tests.cli.test_config import write
+
+EVERY_KEY = """
+workers = 8
+source = "sqlite"
+label = ["a", "b"]
+label_any = "c"
+exclude_label = ["d"]
+type = "bug"
+priority = [0, 1]
+parent = "bw-1"
+timeout = "5m"
+max_attempts = 5
+retry_delay = 2.5
+verify = "make test"
+bd_calls = "worker"
+agent = "mine"
+prompt = "prompts/p.txt"
+limit = 10
+max_runtime = "2h"
+idle_timeout = 90
+poll = "500ms"
+state_dir = "/var/state"
+log_dir = "logs"
+until_empty = true
+command = ["echo", "{id}"]
+term_grace = "2s"
+stop_timeout = 20
+notify = "desktop"
+keep_runs = 3
+log_max = "1MiB"
+journal_max = "2MiB"
+shared = true
+shared_checkout = true
+allow_module = ["shop.tasks"]
+in_flight = 5
+function = "py#f"
+metrics = "127.0.0.1:9464"
+trace = true
+executor = ["rrq:serve it"]
+hero = { worker = "w1" }
+[worktree]
+enabled = true
+base = "main"
+setup = "make deps"
+copy = [".env", "config/*.local"]
+folder = "../trees"
+disk_floor = "2.5GB"
+[agents.mine]
+argv = ["mine", "-p"]
+prompt = "Do {id}"
+[agents.other]
+argv = ["other"]
+"""
+
+
+def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
+    path = write(tmp_path, EVERY_KEY)
+    resolved = resolve(Options(), tmp_path, {})
+    assert resolved.options == Options(
+        8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
+        "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"), 10, 7200.0, 90.0, 0.5,
+        "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
+        "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
+        "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
+        "py#f", 9464, {"hero": HeroTable(worker="w1")}, True,
+    )  # fmt: skip
+    assert set(resolved.origin.values()) == {str(path)}
+    mine, other = AgentTable(("mine", "-p"), "Do {id}"), AgentTable(("other",))
+    assert resolved.agents == {"mine": mine, "other": other}

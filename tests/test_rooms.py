@@ -1,0 +1,128 @@
+"""Integrations can be left out: all at once here, each by itself in ``scripts/prove rooms``."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.test_tidy import PACKAGE, ROOT, imports
+
+ROOMS = tuple(
+    sorted(p.name for p in (PACKAGE / "integrations").iterdir() if (p / "__init__.py").exists())
+)
+
+THEIRS = ("benchmarks", "fuzz", "integrations", "oracles", "proof")
+"""Folders of tests that go with them, all or in part: tables of all parsers and of all commands."""
+
+KEPT = ("agents", "cli", "contracts", "doctor", "executors", "runtime", "ui")
+"""What is run in the copy here; all of the quick suite in ``scripts/prove rooms``."""
+
+
+CORE = [
+    path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if "integrations" not in path.parts and path.name != "registry.py"
+]
+"""What serves every kind of source, and may name no integration."""
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nobody_names_an_integration_but_the_registry(path: Path) -> None:
+    names = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
+    assert [name for name in _identifiers(path) if names.search(name)] == []
+
+
+def _identifiers(path: Path) -> list[str]:
+    """Names, attributes, arguments and imported modules."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                found.append(name)
+            case ast.keyword(arg=str(name)) | ast.FunctionDef(name=name) | ast.alias(name=name):
+                found.append(name)
+            case ast.ImportFrom(module=str(name)):
+                found.append(name)
+    return found
+
+
+def copy_without(rooms: Iterable[str], copy: Path) -> list[str]:
+    """A copy of the tree without these rooms and the tests that import them; returns what went."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    for room in rooms:
+        shutil.rmtree(copy / "beads_workers/integrations" / room)
+    gone = {f"beads_workers.integrations.{room}" for room in rooms}
+    files = {_module(path, copy): path for path in sorted((copy / "tests").rglob("*.py"))}
+    needs = {name: _imported(path) for name, path in files.items()}
+    while lost := {
+        name for name in needs.keys() - gone if any(_below(n, gone) for n in needs[name])
+    }:
+        gone |= lost
+    went = sorted(gone & files.keys())
+    for name in went:
+        files[name].unlink()
+        if files[name].name == "__init__.py":
+            shutil.rmtree(files[name].parent)
+    return went
+
+
+def _module(path: Path, root: Path) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    # What a function imports is asked for where it is called, if it is.
+    return {
+        name
+        for node in tree.body
+        for name, _ in imports(node)
+        if not isinstance(node, ast.FunctionDef)
+    }
+
+
+def _below(name: str, gone: set[str]) -> bool:
+    pieces = name.split(".")
+    return any(".".join(pieces[:n]) in gone for n in range(2, len(pieces) + 1))
+
+
+def run_quick(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The quick suite in that copy, which finds no other one."""
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "tests.support.quick",
+        "-p",
+        "no:cacheprovider",
+    ]
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_any_integration_the_rest_stays_green(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    went = copy_without(ROOMS, copy)
+    beside = {name.split(".")[1] for name in went} - set(THEIRS)
+    assert beside <= {"contracts", "end_to_end", "simulation", "support"}, went
+    done = run_quick(copy, *(f"tests/{name}" for name in KEPT))
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
