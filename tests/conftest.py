@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-LONG = ("contracts", "sources", "end_to_end", "cli")
+LONG = ("contracts", "trackers", "end_to_end", "integrations", "cli")
 """Folders in the order of what one file of theirs takes; all others are short."""
 
 pytest_plugins = ["tests.support.bd", "tests.support.peers", "tests.support.postgres"]
