@@ -251,7 +251,7 @@ def kind_of(round_trip: rec.RoundTripBegan) -> str:
 
 
 @dataclass(slots=True)
-class Trouble:
+class ShownTrouble:
     """The tracker cannot be asked. Times in elapsed seconds of the run."""
 
     error: str
@@ -287,7 +287,7 @@ class Board:
     )
     activity: Activity = field(default_factory=Activity)
     counters: Counters = field(default_factory=Counters)
-    trouble: Trouble | None = None
+    trouble: ShownTrouble | None = None
     degraded: dict[str, rec.DegradedBegan] = field(default_factory=dict)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
@@ -474,4 +474,4 @@ class Board:
         self.counters.trouble()
         since = self.trouble.since if self.trouble else elapsed
         retry_at = elapsed + record.retry_in_seconds
-        self.trouble = Trouble(record.error, record.hint, since, retry_at, record.failures)
+        self.trouble = ShownTrouble(record.error, record.hint, since, retry_at, record.failures)

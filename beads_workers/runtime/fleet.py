@@ -71,7 +71,7 @@ class Fleet:
         self._client = client
         self._zygote = zygote
         self._directory = RunDirectory(Path(settings.state_directory))
-        self._tracer: Tracer | None = None
+        self._tracer: RunTracer | None = None
         self.has_log = False  # Until then, stderr is the user's terminal.
 
     def run(self) -> int:
@@ -313,7 +313,7 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
         return refused.exit_code
 
 
-class Tracer(Protocol):
+class RunTracer(Protocol):
     """What makes spans of a run, in a process of its own."""
 
     def finish(self) -> None:
