@@ -490,7 +490,7 @@ def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
 # --- connections ---------------------------------------------------------------------------------
 # The conversation with every worker: one READY, one reply.
 #
-# Source: docs/PROTOCOL.md, "The conversation". What is answered in which state stands in
+# Source: docs/PROTOCOL.md, "Conversation". What is answered in which state stands in
 # ``states.CONNECTION``; here are the reactions.
 
 

@@ -448,9 +448,9 @@ class Tasks:
 # --- leases --------------------------------------------------------------------------------------
 # Leases: until when each claim is ours alone, which is renewed next, and which is given up.
 #
-# Source: docs/PROTOCOL.md, "Leases". All times are on the boot clock (``Effects.boot``), which goes
-# on
-# while the machine sleeps; the timers do not, so leases are also looked at every few seconds.
+# Source: docs/SEMANTICS.md, "Leases". All times are on the boot clock (``Effects.boot``), which
+# goes on while the machine sleeps; the timers do not, so leases are also looked at every few
+# seconds.
 
 
 LOOK = "look at the leases"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # --- endings -------------------------------------------------------------------------------------
 # How a run changes its state, and how it comes to its end.
 #
-# Source: docs/PROTOCOL.md, "Shutdown". The moves stand in ``states.RUN``.
+# Source: docs/OPERATIONS.md, "Life of a fleet". The moves stand in ``states.RUN``.
 
 
 STOP_DEADLINE = "stop deadline"

@@ -1,6 +1,6 @@
 """What becomes of a job after an attempt: the only place where retry semantics live.
 
-Source: docs/PROTOCOL.md, "Failure and retry".
+Source: docs/SEMANTICS.md, "Failure and retry".
 """
 
 from __future__ import annotations

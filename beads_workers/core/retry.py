@@ -187,7 +187,7 @@ class RetryState:
 # Spawn storms: everything fails at its start, so the fault is not with the issues.
 #
 # Nobody is logged in, or it is the wrong folder: without a brake a fleet would burn through every
-# attempt of a whole backlog within seconds. Source: docs/PROTOCOL.md, "Spawn storms".
+# attempt of a whole backlog within seconds. Source: docs/SEMANTICS.md, "Spawn storms".
 
 
 FAILURES = (OutcomeKind.ERROR, OutcomeKind.TIMEOUT, OutcomeKind.NOT_FOUND)

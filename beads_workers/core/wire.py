@@ -179,7 +179,7 @@ RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BAT
 # --- control messages ----------------------------------------------------------------------------
 # What a task asks of the orchestrator over its worker's connection, and what it is answered.
 #
-# Source: docs/PROTOCOL.md, "CONTROL".
+# Source: docs/PROTOCOL.md, "Version 1.1".
 
 
 def _asked(fields: dict[str, Any]) -> ControlAsked:

@@ -54,7 +54,7 @@ from beads_workers.core.worker_events import (
 # --- step results --------------------------------------------------------------------------------
 # What the end of a step means: exit statuses and output turned into an outcome.
 #
-# Source: docs/PROTOCOL.md, "Failure and retry". The exit status decides; output is only for
+# Source: docs/SEMANTICS.md, "Failure and retry". The exit status decides; output is only for
 # people.
 
 
@@ -305,7 +305,7 @@ class Current:
 # --- prefetched tasks ----------------------------------------------------------------------------
 # The TASKs queued on a worker, in their order: none of them has started.
 #
-# Source: docs/PROTOCOL.md, "Prefetch".
+# Source: docs/SEMANTICS.md, "Prefetch".
 
 
 @dataclass(slots=True)
@@ -354,7 +354,7 @@ class Prefetched:
 # --- last words ----------------------------------------------------------------------------------
 # What a worker has said last, and leaves word of where its orchestrator may not have read it.
 #
-# Source: docs/PROTOCOL.md, "Result spool".
+# Source: docs/SEMANTICS.md, "Result spool".
 
 
 class LastWords:

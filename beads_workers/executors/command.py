@@ -23,7 +23,7 @@ from beads_workers.executors.files import issue_file, log_file, output_file, pla
 # --- placeholders --------------------------------------------------------------------------------
 # Placeholders in commands and prompts, and the one place where they would be dangerous.
 #
-# Source: docs/PROTOCOL.md, "Security". A replaced value is never looked at again, and
+# Source: docs/OPERATIONS.md, "Text from issues". A replaced value is never looked at again, and
 # never meets a shell: a script handed to ``sh -c`` may not contain an issue's text at all.
 
 

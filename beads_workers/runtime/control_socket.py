@@ -138,7 +138,7 @@ class Followers:
 # --- requests ------------------------------------------------------------------------------------
 # The control socket's language: one JSON object a line, and what each asks of the core.
 #
-# Source: docs/PROTOCOL.md, "The control socket". ``{"control": "bw.status", "control_data":
+# Source: docs/PROTOCOL.md, "Control socket". ``{"control": "bw.status", "control_data":
 # {...}}``
 # is answered by one JSON object; for ``bw.follow`` the journal's lines come after it as they are
 # written, or only those of some kinds; for ``bw.watch`` snapshots.
@@ -231,7 +231,7 @@ _EVENTS: dict[str, Callable[[dict[str, Any], Ticket], Event]] = {
 # --- control server ------------------------------------------------------------------------------
 # The control socket: ``status``, ``stop`` and the rest, followers of the journal, watchers.
 #
-# Source: docs/PROTOCOL.md, "The control socket".
+# Source: docs/PROTOCOL.md, "Control socket".
 
 
 SPARES = 2

@@ -34,7 +34,7 @@ from beads_workers.runtime.output import keep_result
 # What a call may change around it, and the next one must not find changed.
 #
 # Taken after the function's module was imported: what a module sets up once, for good, stays.
-# Source: docs/PROTOCOL.md, "Functions".
+# Source: docs/SEMANTICS.md, "Functions".
 
 
 SIGNALS = (

@@ -39,7 +39,7 @@ from beads_workers.runtime.steps import HINDERED, CannotStart, encoded, prepare,
 # What is said between a worker and its process for functions: a line each way for every call.
 #
 # The process runs other people's code: what comes from it is read as strictly as what comes from a
-# stranger. Source: docs/PROTOCOL.md, "Functions".
+# stranger. Source: docs/SEMANTICS.md, "Functions".
 
 
 WORKER_FD = 3

@@ -1,6 +1,6 @@
 """The journal's file: appended by the loop, synced by the tracker thread.
 
-Source: docs/PROTOCOL.md, "The journal". ``append`` only gathers; ``flush`` writes what has
+Source: docs/OPERATIONS.md, "The journal". ``append`` only gathers; ``flush`` writes what has
 gathered with one system call, before anything that depends on it is done; ``sync`` makes it
 survive a power cut, and runs in the tracker thread because it costs a tenth of a millisecond.
 ``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves.

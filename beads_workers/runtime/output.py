@@ -379,7 +379,7 @@ def keep_result(path: str, result: str) -> None:
 # --- outputs -------------------------------------------------------------------------------------
 # What a step prints: straight into a file, which is looked at now and then and kept short.
 #
-# Source: docs/PROTOCOL.md, "The run directory".
+# Source: docs/OPERATIONS.md, "The run directory".
 
 
 TAIL_BYTES = 4096

@@ -1,6 +1,6 @@
 """The file of a run's directory with what workers have said last, once nobody reads it any more.
 
-Source: docs/PROTOCOL.md, "Result spool". A line for each message, as it would have been sent.
+Source: docs/SEMANTICS.md, "Result spool". A line for each message, as it would have been sent.
 Whoever was killed leaves none, and what it was sent is taken for begun.
 """
 

@@ -18,7 +18,7 @@ from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, ho
 # --- retention -----------------------------------------------------------------------------------
 # What is kept of runs that are over, and what goes: by their number, and by their size.
 #
-# Source: docs/PROTOCOL.md, "What is kept". A run's folder goes only when nobody needs it: nothing
+# Source: docs/OPERATIONS.md, "What is kept". A run's folder goes only when nobody needs it: nothing
 # is pending for its tracker, nothing of it lives, it is this machine's, and a later run remembers
 # what it knew. A file that somebody is reading can be read to its end: the kernel keeps it until it
 # is closed.

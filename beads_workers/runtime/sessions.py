@@ -15,7 +15,7 @@ from beads_workers.core.model import value
 # --- orphans -------------------------------------------------------------------------------------
 # Orphans of tasks come to us: the kernel gives them to the nearest subreaper above them.
 #
-# Source: docs/PROTOCOL.md, "Attempts". A task that double-forks, calls ``setsid`` and clears its
+# Source: docs/SEMANTICS.md, "Attempts". A task that double-forks, calls ``setsid`` and clears its
 # environment carries no mark of ours, but it cannot choose its parent: when the one it has dies,
 # it
 # becomes a child of its worker, or of the zygote when that is dead. Children that are not reaped
@@ -120,7 +120,7 @@ def _parent_of(pid: str) -> int:
 # --- sessions ------------------------------------------------------------------------------------
 # Ending everything that belongs to a worker, and nothing else.
 #
-# Source: docs/PROTOCOL.md, "Attempts". A worker leads a session; what its tasks
+# Source: docs/SEMANTICS.md, "Attempts". A worker leads a session; what its tasks
 # start lies in that session, or carries the worker's token in its environment. Processes are
 # identified by pid and start time, which is checked through a pidfd right before a signal, so that
 # a reused pid is never hit. Nothing is ever found by name. Linux: reads /proc.

@@ -21,7 +21,7 @@ from beads_workers.runtime.run_directory import RUNTIME, runtime_directory
 # --- listener ------------------------------------------------------------------------------------
 # A listening Unix socket that is ours alone, from its birth to its removal.
 #
-# Source: docs/PROTOCOL.md, "The socket".
+# Source: docs/PROTOCOL.md, "Transport".
 
 
 class Listener:
@@ -152,7 +152,7 @@ def _is_dead(path: Path) -> bool:
 # --- acceptor ------------------------------------------------------------------------------------
 # A listening socket in the loop: open again when it can be, and put back when its file is gone.
 #
-# Source: docs/PROTOCOL.md, "The socket". Without a descriptor left, nobody can be let in: the
+# Source: docs/PROTOCOL.md, "Transport". Without a descriptor left, nobody can be let in: the
 # kernel keeps whoever knocks waiting, and the acceptor is tried again a moment later, not at once.
 # A cleaner of ``/tmp`` may remove the file: connections that stand are not touched by that, and a
 # new

@@ -1,6 +1,6 @@
 """One program of a task as a process: started, ended, and buried with all it has left.
 
-Source: docs/PROTOCOL.md, "Attempts". A step leads a process group of its own. Its
+Source: docs/SEMANTICS.md, "Attempts". A step leads a process group of its own. Its
 output goes straight into the attempt's log; it gets no descriptors besides 0, 1 and 2.
 """
 

@@ -220,7 +220,7 @@ def _reason(error: SourceError) -> str:
 # --- recovering ----------------------------------------------------------------------------------
 # Settling what crashed runs left, before anything is taken: runs in the tracker thread.
 #
-# Source: docs/PROTOCOL.md, "What the next start does". First everything of the crashed run must be
+# Source: docs/SEMANTICS.md, "Recovery". First everything of the crashed run must be
 # gone: its workers (the ``alive`` lock is free) and its last tracker process. Then the tracker is
 # asked what it still holds, run by run.
 

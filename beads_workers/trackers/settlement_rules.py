@@ -13,7 +13,7 @@ from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 # What a settlement may do to an issue, given how the tracker shows it: one pure rule.
 #
 # It is the rule for trackers that are read and written in one transaction. Source:
-# docs/PROTOCOL.md, "Claim, close, failure".
+# docs/SEMANTICS.md, "Connection loss".
 
 
 OPEN = "open"

@@ -84,7 +84,7 @@ def _copy(project: Path, target: Path, name: str) -> str | None:
 #
 # What it prints goes to the attempt's log, and the last line of a failure is the error that people
 # see. It fails for reasons that are not the issue's: the worker asks for a free retry.
-# Source: docs/PROTOCOL.md, "Worktrees".
+# Source: docs/SEMANTICS.md, "Worktrees".
 
 
 NAMES_MAX = 1000

@@ -16,7 +16,7 @@ from beads_workers.worktrees.records import Records, WorktreeRecord, git_directo
 # --- worktrees -----------------------------------------------------------------------------------
 # When a worktree may go: only when nothing that anybody did there would be lost with it.
 #
-# Source: docs/PROTOCOL.md, "Worktrees". Pure: the edge looks, this decides.
+# Source: docs/SEMANTICS.md, "Worktrees". Pure: the edge looks, this decides.
 
 
 NAMES_SHOWN = 3

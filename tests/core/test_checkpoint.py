@@ -1,4 +1,4 @@
-"""The checkpoint of a further segment says all that a recovery needs: docs/PROTOCOL.md, "The
+"""The checkpoint of a further segment says all that a recovery needs: docs/OPERATIONS.md, "The
 journal".
 """
 

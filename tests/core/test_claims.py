@@ -1,4 +1,4 @@
-"""When the tracker is asked, and for how much: docs/PROTOCOL.md, "Which issues"."""
+"""When the tracker is asked, and for how much: docs/SEMANTICS.md, "Which issues"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that ends: docs/PROTOCOL.md, "Connection loss" and "Attempts"."""
+"""A connection that ends: docs/SEMANTICS.md, "Connection loss" and "Attempts"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that claim and close by themselves: docs/PROTOCOL.md, "Who calls bd"."""
+"""Workers that claim and close by themselves: docs/SEMANTICS.md, "Who calls bd"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run stops and ends: docs/PROTOCOL.md, "Life of a fleet"."""
+"""How a run stops and ends: docs/OPERATIONS.md, "Life of a fleet"."""
 
 from __future__ import annotations
 

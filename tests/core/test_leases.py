@@ -1,4 +1,4 @@
-"""Leases: docs/PROTOCOL.md, "Leases". When they are renewed, and what ends with them."""
+"""Leases: docs/SEMANTICS.md, "Leases". When they are renewed, and what ends with them."""
 
 from __future__ import annotations
 

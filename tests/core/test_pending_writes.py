@@ -1,4 +1,4 @@
-"""A run that ends while writes are pending: docs/PROTOCOL.md, "Life of a fleet"."""
+"""A run that ends while writes are pending: docs/OPERATIONS.md, "Life of a fleet"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a crashed run left, from its journal alone: docs/PROTOCOL.md, "The journal" and "Start"."""
+"""What a crashed run left, from its journal alone: docs/SEMANTICS.md, "Recovery"."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Hypothesis plays random workers (ours and foreign, version 1 and 1.1, polite and not) and a
 tracker that fails in every way that it knows; the source is the real in-memory one. What
-docs/PROTOCOL.md promises is checked after each step, and after a stop everything must be settled.
+docs/SEMANTICS.md promises is checked after each step, and after a stop everything must be settled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own worker processes: docs/PROTOCOL.md, "Life of a fleet"."""
+"""Our own worker processes: docs/OPERATIONS.md, "Life of a fleet"."""
 
 from __future__ import annotations
 

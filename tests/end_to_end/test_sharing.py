@@ -1,4 +1,4 @@
-"""``start --shared``: docs/PROTOCOL.md, "Sharing a tracker"; docs/RELIABILITY.md, the one limit."""
+"""``start --shared``: docs/SEMANTICS.md, "Sharing a tracker"; docs/RELIABILITY.md, the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal goes on in further segments and loses its beginning (docs/PROTOCOL.md)."""
+"""A journal goes on in further segments and loses its beginning (docs/OPERATIONS.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that grew too long loses its middle: docs/PROTOCOL.md, "The run directory"."""
+"""A log that grew too long loses its middle: docs/OPERATIONS.md, "The run directory"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a step's output goes: docs/PROTOCOL.md, "The run directory"."""
+"""Where a step's output goes: docs/OPERATIONS.md, "The run directory"."""
 
 from __future__ import annotations
 

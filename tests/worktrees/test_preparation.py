@@ -1,4 +1,4 @@
-"""Making an attempt's worktree, with real git: docs/PROTOCOL.md, "Worktrees"."""
+"""Making an attempt's worktree, with real git: docs/SEMANTICS.md, "Worktrees"."""
 
 from __future__ import annotations
 

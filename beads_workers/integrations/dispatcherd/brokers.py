@@ -68,7 +68,7 @@ def in_chunks(text: str, max_bytes: int) -> list[str]:
 # --- unix broker ---------------------------------------------------------------------------------
 # The broker on a Unix socket: a connection per message, which ends at once or waits for a reply.
 #
-# The socket is 0600, and only the same user is let in. Source: docs/PROTOCOL.md, "dispatcherd".
+# The socket is 0600, and only the same user is let in. Source: docs/DISPATCHERD.md, "The messages".
 
 
 RECEIVE_BYTES = 1 << 16

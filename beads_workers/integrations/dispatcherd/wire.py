@@ -18,7 +18,7 @@ from beads_workers.core.model import Outcome, OutcomeKind, value
 # long
 # for a broker and joins it again, ``workers`` has what a worker says to its main process.
 #
-# Source: docs/PROTOCOL.md, "dispatcherd".
+# Source: docs/DISPATCHERD.md, "The messages".
 
 
 SOCKET_BYTES_MAX = 1024

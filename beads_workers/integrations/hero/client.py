@@ -144,7 +144,7 @@ class JobLog:
 # --- client --------------------------------------------------------------------------------------
 # Hands in Hero jobs and watches them: what the dispatcher's own client does, over any Redis.
 #
-# Source: docs/PROTOCOL.md, "Hero over Redis". Nothing here blocks Redis: jobs are found by SCAN,
+# Source: docs/HERO.md, "The data in the Redis". Nothing here blocks Redis: jobs are found by SCAN,
 # and
 # batches go in small transactions.
 

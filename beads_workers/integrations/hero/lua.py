@@ -5,7 +5,7 @@ same. Whoever serves a queue is in ``fleet`` (run id -> who that is, or ``gone``
 only while it is there does it hold anything. ``holders`` says which run is at work on a job,
 ``attempts`` how often that was begun, ``contexts`` which job a context is busy with.
 
-Source: docs/PROTOCOL.md, "Hero over Redis".
+Source: docs/HERO.md, "The data in the Redis".
 """
 
 from __future__ import annotations

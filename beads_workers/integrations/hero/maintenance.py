@@ -188,7 +188,7 @@ def _waits_of(fields: dict[bytes, bytes]) -> list[str]:
 #
 # One thread does it, round after round; the fleet's own turns are ``source``'s. Times are
 # monotonic
-# seconds. Source: docs/PROTOCOL.md, "Hero over Redis".
+# seconds. Source: docs/HERO.md, "The data in the Redis".
 
 
 STOPS_SECONDS = 0.25

@@ -43,7 +43,7 @@ from beads_workers.integrations.hero.wire import (
 )
 
 # --- answers -------------------------------------------------------------------------------------
-# What an attempt means for its job, in Hero's words. Pure. Source: docs/PROTOCOL.md, "Hero over
+# What an attempt means for its job, in Hero's words. Pure. Source: docs/HERO.md, "The data in the
 # Redis".
 
 

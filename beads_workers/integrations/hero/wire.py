@@ -1,6 +1,6 @@
 """The Hero dispatcher's protocol over Redis: names of keys, and the hash of a job; no I/O.
 
-Source: docs/PROTOCOL.md, "Hero over Redis".
+Source: docs/HERO.md, "The data in the Redis".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from beads_workers.core.times import read_time, write_time
 # --- jobs ----------------------------------------------------------------------------------------
 # What a Hero job is, and which states it may go to.
 #
-# Source: docs/PROTOCOL.md, "Hero over Redis".
+# Source: docs/HERO.md, "The data in the Redis".
 
 
 class JobStatus(Enum):
@@ -107,7 +107,7 @@ class HeroJob:
 #
 # ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of
 # a
-# cluster. Source: docs/PROTOCOL.md, "Hero over Redis".
+# cluster. Source: docs/HERO.md, "The data in the Redis".
 
 
 ID_CHARS_MAX = 500

@@ -210,7 +210,7 @@ def _answer(payload: bytes) -> wire.RequestOutcome:
 # One executor of a driver: its process and its connections, as
 # ``integrations.rrq.executor_process`` asks.
 #
-# Source: docs/PROTOCOL.md, "RRQ executors".
+# Source: docs/RRQ.md, "RRQ executors".
 
 
 MARK = "BW_EXECUTOR"

@@ -231,7 +231,7 @@ def _text(answer: wire.RequestOutcome) -> str:
 # it
 # was one of several, they are all suspects, and each is alone in the process when it runs next.
 #
-# Source: docs/PROTOCOL.md, "RRQ executors". Times are monotonic seconds.
+# Source: docs/RRQ.md, "RRQ executors". Times are monotonic seconds.
 
 
 PROBE_SECONDS = 0.05

@@ -113,8 +113,7 @@ class FrameStream:
 # The sockets of an RRQ executor, in the loop of the orchestrator: bytes to requests, and back.
 #
 # What is said and answered is decided in ``integrations.rrq.request_table``. Source:
-# docs/PROTOCOL.md, "Being an RRQ
-# executor".
+# docs/RRQ.md, "Being an RRQ executor".
 
 
 CONNECTIONS_MAX = 1024

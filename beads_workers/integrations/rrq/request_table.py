@@ -13,7 +13,7 @@ from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import frame, parse
 
 # --- answers -------------------------------------------------------------------------------------
-# How an attempt went, in RRQ's words. Source: docs/PROTOCOL.md, "Being an RRQ executor".
+# How an attempt went, in RRQ's words. Source: docs/RRQ.md, "Being an RRQ executor".
 
 
 TIMEOUT = "timeout"
@@ -162,7 +162,7 @@ class RrqConnection:
 # are
 # done. What is to be done about it all is in ``collect``: call it after anything else.
 #
-# Source: docs/PROTOCOL.md, "Being an RRQ executor". Times are monotonic seconds.
+# Source: docs/RRQ.md, "Being an RRQ executor". Times are monotonic seconds.
 
 
 class RequestTable:

@@ -1,6 +1,6 @@
 """From a TASK to a request: which executor, which function, with what.
 
-Source: docs/PROTOCOL.md, "RRQ executors".
+Source: docs/RRQ.md, "RRQ executors".
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from beads_workers.core.times import read_time, write_time
 #
 # ``frames`` cuts a byte stream into payloads, ``envelopes`` makes dataclasses of them and back.
 #
-# Source: docs/PROTOCOL.md, "RRQ executors". Two dialects exist: version 1 has ``args`` and
+# Source: docs/RRQ.md, "RRQ executors". Two dialects exist: version 1 has ``args`` and
 # ``kwargs``, version 2 (rrq 0.10 and later) has ``params`` instead.
 
 

@@ -3,7 +3,7 @@
 Between the birth of a process and the journal's line about it a caller can be killed; a ``bd``
 that nobody knows of could then claim an issue after the next start has looked at everything. So
 a shell stands in its place until the line is written: it waits for a word on its stdin, becomes
-the program when the word comes, and exits at the end of the stream (docs/PROTOCOL.md, "The
+the program when the word comes, and exits at the end of the stream (docs/SEMANTICS.md, "The
 tracker in trouble"). Its pid and start time stay the same.
 """
 

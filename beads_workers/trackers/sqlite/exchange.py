@@ -1,7 +1,7 @@
 """Issues in and out of the embedded tracker: single ones, and beads' JSON Lines.
 
 An import is one transaction: every line is good, or nothing is imported. A command that comes
-with an issue is only kept where the user says so: docs/PROTOCOL.md, "Text from issues".
+with an issue is only kept where the user says so: docs/OPERATIONS.md, "Text from issues".
 """
 
 from __future__ import annotations

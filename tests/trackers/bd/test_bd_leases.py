@@ -1,4 +1,4 @@
-"""Leases and sharing on a real ``bd``: docs/PROTOCOL.md, "Leases" and "Sharing a tracker"."""
+"""Leases and sharing on a real ``bd``: docs/SEMANTICS.md, "Leases" and "Sharing a tracker"."""
 
 from __future__ import annotations
 
