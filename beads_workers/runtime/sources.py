@@ -63,7 +63,7 @@ def sync_of(source: Source) -> Callable[[], None]:
 #
 # An ingress looks after the sockets of a push source, in the loop: it tells the core ``Arrived``,
 # and ``Withdrawn``, and sends what the source has come to have pending when its jobs were settled.
-# See docs/ARCHITECTURE.md, "Sources that push".
+# See docs/ARCHITECTURE.md, "Push sources".
 
 
 class Ingress(Protocol):
