@@ -2,25 +2,28 @@
 
 The words used everywhere, and nothing else:
 
-job        one piece of work; for a tracker, one issue
-attempt    one try at a job by one worker: number from 1, request id, start, deadline
-outcome    how an attempt ended: success, error, retry, timeout, cancelled, lost, not_found
-policy     the one pure function that round trips an outcome into finish, requeue or quarantine
-journal    the append-only record of every transition, written before anything is acted on
-source     where jobs come from and who is to get an answer: bd, the embedded tracker, memory
-executor   what runs an attempt: a connected worker and, in it, a command or an agent
-view       a snapshot made visible: plain lines, ``status --json``
+job            one piece of work; for a tracker, one issue
+attempt        one try at a job by one worker: number from 1, request id, start, deadline
+outcome        how an attempt ended: success, error, retry, timeout, cancelled, lost, not_found
+policy         the one pure function that turns an outcome into finish, requeue or quarantine
+journal        the append-only record of every transition, written before anything is acted on
+reducer        the one fold over the journal that knows how each issue stands
+source         where jobs come from and who is owed an answer: bd, the embedded tracker, queues
+executor       what runs an attempt: a connected worker and, in it, a command or an agent
 
-claim      an issue is marked in the tracker as ours, and nobody else's
-settle     close, release or quarantine an issue in the tracker
-lane       the one helper thread that talks to the source
-run        one life of the orchestrator; its id is part of the actor that holds the claims
-event      what happened, told to the core (past tense)
-command    what the core asks the edge to do (imperative)
+claim          an issue is marked in the tracker as ours, and nobody else's
+prefetch       tasks that a worker has been sent, and keeps until it comes to them
+settle         close, release or quarantine an issue in the tracker
+requeue        an issue goes back, to be tried again; quarantine: it is not tried again
+round trip     one turn of the tracker thread: settle, renew, claim
+run            one life of the orchestrator; its id is part of the actor that holds the claims
+event          what happened, told to the core (past tense)
+command        what the core asks the runtime to do (imperative)
 
-Where things are: ``core`` and ``protocols`` are pure, ``sources`` and ``executors`` plug in,
-``edge`` moves bytes and owns processes, ``cli`` talks to people. ``docs/ARCHITECTURE.md`` is
-the map.
+Where things are: ``core`` is pure and decides; ``runtime`` moves bytes and owns processes;
+``trackers``, ``executors`` and ``agents`` plug in; ``integrations`` speak other systems' protocols
+and are entered by ``registry``; ``ui`` shows and ``cli`` talks to people. ``docs/ARCHITECTURE.md``
+is the map.
 
 What projects may import from here is ``Retry`` and ``trace_context``, for functions that workers
 call.

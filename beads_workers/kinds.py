@@ -1,7 +1,7 @@
 """What a kind of source is: one object that says everything about it that others ask.
 
 Whoever starts a fleet, explains why an issue waits, or checks what a start needs, asks this object
-and never the name of a kind. A kind is entered in ``sources.registry.KINDS``.
+and never the name of a kind. A kind is entered in ``registry.KINDS``.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class SourceKind:
     ``forms``: what ``--source`` takes, for hints; ``named``: its name alone is one.
 
     ``open``: gives the source. ``locate``: from the text of ``--source`` and the current folder to
-    ``Located``, or raises ``SourceError``; None: it is found by walking up (``edge.project``).
+    ``Located``, or raises ``SourceError``; None: it is found by walking up (``runtime.project``).
     ``prepare``: from what was said (``Looked.resolved``), issues and ``owned`` to the settings of
     a fleet; ``beside``: from what was said and the run directory to settings with which a client
     may look at it. Both raise ``CommandError``; None: from what ``locate`` or the project says.

@@ -18,7 +18,7 @@ from beads_workers.core.model import value
 from beads_workers.core.text import counted
 
 # --- record --------------------------------------------------------------------------------------
-# The base of all records of the journal; the vocabulary itself is in ``core.records``.
+# The base of all records of the journal.
 
 
 @value

@@ -205,7 +205,7 @@ class Orchestrator:
         before = self._parts.state
         self._ending.consider()
         if self._parts.state is not before:
-            # The end of a run requeues at once at once.
+            # The end of a run requeues at once.
             self._scheduler.consider()
         return self._effects.flush()
 

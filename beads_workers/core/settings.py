@@ -147,7 +147,7 @@ class Tracing:
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
-    ``source``: a name in ``edge.opening.SOURCES``; ``tracker``: the folder ``.beads``, the database
+    ``source``: a name in ``registry.SOURCES``; ``tracker``: the folder ``.beads``, the database
     file, or the state directory. ``quiet``: the client is told the end, and no events.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
@@ -161,7 +161,7 @@ class FleetSettings:
     ``claims_ahead``: jobs may be taken before a worker is free for them. ``awaited``: of a push
     source, whether somebody waits to be told how each job went.
     ``tracing``: None where no spans are made. ``source_options``: what the kind of source needs to
-    be opened (``sources.kind``); ``source_private``: the same, where it may hold a secret, so that
+    be opened (``kinds``); ``source_private``: the same, where it may hold a secret, so that
     only the orchestrator is told.
     """
 

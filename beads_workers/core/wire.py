@@ -27,7 +27,7 @@ from beads_workers.core.model import IssueId, OutcomeKind, value
 # --- message types -------------------------------------------------------------------------------
 # The messages of the worker protocol as frozen dataclasses: what each of them says.
 #
-# Source: docs/PROTOCOL.md, "Messages". ``core.messages`` reads and writes them.
+# Source: docs/PROTOCOL.md, "Messages". Read and written below.
 
 
 VERSION = "1.1"
@@ -374,7 +374,7 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
 
 
 # --- message writing -----------------------------------------------------------------------------
-# The messages of the worker protocol as bytes; ``core.messages`` reads them.
+# The messages of the worker protocol as bytes.
 #
 # Source: docs/PROTOCOL.md, "Messages". Version 1 has exactly the fields of the text, in its order;
 # 1.1 adds some for peers that opted in.

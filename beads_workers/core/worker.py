@@ -43,7 +43,7 @@ from beads_workers.core.wire import (
 from beads_workers.core.worker_events import (
     Command,
     Event,
-    LeaveWord,
+    SpoolResult,
     SendMessage,
     StepAnswered,
     StepEnded,
@@ -351,13 +351,13 @@ class Prefetched:
         ]
 
 
-# --- last words ----------------------------------------------------------------------------------
+# --- unheard results -----------------------------------------------------------------------------
 # What a worker has said last, and leaves word of where its orchestrator may not have read it.
 #
 # Source: docs/SEMANTICS.md, "Result spool".
 
 
-class LastWords:
+class UnheardResults:
     """``is_alone``: the connection is lost, and nobody reads what is said from now on."""
 
     def __init__(self, prefetch_count: int) -> None:
@@ -366,7 +366,7 @@ class LastWords:
         self.is_alone = False
         self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
 
-    def say(self, answer: Done | Failed, request_id: str) -> SendMessage | LeaveWord:
+    def say(self, answer: Done | Failed, request_id: str) -> SendMessage | SpoolResult:
         """What becomes of an answer to the TASK with this ``request_id``.
 
         A failure that nobody hears is none: its task is begun again.
@@ -374,15 +374,15 @@ class LastWords:
         if isinstance(answer, Failed) and answer.error_detail != RETURNED_UNSTARTED:
             return SendMessage(answer)
         if self.is_alone:
-            return LeaveWord(replace(answer, request_id=request_id))
+            return SpoolResult(replace(answer, request_id=request_id))
         # What is made of it here is made for each task: no more than has to be.
         self._said.append((request_id, answer))
         return SendMessage(answer)
 
-    def leave(self) -> list[LeaveWord]:
+    def leave(self) -> list[SpoolResult]:
         """The connection is lost: word of what may not have been read."""
         self.is_alone = True
-        said = [LeaveWord(replace(answer, request_id=named)) for named, answer in self._said]
+        said = [SpoolResult(replace(answer, request_id=named)) for named, answer in self._said]
         self._said.clear()
         return said
 
@@ -390,7 +390,7 @@ class LastWords:
 # --- worker --------------------------------------------------------------------------------------
 # The worker's half of the conversation: events and the time in, commands out.
 #
-# Source: docs/PROTOCOL.md, "Conversation". ``core.worker_states`` holds every move; here is
+# Source: docs/PROTOCOL.md, "Conversation". ``core.states`` holds every move; here is
 # what each reaction does. The edge carries out the commands in order, and comes back with
 # ``on_deadline`` when ``deadline()`` has passed. Times are monotonic seconds.
 
@@ -411,13 +411,13 @@ class WorkerHalf:
     _prefetched: Prefetched = field(init=False)
     _taken: str = ""
     """The request that was begun last: its TASK may come once more when it is over."""
-    _words: LastWords = field(init=False)
+    _unheard: UnheardResults = field(init=False)
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._prefetched, self._words = (
+        self._prefetched, self._unheard = (
             Prefetched(self.work.prefetch_count),
-            LastWords(self.work.prefetch_count),
+            UnheardResults(self.work.prefetch_count),
         )
 
     def start(self) -> list[Command]:
@@ -447,7 +447,7 @@ class WorkerHalf:
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):
             issue_id, why = event.message.issue_id, event.message.reason
             if back := self._prefetched.release(self.worker_id, why, issue_id):
-                return [self._words.say(each, each.request_id) for each in back]
+                return [self._unheard.say(each, each.request_id) for each in back]
         return self._move(self._sort(event), event, now)
 
     # --- events to stimuli --------------------------------------------------------------------
@@ -462,7 +462,7 @@ class WorkerHalf:
             case ev.MessageReceived(message):
                 return self._sort_message(message)
             case ev.ConnectionLost():
-                self._out += self._words.leave()
+                self._out += self._unheard.leave()
                 return WorkerStimulus.LOST
             case ev.Interrupted():
                 return WorkerStimulus.SHUTDOWN
@@ -510,7 +510,7 @@ class WorkerHalf:
         before, self.state = self.state, move.to
         if self._prefetched and self.state not in GOES_ON:
             back = self._prefetched.release(self.worker_id, "its worker takes no more")
-            self._out += [self._words.say(each, each.request_id) for each in back]
+            self._out += [self._unheard.say(each, each.request_id) for each in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
         commands, self._out = self._out, []
@@ -633,7 +633,7 @@ class WorkerHalf:
 
     def _answer(self, now: float) -> None:
         answer, self.current = self._busy().report(self.worker_id, now), None
-        self._out.append(self._words.say(answer, self._taken))
+        self._out.append(self._unheard.say(answer, self._taken))
 
     def _exit(self, status: int) -> None:
         self._deadline = None

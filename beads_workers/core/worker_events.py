@@ -125,7 +125,7 @@ class SendMessage:
 
 
 @value
-class LeaveWord:
+class SpoolResult:
     """Nobody is there to be told this: put it where the next start finds it, if that can be done.
 
     Its ``request_id`` says which TASK it answers.
@@ -174,4 +174,4 @@ class Log:
     text: str
 
 
-Command = Connect | SendMessage | LeaveWord | RunStep | EndStep | TellStep | Exit | Log
+Command = Connect | SendMessage | SpoolResult | RunStep | EndStep | TellStep | Exit | Log

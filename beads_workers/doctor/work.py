@@ -25,7 +25,7 @@ from beads_workers.executors.command import check_command, scripts, spelt_for_sc
 # Asking a program something that it answers at once: bounded in time and output, stdin empty.
 #
 # Only for programs that may be killed in the middle (``claude --version``, ``git status``), never
-# for ``bd``: see ``sources/bd/calls``.
+# for ``bd``: see ``trackers/bd/calls``.
 
 
 OUTPUT_BYTES_MAX = 1 << 20

@@ -207,7 +207,7 @@ _dumps = json.JSONEncoder().encode
 
 
 def preparation(task: Task, settings: WorkerSettings) -> str:
-    """What a PREPARE step is told, as JSON: ``edge.worktrees.making.Preparation``."""
+    """What a PREPARE step is told, as JSON: ``worktrees.preparation.Preparation``."""
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": asdict(settings.work.worktrees),

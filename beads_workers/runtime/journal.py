@@ -3,7 +3,7 @@
 Source: docs/OPERATIONS.md, "The journal". ``append`` only gathers; ``flush`` writes what has
 gathered with one system call, before anything that depends on it is done; ``sync`` makes it
 survive a power cut, and runs in the tracker thread because it costs a tenth of a millisecond.
-``begin_segment`` keeps it from growing without end: ``edge.journal_files`` reads what it leaves.
+``begin_segment`` keeps it from growing without end: ``runtime.journal_file`` reads what it leaves.
 """
 
 from __future__ import annotations

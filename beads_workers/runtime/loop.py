@@ -181,7 +181,7 @@ _OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED
 
 
 class Loop:
-    """Made by ``edge.fleet`` with everything it needs; ``run`` returns the exit code."""
+    """Made by ``runtime.fleet`` with everything it needs; ``run`` returns the exit code."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _CHUNK_BYTES = 64 << 10
 
 
-def leave_word(run_directory: str, message: Done | Failed) -> None:
+def spool_result(run_directory: str, message: Done | Failed) -> None:
     """For the next start; where it cannot be written, the attempt is taken for begun, and lost."""
     line = _line(message)
     if len(line) > limits.WORD_BYTES_MAX and isinstance(message, Done):
@@ -59,7 +59,7 @@ def words_of(run_directory: Path, wanted: Collection[str]) -> SpooledResults:
 
 
 def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
-    """``late_ends.replay`` what was left there; all of it, once the run's workers are gone."""
+    """``recovery.replay`` what was left there; all of it, once the run's workers are gone."""
     from beads_workers.core.recovery import replay
 
     if not left.begun:

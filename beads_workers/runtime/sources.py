@@ -19,7 +19,7 @@ from beads_workers.runtime.run_directory import host_name
 from beads_workers.runtime.tracker_thread import Answer, PromptTrackerThread, TrackerThread
 
 # --- opening -------------------------------------------------------------------------------------
-# Opening the source that a fleet works on; what there is stands in ``sources.registry``.
+# Opening the source that a fleet works on; what there is stands in ``registry``.
 
 
 class JournalCalls:

@@ -47,7 +47,7 @@ from beads_workers.core.worker_events import (
     Event,
     Exit,
     Interrupted,
-    LeaveWord,
+    SpoolResult,
     Log,
     MessageReceived,
     OrchestratorConnected,
@@ -69,7 +69,7 @@ from beads_workers.runtime.processes import (
     say,
     wake_on,
 )
-from beads_workers.runtime.result_spool import leave_word
+from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.sessions import sweep
 from beads_workers.runtime.steps import CannotStart, RunningStep, start_step
 
@@ -382,8 +382,8 @@ class _Process:
                     self.events.append(self.connection.connect())
                 case SendMessage(message):
                     self.connection.send(message)
-                case LeaveWord(message):
-                    leave_word(self.settings.run_directory, message)
+                case SpoolResult(message):
+                    spool_result(self.settings.run_directory, message)
                 case TellStep(reply):
                     if isinstance(self.step, CallStep):
                         self.step.tell(reply)

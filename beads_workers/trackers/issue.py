@@ -26,7 +26,7 @@ from beads_workers.trackers.settlement_rules import CONTAINERS, OPEN
 # --- issue ---------------------------------------------------------------------------------------
 # An issue as our own trackers keep it, and its JSON object in the shape of beads' export.
 #
-# Beads leaves out what is empty, and so do we; what we do not know is kept and requeued.
+# Beads leaves out what is empty, and so do we; what we do not know is kept and returned.
 
 
 BLOCKS = "blocks"

@@ -23,7 +23,7 @@ from beads_workers.core.text import counted
 
 
 class Cause(Enum):
-    """The values are the names in ``why --json``; the texts in ``dashboard.why`` follow them."""
+    """The values are the names in ``why --json``; the texts in ``ui.why`` follow them."""
 
     NOT_FOUND = "not_found"
     CLOSED = "closed"

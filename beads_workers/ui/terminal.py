@@ -426,7 +426,7 @@ class Events:
     """What ``Terminal.wait`` has to tell; false where it is nothing but the time."""
 
     keys: tuple[str, ...] = ()
-    """Names of ``edge.terminal.keys``."""
+    """Names of ``ui.keys``."""
     signals: tuple[signal.Signals, ...] = ()
     """SIGINT, SIGTERM, SIGHUP, SIGQUIT: the caller leaves, sooner or later."""
     ready: tuple[HasFileno | int, ...] = ()

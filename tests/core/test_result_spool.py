@@ -10,7 +10,7 @@ from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, encode, parse
-from beads_workers.core.worker import LastWords
+from beads_workers.core.worker import UnheardResults
 from tests.core.test_prefetch import Keeper
 from tests.core.test_worker import BAD, LOST, OK, SHUTDOWN, TERMINATED, Playbook, busy, task
 
@@ -19,7 +19,7 @@ RETURNED = ev.StepAnswered(Outcome(OutcomeKind.SUCCESS, result='{"sum":3}'))
 
 def left(commands: list[ev.Command]) -> list[tuple[str, str, str]]:
     """Of which attempts word is left, by their request ids: as done, or as returned unstarted."""
-    words = [c.message for c in commands if isinstance(c, ev.LeaveWord)]
+    words = [c.message for c in commands if isinstance(c, ev.SpoolResult)]
     for word in words:
         assert word == parse(encode(word, word.worker_id, 1.0, v1=False)), "as it is read back"
     return [(type(w).__name__, str(w.issue_id), w.request_id) for w in words]
@@ -70,7 +70,7 @@ def test_a_function_that_returns_while_it_is_abandoned_has_done_its_work() -> No
     book.tell(LOST)
     commands = book.tell(RETURNED)
     assert left(commands) == [("Done", "t-1", "")] and commands[-1] == ev.Exit(1)
-    (word,) = [c.message for c in commands if isinstance(c, ev.LeaveWord)]
+    (word,) = [c.message for c in commands if isinstance(c, ev.SpoolResult)]
     assert isinstance(word, Done) and word.result == {"sum": 3}
 
 
@@ -88,10 +88,10 @@ def test_after_a_leave_in_peace_there_are_no_words() -> None:
 
 
 def test_each_word_is_left_once() -> None:
-    words = LastWords(0)
+    words = UnheardResults(0)
     done = Done(task().message.issue_id, "W1", 1)  # type: ignore[union-attr]
     assert words.say(done, "r.1") == ev.SendMessage(done)
-    assert words.leave() == [ev.LeaveWord(replace(done, request_id="r.1"))]
+    assert words.leave() == [ev.SpoolResult(replace(done, request_id="r.1"))]
     assert words.leave() == []
     unstarted = Failed(done.issue_id, "W1", error_detail=RETURNED_UNSTARTED)
-    assert isinstance(words.say(unstarted, "r.2"), ev.LeaveWord)
+    assert isinstance(words.say(unstarted, "r.2"), ev.SpoolResult)

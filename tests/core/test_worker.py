@@ -311,7 +311,7 @@ def test_a_close_under_way_is_let_finish_whatever_comes() -> None:
     ends: list[tuple[ev.Event, list[ev.Command]]] = [
         (SHUTDOWN, [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ev.Exit(0)]),
         (cancel(), [ev.SendMessage(Done(IssueId("t-1"), "W1", 0)), ready("cancel")]),
-        (LOST, [ev.LeaveWord(Done(IssueId("t-1"), "W1", 0)), ev.Exit(1)]),
+        (LOST, [ev.SpoolResult(Done(IssueId("t-1"), "W1", 0)), ev.Exit(1)]),
     ]
     for event, end in ends:
         book = busy(CLAIM, RUN, self_claiming=True)

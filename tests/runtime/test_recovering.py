@@ -16,7 +16,7 @@ from beads_workers.core.source import Action, Result
 from beads_workers.core.wire import Done
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
-from beads_workers.runtime.result_spool import leave_word
+from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.trackers.issue import TrackerIssue
@@ -70,7 +70,7 @@ def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene
     started = Started("a", "W1", 1, "r.1")
     (folder / "journal.jsonl").write_bytes(encode(Entry(started, 5.0, 2.0)) + b'{"v":1,"e":"to')
     scene.dead.apply(Entry(started, 5.0, 2.0))
-    leave_word(str(folder), Done(IssueId("a"), "W1", 7, {"note": "fine"}, request_id="r.1"))
+    spool_result(str(folder), Done(IssueId("a"), "W1", 7, {"note": "fine"}, request_id="r.1"))
     ended = scene.recovery.run()
     (settled,) = ended.settled
     assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
@@ -87,7 +87,7 @@ def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
     os.close(scene.alive)
     folder = scene.directory.run(scene.run_id)
     scene.dead.apply(Entry(Started("a", "W1", 1, "r.1"), 5.0, 2.0))
-    leave_word(str(folder), Done(IssueId("a"), "W1", 7, request_id="r.1"))
+    spool_result(str(folder), Done(IssueId("a"), "W1", 7, request_id="r.1"))
     ended = scene.recovery.run()
     assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.heard) == 1
     assert not (folder / "journal.jsonl").exists() and not scene.directory.is_settled(scene.run_id)

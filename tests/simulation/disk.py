@@ -38,7 +38,7 @@ class Folder:
     segments: list[File] = field(default_factory=lambda: [File()])
     settled: bool = False
     words: File = field(default_factory=File)
-    """``edge/result_spool``."""
+    """``runtime/result_spool``."""
 
     @property
     def journal(self) -> File:
@@ -60,7 +60,7 @@ class Folder:
         return [file for file in self.segments if not file.removed]
 
     def end(self) -> list[File]:
-        """``edge.journal_files.read_end``: from the last checkpoint that is whole."""
+        """``runtime.journal_file.read_end``: from the last checkpoint that is whole."""
         kept = self.kept()
         while len(kept) > 1 and any(_is_whole(file) for file in kept[1:]):
             kept.pop(0)
@@ -102,9 +102,9 @@ class Disk:
                 file.synced = kept
         return torn
 
-    # --- edge/result_spool.py -------------------------------------------------------------------
+    # --- runtime/result_spool.py -----------------------------------------------------------------
 
-    def leave_word(self, run_id: str, message: Done | Failed) -> None:
+    def spool_result(self, run_id: str, message: Done | Failed) -> None:
         """A full disk takes no word, or the beginning of it."""
         line = b"\n" + encode(message, message.worker_id, 0.0, v1=False)
         try:
@@ -116,7 +116,7 @@ class Disk:
         """What was left of these attempts."""
         return read_spool([bytes(self.folders[run_id].words.content)], wanted)
 
-    # --- edge/run_directory.py ----------------------------------------------------------------
+    # --- runtime/run_directory.py ----------------------------------------------------------------
 
     def create_run(self) -> Folder:
         """A new run, whose id is later than all others."""
@@ -140,7 +140,7 @@ class Disk:
 
 
 def read_journal(files: Sequence[File]) -> Iterator[Entry]:
-    """``edge.journal_files.read_journal``: a torn, foreign or repeated line is passed over."""
+    """``runtime.journal_file.read_journal``: a torn, foreign or repeated line is passed over."""
     for number, file in enumerate(files):
         for line in bytes(file.content).splitlines(keepends=True):
             if not line.endswith(b"\n") or (number and is_repeated(line)):

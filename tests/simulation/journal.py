@@ -1,4 +1,4 @@
-"""Mirrors ``edge/journal.Journal``: the same gathering, writing and syncing, on a simulated
+"""Mirrors ``runtime/journal.Journal``: the same gathering, writing and syncing, on a simulated
 disk.
 """
 

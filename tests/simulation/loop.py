@@ -1,4 +1,4 @@
-"""Mirrors ``edge/loop.Loop``: journal first, then what depends on it. Read them side by side."""
+"""Mirrors ``runtime/loop.Loop``: journal first, then what depends on it. Read them side by side."""
 
 from __future__ import annotations
 

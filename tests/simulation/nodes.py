@@ -1,4 +1,4 @@
-"""One orchestrator process: mirrors ``edge/fleet.Fleet`` and what zygote and zygote client do for
+"""One orchestrator process: mirrors ``runtime/fleet.Fleet``, and what the zygote does for
 it."""
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Node:
         self.tracker_thread = self.make_tracker_thread(unsettled)
 
     def make_source(self) -> Source:
-        """``edge/opening.open_source``."""
+        """``runtime/sources.open_source``."""
         return Source(self, self.actor)
 
     def make_tracker_thread(self, unsettled: Sequence[RecoveryState]) -> TrackerThread:

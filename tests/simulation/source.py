@@ -1,8 +1,8 @@
 """The source of a node: one call at a time, each a process of its own that ends by itself.
 
-Like ``sources/bd`` with compare-and-swap: what a caller is told and what was done are two things,
+Like ``trackers/bd`` with compare-and-swap: what a caller is told and what was done are two things,
 a caller's death ends no call, and between a read and a write anybody may change an issue. With
-``atomic`` it is like ``sources/sqlite``: a call is one transaction in our own process.
+``atomic`` it is like ``trackers/sqlite``: a call is one transaction in our own process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mirrors ``runtime/tracker_thread.TrackerThread`` and ``edge/recovering.Recovery``: the same order
+"""Mirrors ``TrackerThread`` and ``Recovery`` of ``runtime/tracker_thread``: the same order
 of effects."""
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class TrackerThread:
             ended = replace(ended, take_error=str(error), hint=error.hint)
         return ended
 
-    # --- edge/recovering.py -------------------------------------------------------------------
+    # --- runtime/tracker_thread.py ---------------------------------------------------------------
 
     def _recover(self) -> Thread:
         settled: list[Settled] = []

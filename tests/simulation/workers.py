@@ -23,7 +23,7 @@ BD = ("bd",)
 
 
 class Worker:
-    """Mirrors ``edge/worker``: carries out what its half asks, in order."""
+    """Mirrors ``runtime/worker``: carries out what its half asks, in order."""
 
     def __init__(self, node: Node, worker_id: str) -> None:
         self._node = node
@@ -73,8 +73,8 @@ class Worker:
                 case ev.SendMessage(message):
                     if self._link is not None:
                         self._link.say(message)
-                case ev.LeaveWord(message):
-                    self._world.disk.leave_word(self._node.run_id, message)
+                case ev.SpoolResult(message):
+                    self._world.disk.spool_result(self._node.run_id, message)
                     self._world.check.accounts.word_left(self._node.run_id, message)
                 case ev.RunStep(plan, step):
                     self._run_step(plan.issue_text, step)

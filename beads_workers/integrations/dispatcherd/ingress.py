@@ -51,7 +51,7 @@ Answerer = Callable[[ControlRequest, Reply], None]
 
 
 class DispatcherdIngress:
-    """See also ``edge.dispatching.Dispatches``. ``answerer`` is set by whoever answers."""
+    """See also ``control.Dispatches``. ``answerer`` is set by whoever answers."""
 
     def __init__(
         self,
@@ -300,7 +300,7 @@ def open_ingress(
     tell: Callable[[Event], None],
     control: Callable[[], Any],
 ) -> DispatcherdIngress:
-    """See ``sources.kind.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
+    """See ``kinds.SourceKind.ingress``; what the brokers ask of the fleet is answered."""
     assert isinstance(source, DispatcherdSource)
     brokers = brokers_from_json(dict(settings.source_private))
     ingress = open_dispatcherd(brokers, source, selector, tell)

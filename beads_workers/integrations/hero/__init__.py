@@ -13,9 +13,9 @@ SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
 
 @value
 class HeroQueue:
-    """Serving a Hero queue. ``url``: ``sources.hero.addresses``, without a secret; ``keys``: the
-    templates of ``protocols.hero.keys.Keys``, all of them. ``retry_seconds``: before the second
-    attempt; ``lease_seconds`` and ``reply_seconds``: ``sources.hero.store.Queue``."""
+    """Serving a Hero queue. ``url``: ``connection``, without a secret; ``keys``: the
+    templates of ``wire.Keys``, all of them. ``retry_seconds``: before the second
+    attempt; ``lease_seconds`` and ``reply_seconds``: ``store.Queue``."""
 
     url: str
     worker: str

@@ -109,6 +109,6 @@ def open_ingress(
     tell: Callable[[Event], None],
     control: Callable[[], Any],
 ) -> HeroIngress:
-    """See ``sources.kind.SourceKind.ingress``."""
+    """See ``kinds.SourceKind.ingress``."""
     assert isinstance(source, HeroSource)
     return HeroIngress(source, selector, tell)

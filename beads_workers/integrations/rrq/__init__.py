@@ -9,7 +9,7 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 @value
 class RrqExecutor:
-    """Being an RRQ executor. ``address``: ``sources.rrq.addresses``, as text; ``function_prefix``
+    """Being an RRQ executor. ``address``: ``integrations.rrq.source``, as text; ``function_prefix``
     stands before the names of functions, with a dot."""
 
     address: str

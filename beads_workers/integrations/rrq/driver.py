@@ -27,7 +27,7 @@ from beads_workers.core.worker_events import (
     Event,
     Exit,
     Interrupted,
-    LeaveWord,
+    SpoolResult,
     Log,
     RunStep,
     SendMessage,
@@ -52,7 +52,7 @@ from beads_workers.runtime.processes import (
     say,
     wake_on,
 )
-from beads_workers.runtime.result_spool import leave_word
+from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.worker import WorkerConnection, dial_path
 
 # --- slot ----------------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ class Slot:
                     self._events.append(self._connection.connect())
                 case SendMessage(message):
                     self._connection.send(message)
-                case LeaveWord(message):
-                    leave_word(self._settings.run_directory, message)
+                case SpoolResult(message):
+                    spool_result(self._settings.run_directory, message)
                 case RunStep(of_plan, step):
                     assert self._half.current is not None
                     self.task = self._half.current.task

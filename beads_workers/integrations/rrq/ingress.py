@@ -333,7 +333,7 @@ def open_ingress(
     tell: Callable[[Event], None],
     control: Callable[[], Any],
 ) -> RrqIngress:
-    """See ``sources.kind.SourceKind.ingress``."""
+    """See ``kinds.SourceKind.ingress``."""
     assert isinstance(source, RrqSource)
     address = from_text(RrqExecutor(**settings.source_options).address)
     return RrqIngress(address, source.serving, selector, tell)
