@@ -43,8 +43,8 @@ from beads_workers.core.wire import (
 from beads_workers.core.worker_events import (
     Command,
     Event,
-    SpoolResult,
     SendMessage,
+    SpoolResult,
     StepAnswered,
     StepEnded,
     StepNotStarted,
