@@ -63,6 +63,7 @@ def script(name: str, what: str, option: str, seconds: float) -> Part:
     return Part(name, what, 1_000_000, argv, seconds, fills=True)
 
 
+ROOMS_ONE_BY_ONE = (sys.executable, "-m", "tests.test_rooms", "{size}")
 LITERAL = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
 ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
@@ -76,6 +77,7 @@ PARTS: Sequence[Part] = (
     chaos("bd 0.44.0, called by workers", 50, 402, 1.2, *LITERAL, bd=OLD),
     chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
+    Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
     replace(script("fuzz", "bad frames at each end", "--frames", 500), name="frames"),
     script("simulate", "simulated faults", "--faults", 870),

@@ -47,6 +47,7 @@ def test_full_size_is_what_is_promised() -> None:
         "bd 0.44.0, called by workers": 50,
         "frames": 1_000_000,
         "fuzz": 1_000_000,
+        "rooms": 6,
         "simulate": 1_000_000,
     }
     assert len({(each.name, *each.argv) for each in PARTS}) == len(PARTS), "the same twice"
