@@ -87,7 +87,7 @@ def test_a_fleet_is_scraped_while_it_works_and_says_the_same_when_asked(
         assert value(found, "attempts_total", outcome="error", verdict="quarantined") == 1
         assert (value(found, "attempt_duration_seconds_sum", outcome="success") or 0) > 0.4
         assert value(found, "jobs", state="quarantined") == 1
-        assert (value(found, "source_turns_total", kind="settle") or 0) >= 1
+        assert (value(found, "source_round_trips_total", kind="settle") or 0) >= 1
         # What a task has used stays counted when it is gone.
         assert (value(found, "worker_cpu_seconds_total", worker="W1") or 0) >= 0.4
     told = json.loads(fleet.call("metrics", "--json").stdout)["metrics"]

@@ -250,7 +250,7 @@ def _source(board: Board) -> list[Family]:
             *(Sample(t.count, (("kind", kind),)) for kind, t in trips),
         ),
         _counter(
-            "source_turn_seconds_total",
+            "source_round_trip_seconds_total",
             "What these visits took, from question to answer.",
             *(Sample(round(t.seconds, 6), (("kind", kind),)) for kind, t in trips),
         ),
