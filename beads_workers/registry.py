@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -134,6 +133,8 @@ def commands() -> dict[str, dict[str, str]]:
 
 
 def _is_there(module: str) -> bool:
+    from importlib.util import find_spec  # Every worker loads this module, and lists no commands.
+
     room = module.rpartition(".")[0]
     return not room.startswith("integrations.") or find_spec(f"{__package__}.{room}") is not None
 

@@ -121,6 +121,7 @@ def run_quick(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.timeout(600)
 def test_without_any_integration_the_rest_stays_green(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     went = copy_without(ROOMS, copy)

@@ -182,12 +182,15 @@ def exits() -> str:
 
 
 def worker_imports() -> str:
-    """What a worker process has loaded that is not ours: a hundred workers pay for each."""
+    """What a worker process has loaded that is not ours: a hundred workers pay for each.
+
+    Not ``unicodedata``: the compiler has it where a source that is not compiled yet says ``\\N{}``.
+    """
     code = (
         "import sys; before = set(sys.modules)\n"
         "import beads_workers.runtime.worker\n"
         "print('\\n'.join(sorted(m for m in set(sys.modules) - before"
-        " if not m.startswith('beads_workers'))))"
+        " if not m.startswith(('beads_workers', 'unicodedata')))))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
