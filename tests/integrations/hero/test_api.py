@@ -27,7 +27,7 @@ def serve(redis: Redis, count: int) -> None:
 
 
 def test_the_example_of_the_document_runs(redis: Redis) -> None:
-    fence = r"^```python\n(from beads_workers\.hero .*?)^```$"
+    fence = r"^```python\n(from beads_workers\.integrations\.hero\.api .*?)^```$"
     found = re.search(fence, DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     example = found[1].replace("redis://localhost/0", redis.url)
@@ -37,7 +37,7 @@ def test_the_example_of_the_document_runs(redis: Redis) -> None:
         [sys.executable, "-c", example], capture_output=True, text=True, timeout=90, check=False
     )
     worker.join()
-    assert (done.returncode, done.stdout) == (0, "Status.FINISHED hello None\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "JobStatus.FINISHED hello None\n"), done.stderr
     assert redis.command("llen", "hero:work_queue:w1").strip() == "1000"
     assert redis.command("llen", "hero:stop_queue:w1").strip() == "1"
 
