@@ -295,7 +295,7 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
         return row.fill(source["error"] or "", "red").text()
     now = calls["now"]
     doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "waits"
-    row.add(doing, 34 if columns < QUEUE_COLUMNS else 44, "cyan" if now else "dim")
+    row.add(doing, 36 if columns < QUEUE_COLUMNS else 46, "cyan" if now else "dim")
     typical = calls["typical_seconds"]
     each = f", {fine(typical)} each" if typical is not None else ""
     per_done = f", {calls['per_done']:.2f} an issue" if calls["per_done"] is not None else ""
