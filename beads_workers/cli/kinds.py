@@ -18,10 +18,9 @@ def kind_said(text: str | None) -> SourceKind | None:
     Raises ``CommandError`` for one that is not part of this installation.
     """
     from beads_workers.kinds import KindMissing
-    from beads_workers.registry import recognise
 
     try:
-        return recognise(text) if text else None
+        return registry.recognise(text) if text else None
     except KindMissing as error:
         raise CommandError(str(error), error.hint, EXIT_USAGE) from None
 
@@ -29,14 +28,13 @@ def kind_said(text: str | None) -> SourceKind | None:
 def read_source(value: object) -> str:
     """A text of ``--source``; raises ``ValueError`` saying what may be."""
     from beads_workers.kinds import KindMissing
-    from beads_workers.registry import kinds, recognise
 
     try:
-        if isinstance(value, str) and ("://" in value or recognise(value)):
+        if isinstance(value, str) and ("://" in value or registry.recognise(value)):
             return value
     except KindMissing:
         return str(value)  # Whoever is about to use it says so.
-    forms = ", ".join(f'"{kind.forms[0]}"' for kind in kinds() if kind.forms)
+    forms = ", ".join(f'"{kind.forms[0]}"' for kind in registry.kinds() if kind.forms)
     raise ValueError(f"{forms} or a URL")
 
 

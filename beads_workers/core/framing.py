@@ -42,7 +42,7 @@ Framed = Line | TooLong | Torn
 
 
 class LineReader:
-    """Feed it what was read; it requeues what is complete. Holds at most one line, unless it
+    """Feed it what was read; it returns what is complete. Holds at most one line, unless it
     was asked for fewer than have come."""
 
     def __init__(self, line_bytes_max: int = limits.LINE_BYTES_MAX) -> None:

@@ -258,7 +258,7 @@ class Tasks:
     def attempt_ended(
         self, in_flight: InFlight, outcome: Outcome, duration_ms: int | None = None
     ) -> None:
-        """An attempt ended: the policy decides, the journal knows, is pending."""
+        """An attempt ended: the policy decides, the journal knows, a write is pending."""
         job = in_flight.job
         self.last_seconds = self._effects.now - in_flight.started_at
         history = self._retry_state.history(job.issue_id)

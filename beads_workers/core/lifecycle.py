@@ -126,7 +126,7 @@ class Ending:
             self.move(RunStimulus.PAUSE, f"{text}; {BREAKER_HINT}")
 
     def settle_timed_out(self) -> None:
-        """The tracker had its time; the journal remembers what it is pending."""
+        """The tracker had its time; the journal remembers what is pending."""
         if self._parts.state is RunState.SETTLING:
             pending = ", ".join(list(self._parts.round_trips.pending)[:10])
             self._effects.note("error", f"left for the next start, the tracker fails: {pending}")

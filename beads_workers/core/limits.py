@@ -46,15 +46,15 @@ LINES_AT_ONCE = 8
 """So many lines of one connection are read before others have their turn."""
 
 STRANGERS_AT_ONCE = 4
-"""So many connections that have said nothing valid lately are heard in one round trip of the loop:
+"""So many connections that have said nothing valid lately are heard in one turn of the loop:
 a thousand that talk at once must not hold up those that work."""
 
 NONSENSE_PAUSE_SECONDS = 0.002
-"""Between two round trips that hear nonsense: a flood costs a quarter of one core, not all of
+"""Between two turns that hear nonsense: a flood costs a quarter of one core, not all of
 it."""
 
 KNOCKS_AT_ONCE = 32
-"""So many new connections are let in during one round trip; the others wait in the kernel's
+"""So many new connections are let in during one turn; the others wait in the kernel's
 queue."""
 
 LOGGED_BYTES_MAX = 300
@@ -105,7 +105,7 @@ LINGER_ISSUES_MAX = 100
 trip where that is longer; a hundred are a group that needs to grow no further."""
 
 LONG_ATTEMPT_SECONDS = 10.0
-"""Attempts from here on hoard nothing: beside them, one round trips is no wait."""
+"""Attempts from here on hoard nothing: beside them, one round trip is no wait."""
 
 CLAIM_AHEAD_SECONDS = 0.25
 """Of attempts that do not hoard, what will be begun within this time is claimed at once."""

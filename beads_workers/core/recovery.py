@@ -199,7 +199,7 @@ def outcome_of(finished: rec.Finished) -> Outcome:
 
 
 # --- earlier runs --------------------------------------------------------------------------------
-# Earlier runs, told by their journals: which are pending something, and what is checkpointed.
+# Earlier runs, told by their journals: which have writes pending, and what the next run is told.
 
 
 def host_of(actor: str) -> str:
@@ -213,7 +213,7 @@ def left_over(
     is_settled: Callable[[str], bool],
     read: Callable[[str], RecoveryState | None],
 ) -> tuple[list[RecoveryState], RecoveryState]:
-    """What unsettled runs are pending, oldest first, and the fold over all: what the next one
+    """The runs with writes pending, oldest first, and the fold over all: what the next one
     carries.
 
     ``run_ids``: oldest first; ``read`` gives None for a run that is not to be looked at. One whose

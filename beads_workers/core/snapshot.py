@@ -1,7 +1,7 @@
 """The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
 
 ``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
-``core.status`` round trips a board into JSON.
+``core.status`` turns a board into JSON.
 """
 
 from __future__ import annotations

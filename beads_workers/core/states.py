@@ -373,7 +373,7 @@ class IssueStimulus(Key):
     CLAIMED = "the source claimed it"
     RESERVED = "it is reserved for a worker that claims by itself"
     SENT = "TASK is sent"
-    RETURNED_UNSTARTED = "its worker requeues it as it went, or died before it began it"
+    RETURNED_UNSTARTED = "its worker returns it as it went, or died before it began it"
     SUCCEEDED = "the policy says finish"
     REQUEUED = "the policy, or a stop, says requeue"
     SPENT = "the policy says quarantine"

@@ -586,7 +586,7 @@ class Terminal:
         if self._hold is _Hold.GONE:
             return False
         if signal.SIGTSTP in taken:
-            self._requeue()
+            self._give_back()
             self._signals.stop_for_real()
         resumed = False
         if signal.SIGCONT in taken or self._hold is _Hold.SHELLS:
@@ -621,7 +621,7 @@ class Terminal:
             self._hold = _Hold.SHELLS
             self._try(self._output.leave)
 
-    def _requeue(self) -> None:
+    def _give_back(self) -> None:
         """Screen and modes as they were; takes a moment at most, however stuck the terminal is."""
         if self._hold is not _Hold.SHELLS:
             # Even where a write has failed: a terminal that has gone takes no harm.
@@ -631,7 +631,7 @@ class Terminal:
 
     def _close(self) -> None:
         self._signals.hold_back()
-        self._requeue()
+        self._give_back()
         self._device.close()
         self._signals.close()
 

@@ -117,7 +117,7 @@ class _Begun:
 
 
 class ChunkAccumulator:
-    """Feed it every object that comes; it requeues what is whole. Times are monotonic seconds.
+    """Feed it every object that comes; it returns what is whole. Times are monotonic seconds.
 
     The first piece that names a message says how many there are, and the first of an index stands:
     a later one that says otherwise is an error, which changes nothing. ``troubles``: what was wrong

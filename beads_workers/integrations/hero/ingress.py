@@ -58,7 +58,7 @@ class HeroIngress:
             self._tell(Arrived())
 
     def flush(self) -> None:
-        """What is pending to Redis goes through the tracker thread."""
+        """What is to be written to Redis goes through the tracker thread."""
 
     def stop_accepting(self) -> None:
         """The run is ending: what we hold is kept, and nothing more is fetched."""

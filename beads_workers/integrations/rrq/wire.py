@@ -246,7 +246,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class FrameReader:
-    """Feed it what was read; it requeues what is complete. Holds one frame at most."""
+    """Feed it what was read; it returns what is complete. Holds one frame at most."""
 
     __slots__ = ("_buffer", "_frame_bytes_max", "broken")
 
@@ -254,7 +254,7 @@ class FrameReader:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()
         self.broken = ""
-        """Why nothing more can be read: handle what was requeued, then close the connection."""
+        """Why nothing more can be read: handle what was returned, then close the connection."""
 
     @property
     def unread(self) -> int:
