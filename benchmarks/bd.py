@@ -1,10 +1,10 @@
 """No-op issues on the real ``bd``: grouped, and ``--bd-calls worker``; 1.3.0 and 0.44.0.
 
-Grouped: the orchestrator claims and closes for all, in groups. Literal: each worker runs ``bd
+Grouped: the orchestrator claims and closes for all, in groups. Self-claiming: each worker runs ``bd
 update`` and ``bd close`` itself, as the protocol text says. The same command (``true``), the same
 machine, in turn, each on a fresh copy of one initialised project; usage metrics are off, and so
-is the daemon of 0.44.0. The literal side takes most of a second for each issue, so it gets fewer
-of them, and rates are compared.
+is the daemon of 0.44.0. The self-claiming side takes most of a second for each issue, so it gets
+fewer of them, and rates are compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Case:
     version: str
     workers: int
     issues: int
-    literal: int
+    self_claiming: int
     rounds: int
     faster_goal: float | None = None
     calls_goal: float | None = None
@@ -55,7 +55,7 @@ def _case(case: Case, rounds: int, folder: Path) -> list[Figure]:
     folder.mkdir()
     projects = {
         issues: template(folder / f"{issues}", folder / f"home-{issues}", case.version, issues)
-        for issues in (case.issues, case.literal)
+        for issues in (case.issues, case.self_claiming)
     }
     calls: list[float] = []
 
@@ -64,13 +64,14 @@ def _case(case: Case, rounds: int, folder: Path) -> list[Figure]:
         calls.append(found)
         return case.issues / seconds
 
-    def literal() -> float:
-        return case.literal / _drain(projects[case.literal], case, case.literal, "worker")[0]
+    def self_claiming() -> float:
+        seconds, _ = _drain(projects[case.self_claiming], case, case.self_claiming, "worker")
+        return case.self_claiming / seconds
 
     name = f"bd {case.version}, {case.workers} workers"
-    mine, theirs = in_turn(name, rounds, grouped, literal)
+    mine, theirs = in_turn(name, rounds, grouped, self_claiming)
     say(f"{name}: {', '.join(f'{c:.3f}' for c in calls)} calls for each issue")
-    title = f"{name}: {case.issues} issues grouped / {case.literal} literal"
+    title = f"{name}: {case.issues} issues grouped / {case.self_claiming} self-claiming"
     return [
         Figure(title, "issues/s", mine, theirs, case.faster_goal, Goal.AT_LEAST),
         Figure(f"{name}: calls for each issue, grouped", "", tuple(calls), goal=case.calls_goal),

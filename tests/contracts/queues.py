@@ -24,7 +24,7 @@ from beads_workers.integrations.rrq import request_table, wire
 from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import FrameReader, parse
-from tests.support.literal import WORKER, Literal
+from tests.support.hero_client import WORKER, TextbookClient
 from tests.support.peers import Redis
 
 ACTOR = "beads-workers/host/run-1"
@@ -46,7 +46,7 @@ class Hero:
     """``HeroSource`` over a real Redis, with the part of its thread done by hand."""
 
     def __init__(self, folder: Path, redis: Redis) -> None:
-        self._client = Literal(redis)
+        self._client = TextbookClient(redis)
         self._redis = redis
         queue = hero.ServedQueue(Address(port=redis.port), WORKER, Keys())
         self.source = made = HeroSource(queue, actor=ACTOR, place="host /state")

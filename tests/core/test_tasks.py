@@ -1,4 +1,4 @@
-"""Tasks of a running fleet: found with their messages, and taken away."""
+"""Tasks of a running fleet: found with their messages, and cancelled."""
 
 from __future__ import annotations
 

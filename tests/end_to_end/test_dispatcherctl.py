@@ -15,7 +15,7 @@ from tests.support.bd import NEW, BdProject
 from tests.support.dispatcherd import Dispatcherd, Server, configuration, write
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
-from tests.support.literal import HeroPlace, Literal
+from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 from tests.support.rrq_client import Client, request
 
@@ -159,7 +159,7 @@ def test_a_script_of_hero_is_shown_and_stopped_for_good(
     tmp_path: Path, redis: Redis, start: StartFleet
 ) -> None:
     dispatcherd = Dispatcherd()
-    place, client = HeroPlace(tmp_path, redis), Literal(redis)
+    place, client = HeroPlace(tmp_path, redis), TextbookClient(redis)
     fleet = start(place, *place.arguments("-n", "1")).started()
     client.submit("long", "echo x >>ran; sleep 1000", retries="3")
     until(lambda: place.ran("ran"))

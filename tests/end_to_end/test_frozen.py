@@ -20,7 +20,7 @@ def zygote_of(fleet: Fleet) -> int:
     return int(stat.split()[1])
 
 
-def test_a_frozen_zygote_is_replaced_and_hinders_neither_a_restart_nor_a_stop(
+def test_a_frozen_zygote_is_replaced_and_delays_neither_a_restart_nor_a_stop(
     embedded: EmbeddedProject, start: StartFleet, ran: Ran
 ) -> None:
     embedded.create_many([{} for _ in range(2)])

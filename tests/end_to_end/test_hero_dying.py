@@ -13,7 +13,7 @@ import pytest
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import Fleet, until
-from tests.support.literal import HeroPlace, Literal
+from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 
 RETRIES = 2
@@ -24,7 +24,7 @@ def place(tmp_path: Path, durable_redis: Redis) -> HeroPlace:
     return HeroPlace(tmp_path, durable_redis)
 
 
-def all_is_well(client: Literal, place: HeroPlace, job_ids: list[str], retries: int) -> None:
+def all_is_well(client: TextbookClient, place: HeroPlace, job_ids: list[str], retries: int) -> None:
     """One end, one reply, and no run too many, for each of them; nothing else is left."""
     ended = client.ended(job_ids)
     until(lambda: client.left() == {}, what=f"left: {client.left()}")
@@ -49,7 +49,7 @@ def crash(fleet: Fleet) -> None:
 def test_a_script_whose_worker_dies_is_lost_or_has_another_attempt(
     place: HeroPlace, durable_redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(durable_redis)
+    client = TextbookClient(durable_redis)
     fleet = start(place, *place.arguments("-n", "1")).started()
     for job_id, retries, reply in (("once", "0", "lost"), ("twice", "1", "second")):
         script = f"echo {job_id} >>ran; [ $(grep -c {job_id} ran) = 2 ] && echo second || sleep 60"
@@ -65,7 +65,7 @@ def test_a_script_whose_worker_dies_is_lost_or_has_another_attempt(
 def test_a_fleet_that_is_killed_goes_on_where_it_was(
     place: HeroPlace, durable_redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(durable_redis)
+    client = TextbookClient(durable_redis)
     work = jobs(60, 0.05)
     client.submit_many(work, retries=str(RETRIES))
     for number in (5, 20, 35):
@@ -82,7 +82,7 @@ def test_a_fleet_that_is_killed_goes_on_where_it_was(
 def test_a_script_that_was_killed_with_the_fleet_is_not_run_again_unasked(
     place: HeroPlace, durable_redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(durable_redis)
+    client = TextbookClient(durable_redis)
     client.submit("once", "echo once >>ran; sleep 60")
     client.submit("queued", "echo queued >>ran; echo done")
     first = start(place, *place.arguments("-n", "1")).started()
@@ -99,7 +99,7 @@ def test_a_script_that_was_killed_with_the_fleet_is_not_run_again_unasked(
 def test_what_was_done_is_told_by_the_next_start_when_redis_could_not_be_told(
     place: HeroPlace, durable_redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(durable_redis)
+    client = TextbookClient(durable_redis)
     client.submit("done", "touch there; while [ ! -e go ]; do sleep 0.2; done; echo 42")
     client.submit("bad", "touch too; while [ ! -e go ]; do sleep 0.2; done; echo no >&2; exit 1")
     fleet = start(place, *place.arguments("-n", "2")).started()
@@ -120,7 +120,7 @@ def test_what_was_done_is_told_by_the_next_start_when_redis_could_not_be_told(
 def test_a_redis_that_is_killed_again_and_again_loses_nothing(
     place: HeroPlace, durable_redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(durable_redis)
+    client = TextbookClient(durable_redis)
     work = jobs(60, 0.05)
     client.submit_many(work, retries=str(RETRIES))
     fleet = start(place, *place.arguments("-n", "4")).started()
@@ -138,7 +138,7 @@ def test_a_redis_that_is_killed_again_and_again_loses_nothing(
 def test_two_fleets_share_a_queue_and_one_takes_over_what_the_other_had(
     place: HeroPlace, durable_redis: Redis, start: StartFleet, tmp_path: Path
 ) -> None:
-    client = Literal(durable_redis)
+    client = TextbookClient(durable_redis)
     work = jobs(100, 0.1)
     client.submit_many(work, retries=str(RETRIES))
     fleets = []

@@ -16,7 +16,7 @@ import pytest
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import PROGRAM, Fleet, until
-from tests.support.literal import HeroPlace
+from tests.support.hero_client import HeroPlace
 from tests.support.peers import Redis
 from tests.support.redis_users import add_user, denied
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import until
-from tests.support.literal import HeroPlace, Literal
+from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 
 
@@ -21,7 +21,7 @@ def place(tmp_path: Path, redis: Redis) -> HeroPlace:
 def test_a_client_gets_its_reply_in_every_way_in_which_a_job_can_end(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     fleet = start(place, *place.arguments("-n", "2")).started()
     client.submit("done", 'echo "$GREETING"', env_vars=json.dumps({"GREETING": "hello"}))
     assert client.reply("done") == "hello"
@@ -60,7 +60,7 @@ def test_a_client_gets_its_reply_in_every_way_in_which_a_job_can_end(
 def test_jobs_run_in_the_order_in_which_they_came(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     names = [f"j{n}" for n in range(20)]
     client.submit_many({name: f"echo {name} >>order" for name in names})
     start(place, *place.arguments("-n", "1", "--until-empty")).wait()
@@ -71,7 +71,7 @@ def test_jobs_run_in_the_order_in_which_they_came(
 def test_a_stop_reaches_a_job_that_waits_and_one_for_another_is_not_lost(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit("first", "touch there; while [ ! -e go ]; do sleep 0.2; done")
     client.submit("second", "touch second-ran")
     fleet = start(place, *place.arguments("-n", "1")).started()
@@ -90,7 +90,7 @@ def test_a_stop_reaches_a_job_that_waits_and_one_for_another_is_not_lost(
 def test_a_job_waits_for_those_that_it_names_or_that_name_it(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit("roof", "echo roof >>order", prerequisites='["walls"]')
     client.submit("walls", "echo walls >>order", dependencies='["ground"]')
     client.create("garden", "echo garden >>order")
@@ -110,7 +110,7 @@ def test_a_job_waits_for_those_that_it_names_or_that_name_it(
 def test_people_are_told_why_a_job_does_not_run(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     fleet = start(place, *place.arguments("-n", "1")).started()
     client.submit("walls", "touch there; sleep 60")
     client.submit("roof", "echo", prerequisites='["walls"]')
@@ -124,7 +124,7 @@ def test_people_are_told_why_a_job_does_not_run(
 def test_jobs_that_wait_for_each_other_are_an_error(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     start(place, *place.arguments("-n", "1")).started()
     client.submit("a", "echo", prerequisites='["b"]')
     client.submit("b", "echo", dependencies='["c"]')
@@ -137,7 +137,7 @@ def test_jobs_that_wait_for_each_other_are_an_error(
 def test_an_attempt_that_fails_is_made_again_as_often_as_was_asked_for(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     options = ("-n", "2", "--retry-delay", "0.2s")
     start(place, *place.arguments(*options)).started()
     client.submit("never", "echo x >>never; exit 1", retries="2")
@@ -151,7 +151,7 @@ def test_an_attempt_that_fails_is_made_again_as_often_as_was_asked_for(
 def test_jobs_that_do_not_run_beside_others_of_their_context_run_one_at_a_time(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     alone = "mkdir only && sleep 0.1 && rmdir only"
     client.submit_many({f"a{n}": alone for n in range(5)}, concurrent="false", context_id="shop")
     client.submit("beside", "mkdir other && echo free", concurrent="false", context_id="bank")
@@ -164,7 +164,7 @@ def test_jobs_that_do_not_run_beside_others_of_their_context_run_one_at_a_time(
 def test_several_thousand_jobs_in_one_pipeline_are_taken_without_loss(
     place: HeroPlace, redis: Redis, start: StartFleet
 ) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     start(place, *place.arguments("-n", "2")).started()
     # What is not to be run is over soonest: it is the claim scheduler that is looked at.
     jobs = {f"j{n}": "true" for n in range(5000)}

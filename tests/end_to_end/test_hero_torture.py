@@ -11,7 +11,7 @@ from random import Random
 
 from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import Fleet, until
-from tests.support.literal import HeroPlace, Literal
+from tests.support.hero_client import HeroPlace, TextbookClient
 from tests.support.peers import Redis
 
 TROUBLE_SECONDS = 8.0
@@ -45,7 +45,7 @@ def harm(what: str, fleet: Fleet, redis: Redis, rng: Random) -> None:
 def test_every_job_has_one_end_and_one_reply_whatever_happens(
     tmp_path: Path, durable_redis: Redis, start: StartFleet
 ) -> None:
-    place, client = HeroPlace(tmp_path, durable_redis), Literal(durable_redis)
+    place, client = HeroPlace(tmp_path, durable_redis), TextbookClient(durable_redis)
     seed = int(os.environ.get("BW_TORTURE_SEED", "7"))
     rng = Random(seed)
     jobs = {f"j{n}": f"echo j{n} >>ran; sleep {n % 4 / 5}; echo j{n}" for n in range(60)}

@@ -64,7 +64,7 @@ def script(name: str, what: str, option: str, seconds: float) -> Part:
 
 
 ROOMS_ONE_BY_ONE = (sys.executable, "-m", "tests.test_rooms", "{size}")
-LITERAL = ("--bd-calls", "worker")
+SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
 ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
 EMBEDDED = [chaos("embedded", 250, seed, 0.38) for seed in range(1, 7)]
@@ -72,9 +72,9 @@ EMBEDDED = [chaos("embedded", 250, seed, 0.38) for seed in range(1, 7)]
 # What waits for ``bd`` stands beside what does not; the short ones come last.
 PARTS: Sequence[Part] = (
     *(part for pair in zip(ON_NEW, EMBEDDED[:3], strict=True) for part in pair),
-    chaos("bd 1.3.0, called by workers", 50, 401, 2.3, *LITERAL, bd=NEW),
+    chaos("bd 1.3.0, called by workers", 50, 401, 2.3, *SELF_CLAIMING, bd=NEW),
     *EMBEDDED[3:],
-    chaos("bd 0.44.0, called by workers", 50, 402, 1.2, *LITERAL, bd=OLD),
+    chaos("bd 0.44.0, called by workers", 50, 402, 1.2, *SELF_CLAIMING, bd=OLD),
     chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
     Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),

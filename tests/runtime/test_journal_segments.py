@@ -182,15 +182,15 @@ def test_what_has_no_room_on_disk_is_written_again_as_a_checkpoint_and_waited_fo
     run = Run(path)
     run.attempts(3)
     run.sync_error = NO_ROOM
-    lane = threading.Thread(target=run.journal.sync_patiently)
-    lane.start()
+    thread = threading.Thread(target=run.journal.sync_patiently)
+    thread.start()
     wait_until(lambda: run.journal.unsafe)
     run.sync_error = None
     # The file system would now call it a success; what it lost is lost.
-    assert lane.is_alive() and len(segments(path)) == 1
+    assert thread.is_alive() and len(segments(path)) == 1
     run.add(rec.Noted("info", "the loop goes on"))
-    lane.join(60)
-    assert not lane.is_alive() and not run.journal.unsafe
+    thread.join(60)
+    assert not thread.is_alive() and not run.journal.unsafe
     assert len(segments(path)) == 2 and recovery_state(read_end(path)).whole
 
 

@@ -1,4 +1,4 @@
-"""Plain version 1 workers that nobody here has started: literal, slow to notice, and undead."""
+"""Version 1 workers that nobody here has started: self-claiming, slow to notice, and undead."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Foreign:
         if self._node.self_claiming:
             yield 0.05 + self._world.delay()
             held = tracker.issues[issue_id].holding
-            if status == 0 and not self._world.faults.hits("literal: forgets to close", 0.1):
+            if status == 0 and not self._world.faults.hits("self-claiming: forgets to close", 0.1):
                 tracker.close(issue_id, self._actor)
             elif self._leaving and held.status == "in_progress" and not held.assignee:
                 tracker.swap(issue_id, held, FREE, self._actor)

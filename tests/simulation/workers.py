@@ -130,7 +130,7 @@ class Worker:
         yield self._world.delay() + 0.05
         tracker = self._world.tracker
         status = 0
-        if self._world.faults.hits("literal call: fails", 0.05):
+        if self._world.faults.hits("self-claiming call: fails", 0.05):
             status = 1
         elif kind is StepKind.CLAIM:
             tracker.set_in_progress(issue_id, self._actor)

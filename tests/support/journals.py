@@ -98,7 +98,7 @@ ENDINGS = (
     ("timeout", "requeue", "timed out after 1800 s"),
     ("lost", "requeue", "its worker (pid {n}) died"),
     ("retry", "requeue", "usage limit reached, again at 0{n}:00"),
-    ("cancelled", "requeue", "taken away"),
+    ("cancelled", "requeue", "released"),
 )
 
 

@@ -54,7 +54,7 @@ def test_failures_are_grouped_and_the_most_frequent_stands_first() -> None:
     script.attempt("W1", "a", 0.0, 9.0, "timeout", "requeue", error="timed out after 9 s")
     for n in range(3):
         script.attempt("W1", f"b{n}", 10.0 + n, 11.0 + n, "error", "requeue", error=f"line {n}")
-    script.attempt("W1", "c", 20.0, 21.0, "cancelled", "requeue", error="taken away")
+    script.attempt("W1", "c", 20.0, 21.0, "cancelled", "requeue", error="released")
     first, second = findings.failures(ended(script))
     assert (first.reason, first.example, first.attempts, first.seconds) == (
         "line #", "line 2", 3, 3.0,

@@ -30,7 +30,7 @@ from tests.support.fleet import until
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path) -> Iterator[Served]:
     made = Served(tmp_path)
     began = rec.RunStarted("run-1", 7, "actor/run-1", "bd", "/project")
     made.frames.board.apply(Entry(began, 0.0, 0.0))
@@ -63,10 +63,10 @@ class Ingress:
         service.received = 5
 
 
-def send(desk: Served, client: socket.socket, **message: Any) -> None:
+def send(served: Served, client: socket.socket, **message: Any) -> None:
     """One message on a line."""
     client.sendall(json.dumps(message).encode() + b"\n")
-    desk.turn()
+    served.turn()
 
 
 def replies(client: socket.socket) -> list[Any]:
@@ -86,120 +86,122 @@ def replies(client: socket.socket) -> list[Any]:
     return whole
 
 
-def answered(desk: Served, *tasks: FoundTask) -> ev.TasksAsked:
+def answered(served: Served, *tasks: FoundTask) -> ev.TasksAsked:
     """The core answers what it was asked last."""
-    asked = desk.events[-1]
+    asked = served.events[-1]
     assert isinstance(asked, ev.TasksAsked)
-    desk.server.answer(Answer(asked.ticket, found=FoundTasks(tasks)))
+    served.server.answer(Answer(asked.ticket, found=FoundTasks(tasks)))
     return asked
 
 
-def test_alive_is_answered_at_once_with_the_node(desk: Served) -> None:
-    with desk.client() as client:
-        send(desk, client, control="alive", reply_to="anything")
+def test_alive_is_answered_at_once_with_the_node(served: Served) -> None:
+    with served.client() as client:
+        send(served, client, control="alive", reply_to="anything")
         assert replies(client) == [{"node_id": "run-1"}]
-        assert desk.events == []
+        assert served.events == []
 
 
-def test_whoever_wants_no_reply_gets_none(desk: Served) -> None:
-    with desk.client() as client:
-        send(desk, client, control="cancel")
-        assert answered(desk).cancel
-        send(desk, client, control="nothing")
-        send(desk, client, control="main", reply_to="r")
-        answered(desk)
+def test_whoever_wants_no_reply_gets_none(served: Served) -> None:
+    with served.client() as client:
+        send(served, client, control="cancel")
+        assert answered(served).cancel
+        send(served, client, control="nothing")
+        send(served, client, control="main", reply_to="r")
+        answered(served)
         (main,) = replies(client)
         assert main["control_count"] == 3
 
 
-def test_an_unknown_command_is_an_error_with_its_name(desk: Served) -> None:
-    with desk.client() as client:
-        send(desk, client, control="dance", reply_to="r")
+def test_an_unknown_command_is_an_error_with_its_name(served: Served) -> None:
+    with served.client() as client:
+        send(served, client, control="dance", reply_to="r")
         assert replies(client) == [{"error": "No control method dance", "node_id": "run-1"}]
 
 
-def test_a_filter_reaches_the_core_and_its_tasks_come_back(desk: Served) -> None:
-    with desk.client() as client:
-        send(desk, client, control="running", reply_to="r", control_data={"uuid": "u", "x": 1})
-        asked = answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W3"))
+def test_a_filter_reaches_the_core_and_its_tasks_come_back(served: Served) -> None:
+    with served.client() as client:
+        send(served, client, control="running", reply_to="r", control_data={"uuid": "u", "x": 1})
+        asked = answered(served, FoundTask("u", "worker", {"uuid": "u"}, "W3"))
         assert (asked.wanted, asked.cancel) == (TaskFilter({"uuid": "u"}), False)
         assert replies(client) == [{"worker-3": {"uuid": "u"}, "node_id": "run-1"}]
 
 
-def test_a_long_reply_and_a_long_request_go_in_chunks(desk: Served) -> None:
+def test_a_long_reply_and_a_long_request_go_in_chunks(served: Served) -> None:
     title = "ü" * 3000
     request = json.dumps({"control": "running", "reply_to": "r", "control_data": {"task": title}})
     parts = split_message(request, max_bytes=SOCKET_BYTES_MAX, message_id="ab")
     assert len(parts) > 3
-    with desk.client() as client:
+    with served.client() as client:
         client.sendall("".join(f"{part}\n" for part in reversed(parts)).encode())
-        desk.turn()
-        assert answered(desk, FoundTask("u", "queued", {"t": title})).wanted.fields["task"] == title
+        served.turn()
+        assert (
+            answered(served, FoundTask("u", "queued", {"t": title})).wanted.fields["task"] == title
+        )
         assert replies(client) == [{"queued-0": {"t": title}, "node_id": "run-1"}]
-        send(desk, client, control="chunks", reply_to="r")
+        send(served, client, control="chunks", reply_to="r")
         (shown,) = replies(client)
         assert shown["status"]["successful_assemblies"] == 1
 
 
-def test_a_wrong_chunk_is_told_to_people_and_the_connection_goes_on(desk: Served) -> None:
-    with desk.client() as client:
-        send(desk, client, __dispatcherd_chunk__="v2")
-        (warned,) = desk.events
+def test_a_wrong_chunk_is_told_to_people_and_the_connection_goes_on(served: Served) -> None:
+    with served.client() as client:
+        send(served, client, __dispatcherd_chunk__="v2")
+        (warned,) = served.events
         assert isinstance(warned, ev.Warned) and "v2" in warned.text
-        send(desk, client, control="alive", reply_to="r")
+        send(served, client, control="alive", reply_to="r")
         assert replies(client) == [{"node_id": "run-1"}]
 
 
-def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(desk: Served) -> None:
-    with desk.client() as client:
-        send(desk, client, task="m.f", uuid="u")
+def test_a_task_for_a_fleet_that_takes_none_is_refused_and_told(served: Served) -> None:
+    with served.client() as client:
+        send(served, client, task="m.f", uuid="u")
         (refused,) = replies(client)
         assert list(refused) == ["error"]
-        (warned,) = desk.events
+        (warned,) = served.events
         assert isinstance(warned, ev.Warned)
-        send(desk, client, control="run", control_data={"task": "m.f"}, reply_to="r")
+        send(served, client, control="run", control_data={"task": "m.f"}, reply_to="r")
         assert "no dispatcherd broker" in replies(client)[0]["error"]
 
 
 def test_tasks_that_wait_in_an_ingress_are_shown_and_cancelled_with_the_others(
-    desk: Served,
+    served: Served,
 ) -> None:
-    ingress = desk.server.control_plane.ingress = Ingress()
-    with desk.client() as client:
-        send(desk, client, control="running", reply_to="r")
-        answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W1"))
+    ingress = served.server.control_plane.ingress = Ingress()
+    with served.client() as client:
+        send(served, client, control="running", reply_to="r")
+        answered(served, FoundTask("u", "worker", {"uuid": "u"}, "W1"))
         both = {"worker-1": {"uuid": "u"}, "delayed-0": {"uuid": "d", "task": "m.f"}}
         assert replies(client) == [both | {"node_id": "the-node"}]
-        send(desk, client, control="cancel", control_data={"uuid": "other"})
-        answered(desk)
+        send(served, client, control="cancel", control_data={"uuid": "other"})
+        answered(served)
         assert len(ingress.waiting) == 1
-        send(desk, client, control="cancel", reply_to="r")
-        answered(desk)
+        send(served, client, control="cancel", reply_to="r")
+        answered(served)
         assert "delayed-0" in replies(client)[0]
         assert ingress.waiting == []
 
 
-def test_an_ingress_is_handed_what_is_run(desk: Served) -> None:
-    ingress = desk.server.control_plane.ingress = Ingress()
-    with desk.client() as client:
-        send(desk, client, control="run", control_data={"task": "m.f"}, reply_to="r")
+def test_an_ingress_is_handed_what_is_run(served: Served) -> None:
+    ingress = served.server.control_plane.ingress = Ingress()
+    with served.client() as client:
+        send(served, client, control="run", control_data={"task": "m.f"}, reply_to="r")
         assert replies(client) == [{"ack": {"task": "m.f"}, "node_id": "the-node"}]
-        send(desk, client, control="run", reply_to="r")
+        send(served, client, control="run", reply_to="r")
         assert replies(client) == [{"error": "no task", "node_id": "the-node"}]
-        send(desk, client, task="m.g")
+        send(served, client, task="m.g")
         assert ingress.submitted[-1] == {"task": "m.g"}
         assert replies(client) == []
-        send(desk, client, control="main", reply_to="r")
-        answered(desk)
+        send(served, client, control="main", reply_to="r")
+        answered(served)
         assert replies(client)[0]["received_count"] == 5 + 3
 
 
-def test_figures_are_enabled_where_a_port_serves_them(desk: Served) -> None:
+def test_figures_are_enabled_where_a_port_serves_them(served: Served) -> None:
     listener = listen(0)
     assert listener is not None
-    server = serve(listener, desk.selector, desk.events.append, lambda: (Board(), 0.0))
+    server = serve(listener, served.selector, served.events.append, lambda: (Board(), 0.0))
     heard: list[dict[str, Any]] = []
-    DispatcherControl(Tickets(), desk.events.append, lambda: (Board(), 0.0), server).ask(
+    DispatcherControl(Tickets(), served.events.append, lambda: (Board(), 0.0), server).ask(
         ControlRequest("metrics"), heard.append
     )
     server.close()
@@ -207,24 +209,24 @@ def test_figures_are_enabled_where_a_port_serves_them(desk: Served) -> None:
     assert told["enabled"] and told["status"] == server.describe()
 
 
-def test_a_task_asks_over_the_connection_of_its_worker(desk: Served, tmp_path: Path) -> None:
+def test_a_task_asks_over_the_connection_of_its_worker(served: Served, tmp_path: Path) -> None:
     workers = WorkerServer(
-        tmp_path / "workers.sock", desk.selector, desk.events.append, lambda: None, tmp_path
+        tmp_path / "workers.sock", served.selector, served.events.append, lambda: None, tmp_path
     )
-    desk.server.attach(workers, None)
+    served.server.attach(workers, None)
     with socket.socket(socket.AF_UNIX) as worker:
         worker.connect(str(tmp_path / "workers.sock"))
         asked = ControlAsked("running", {"uuid": "u"})
         worker.sendall(encode(asked, "W1", 0.0, v1=False))
-        until(lambda: (desk.turn(), workers.hear(time.monotonic()), len(desk.events) > 1)[2])
-        wanted = answered(desk, FoundTask("u", "worker", {"uuid": "u"}, "W1")).wanted
+        until(lambda: (served.turn(), workers.hear(time.monotonic()), len(served.events) > 1)[2])
+        wanted = answered(served, FoundTask("u", "worker", {"uuid": "u"}, "W1")).wanted
         assert wanted == TaskFilter({"uuid": "u"})
         workers.flush()
         assert parse(worker.recv(1 << 16).rstrip()) == ControlReply({"worker-1": {"uuid": "u"}})
         long = {"t": "x" * limits.LINE_BYTES_MAX}
         worker.sendall(encode(asked, "W1", 0.0, v1=False))
-        until(lambda: (desk.turn(), workers.hear(time.monotonic()), len(desk.events) > 2)[2])
-        answered(desk, FoundTask("u", "worker", long, "W1"))
+        until(lambda: (served.turn(), workers.hear(time.monotonic()), len(served.events) > 2)[2])
+        answered(served, FoundTask("u", "worker", long, "W1"))
         workers.flush()
         reply = parse(worker.recv(1 << 16).rstrip())
         assert isinstance(reply, ControlReply) and "ask for less" in reply.reply["error"]

@@ -17,12 +17,12 @@ from beads_workers.core.queries import TaskFilter
 from beads_workers.integrations.dispatcherd import ingress as module
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.control import Service
-from tests.integrations.dispatcherd.desk import Desk, control, task
+from tests.integrations.dispatcherd.stepped_ingress import SteppedIngress, control, task
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path, Brokers(node_id="node"))
+def stepped(tmp_path: Path) -> Iterator[SteppedIngress]:
+    made = SteppedIngress(tmp_path, Brokers(node_id="node"))
     yield made
     made.close()
 
@@ -32,91 +32,91 @@ def nowhere(reply_to: str) -> Callable[[str], None]:
     return lambda text: None
 
 
-def bring(desk: Desk, *messages: bytes) -> None:
+def bring(stepped: SteppedIngress, *messages: bytes) -> None:
     for message in messages:
-        desk.ingress.receive(message, "channel", nowhere)
+        stepped.ingress.receive(message, "channel", nowhere)
 
 
-def test_what_was_read_is_told_when_it_is_on_file_and_not_before(desk: Desk) -> None:
-    bring(desk, task("a"), task("b"))
-    assert (desk.queued(), desk.filed(), desk.events) == ([], [], [])
-    desk.turn()
-    assert desk.queued() == desk.filed() == ["a", "b"]
-    assert desk.events == [Arrived()]
+def test_what_was_read_is_told_when_it_is_on_file_and_not_before(stepped: SteppedIngress) -> None:
+    bring(stepped, task("a"), task("b"))
+    assert (stepped.queued(), stepped.filed(), stepped.events) == ([], [], [])
+    stepped.turn()
+    assert stepped.queued() == stepped.filed() == ["a", "b"]
+    assert stepped.events == [Arrived()]
 
 
 def test_a_full_disk_holds_up_what_was_read_until_there_is_room(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    stepped: SteppedIngress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DISK_RETRY_SECONDS", 0.0)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
-        bring(desk, task("a"))
-        desk.turn()
-        desk.turn()
+        bring(stepped, task("a"))
+        stepped.turn()
+        stepped.turn()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
-    assert desk.queued() == desk.filed() == []
-    assert ["nothing is read" in text for text in desk.warnings()] == [True]
-    desk.turn()
-    assert desk.queued() == desk.filed() == ["a"]
+    assert stepped.queued() == stepped.filed() == []
+    assert ["nothing is read" in text for text in stepped.warnings()] == [True]
+    stepped.turn()
+    assert stepped.queued() == stepped.filed() == ["a"]
 
 
-def test_wrong_messages_are_told_but_not_without_end(desk: Desk) -> None:
-    bring(desk, *(b"nonsense %d" % number for number in range(1000)))
-    told = desk.warnings()
+def test_wrong_messages_are_told_but_not_without_end(stepped: SteppedIngress) -> None:
+    bring(stepped, *(b"nonsense %d" % number for number in range(1000)))
+    told = stepped.warnings()
     assert len(told) == module.WARNINGS_MAX
     assert "not JSON" in told[0] and "more of this is not shown" in told[-1]
 
 
-def test_whoever_asks_may_find_and_cancel_what_nobody_has_taken(desk: Desk) -> None:
-    bring(desk, task("a"), task("b", delay=60), task("c", args=[1]), task("d", task="x.y"))
-    desk.turn()
-    assert [job.issue_id for job in desk.source.take(1, ()).jobs] == ["a"]
-    found = list(desk.ingress.find(TaskFilter({"task": "a.b"})))
+def test_whoever_asks_may_find_and_cancel_what_nobody_has_taken(stepped: SteppedIngress) -> None:
+    bring(stepped, task("a"), task("b", delay=60), task("c", args=[1]), task("d", task="x.y"))
+    stepped.turn()
+    assert [job.issue_id for job in stepped.source.take(1, ()).jobs] == ["a"]
+    found = list(stepped.ingress.find(TaskFilter({"task": "a.b"})))
     assert {(f.key, f.place) for f in found} == {("b", "delayed"), ("c", "queued")}
     assert found[0].message["channel"] == "channel"
-    desk.ingress.cancel(f.key for f in found)
-    desk.turn()
-    assert desk.queued() == ["d"]
-    assert desk.filed() == ["a", "d"]
+    stepped.ingress.cancel(f.key for f in found)
+    stepped.turn()
+    assert stepped.queued() == ["d"]
+    assert stepped.filed() == ["a", "d"]
 
 
-def test_a_task_may_be_handed_in_by_whoever_asks(desk: Desk) -> None:
-    assert desk.ingress.submit({"task": "a.b", "uuid": "handed in"}) == ""
-    assert desk.queued() == desk.filed() == ["handed in"]
-    assert "lambda" in desk.ingress.submit({"task": "lambda: 1"})
-    assert desk.ingress.submit({"control": "run"}) == "a control request is no task"
+def test_a_task_may_be_handed_in_by_whoever_asks(stepped: SteppedIngress) -> None:
+    assert stepped.ingress.submit({"task": "a.b", "uuid": "handed in"}) == ""
+    assert stepped.queued() == stepped.filed() == ["handed in"]
+    assert "lambda" in stepped.ingress.submit({"task": "lambda: 1"})
+    assert stepped.ingress.submit({"control": "run"}) == "a control request is no task"
 
 
-def test_it_says_what_it_has_received(desk: Desk) -> None:
-    bring(desk, task("a"), control("alive"))
+def test_it_says_what_it_has_received(stepped: SteppedIngress) -> None:
+    bring(stepped, task("a"), control("alive"))
     service = Service()
-    desk.ingress.describe(service)
-    assert (service.received, service.chunks) == (1, [desk.ingress.chunks])
-    assert desk.ingress.node_id == "node"
+    stepped.ingress.describe(service)
+    assert (service.received, service.chunks) == (1, [stepped.ingress.chunks])
+    assert stepped.ingress.node_id == "node"
 
 
 def test_stale_chunks_are_dropped_in_time(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Brokers(chunk_seconds=0.05))
+    stepped = SteppedIngress(tmp_path, Brokers(chunk_seconds=0.05))
     chunk: dict[str, Any] = {"__dispatcherd_chunk__": "v1", "message_id": "m", "index": 0}
-    bring(desk, json.dumps(chunk | {"total": 2, "payload": "{"}).encode())
-    desk.until(lambda: desk.ingress.chunks.timed_out_assemblies)
-    assert desk.ingress.deadline() == float("inf")
-    desk.close()
+    bring(stepped, json.dumps(chunk | {"total": 2, "payload": "{"}).encode())
+    stepped.until(lambda: stepped.ingress.chunks.timed_out_assemblies)
+    assert stepped.ingress.deadline() == float("inf")
+    stepped.close()
 
 
 def test_a_file_that_is_mostly_over_is_begun_anew(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    stepped: SteppedIngress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("beads_workers.integrations.dispatcherd.spool.ANEW_BYTES", 1000)
     for number in range(50):
-        bring(desk, task(f"n{number}"))
-        desk.turn()
-        (job,) = desk.source.take(1, ()).jobs
-        desk.ingress.queue.ended(IssueId(job.issue_id))
-    desk.turn()
-    assert desk.path.stat().st_size < 3000 and desk.filed() == []
+        bring(stepped, task(f"n{number}"))
+        stepped.turn()
+        (job,) = stepped.source.take(1, ()).jobs
+        stepped.ingress.queue.ended(IssueId(job.issue_id))
+    stepped.turn()
+    assert stepped.path.stat().st_size < 3000 and stepped.filed() == []

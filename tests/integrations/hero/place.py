@@ -7,7 +7,7 @@ from beads_workers.integrations.hero.connection import Address, RedisLink
 from beads_workers.integrations.hero.maintenance import Maintenance, SharedState
 from beads_workers.integrations.hero.store import JobStore, Runs, ServedQueue
 from beads_workers.integrations.hero.wire import Keys
-from tests.support.literal import WORKER, Literal
+from tests.support.hero_client import WORKER, TextbookClient
 from tests.support.peers import Redis
 
 LEASE = 15.0
@@ -72,8 +72,8 @@ def queued(redis: Redis) -> list[str]:
     return redis.command("LRANGE", f"hero:work_queue:{WORKER}", "0", "-1").split()[::-1]
 
 
-def some_jobs(redis: Redis, *job_ids: str, **fields: str) -> Literal:
+def some_jobs(redis: Redis, *job_ids: str, **fields: str) -> TextbookClient:
     """They are in the queue, in this order."""
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit_many(dict.fromkeys(job_ids, "echo"), **fields)
     return client

@@ -18,7 +18,7 @@ from beads_workers.integrations.hero.store import ServedQueue
 from beads_workers.integrations.hero.wire import Keys
 from tests.support.cutting import Cutting
 from tests.support.fleet import until
-from tests.support.literal import WORKER, Literal
+from tests.support.hero_client import WORKER, TextbookClient
 from tests.support.peers import Redis
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def network(request: pytest.FixtureRequest, redis: Redis) -> Iterator[Cutting]:
 
 
 def test_every_job_comes_to_one_end_with_one_reply(network: Cutting, redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     served = Served(network.port, "r1")
     served.take()
     served.round()  # Nothing is there, so it waits for a moment.

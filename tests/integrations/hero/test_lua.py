@@ -9,7 +9,7 @@ import pytest
 from beads_workers.integrations.hero.store import JobEnd
 from beads_workers.integrations.hero.wire import JobStatus
 from tests.integrations.hero.place import LEASE, Run, queued, some_jobs
-from tests.support.literal import Literal
+from tests.support.hero_client import TextbookClient
 from tests.support.peers import Redis
 
 DONE = JobEnd("a", "", 1, JobStatus.FINISHED, "42")
@@ -255,7 +255,7 @@ def test_a_job_comes_to_name_another_once(redis: Redis, known: str, after: list[
 
 
 def test_no_job_is_made_and_none_that_has_ended_is_changed_by_being_named(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.create("over", "echo", status="finished")
     client.create("between", "echo", prerequisites="a, x")
     run = Run(redis, "r1").joined()

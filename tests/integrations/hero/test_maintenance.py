@@ -12,7 +12,7 @@ from beads_workers.core.source import SourceError
 from beads_workers.integrations.hero.buffer import JobStanding
 from beads_workers.integrations.hero.maintenance import MISSING_SECONDS, ServedElsewhere
 from tests.integrations.hero.place import LEASE, Clock, Run, queued, some_jobs
-from tests.support.literal import Literal
+from tests.support.hero_client import TextbookClient
 from tests.support.peers import Redis
 
 
@@ -76,7 +76,7 @@ def test_a_job_that_is_queued_twice_is_one_job(redis: Redis) -> None:
 
 
 def test_one_that_has_ended_is_not_run_again_because_it_is_queued_again(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit("a", "echo", status="finished", output="42")
     run = Run(redis, "r1")
     run.round()
@@ -85,7 +85,7 @@ def test_one_that_has_ended_is_not_run_again_because_it_is_queued_again(redis: R
 
 
 def test_what_cannot_be_meant_ends_with_what_is_wrong(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit("a", "echo", env_vars="{")
     redis.command("LPUSH", "hero:work_queue:w1", "no-such-job")
     run = Run(redis, "r1")
@@ -112,7 +112,7 @@ def test_a_stop_reaches_what_runs_and_what_waits_here(redis: Redis) -> None:
 
 
 def test_a_stop_for_a_job_that_never_comes_is_forgotten_after_a_while(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.stop("never")
     run = Run(redis, "r1")
     for _ in range(5):
@@ -124,7 +124,7 @@ def test_a_stop_for_a_job_that_never_comes_is_forgotten_after_a_while(redis: Red
 
 
 def test_a_job_that_comes_after_its_stop_is_stopped(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.stop("a")
     run = Run(redis, "r1")
     run.round()
@@ -135,7 +135,7 @@ def test_a_job_that_comes_after_its_stop_is_stopped(redis: Redis) -> None:
 
 
 def test_the_end_of_a_job_elsewhere_lets_one_begin_here(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.create("walls", "echo")
     client.submit("roof", "echo", prerequisites='["walls"]')
     run = Run(redis, "r1")
@@ -148,7 +148,7 @@ def test_the_end_of_a_job_elsewhere_lets_one_begin_here(redis: Redis) -> None:
 
 
 def test_one_that_names_this_job_as_dependent_holds_it_back(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.create("garden", "echo")
     client.queue("garden")
     run = Run(redis, "r1")
@@ -176,7 +176,7 @@ def test_what_all_wait_for_is_found_behind_them(redis: Redis) -> None:
 
 
 def test_a_failure_goes_down_the_whole_line(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit("c", "echo", prerequisites='["b"]')
     client.submit("b", "echo", prerequisites='["a"]')
     client.create("a", "echo", status="error", error="x")
@@ -189,7 +189,7 @@ def test_a_failure_goes_down_the_whole_line(redis: Redis) -> None:
 
 
 def test_a_job_that_waits_for_itself_is_an_error(redis: Redis) -> None:
-    client = Literal(redis)
+    client = TextbookClient(redis)
     client.submit("a", "echo", prerequisites='["a"]')
     run = Run(redis, "r1")
     run.round()

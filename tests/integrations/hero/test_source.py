@@ -17,7 +17,7 @@ from beads_workers.integrations.hero.maintenance import Maintenance
 from beads_workers.integrations.hero.source import HeroSource
 from beads_workers.integrations.hero.store import ServedQueue
 from beads_workers.integrations.hero.wire import Keys
-from tests.support.literal import WORKER, Literal
+from tests.support.hero_client import WORKER, TextbookClient
 from tests.support.peers import Redis
 
 NOT_NOW = Outcome(OutcomeKind.ERROR, "boom")
@@ -55,8 +55,8 @@ class Served:
 
 
 @pytest.fixture
-def client(redis: Redis) -> Literal:
-    return Literal(redis)
+def client(redis: Redis) -> TextbookClient:
+    return TextbookClient(redis)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def served(redis: Redis) -> Iterator[Served]:
     made.source.close()
 
 
-def test_a_job_is_what_its_hash_says(served: Served, client: Literal) -> None:
+def test_a_job_is_what_its_hash_says(served: Served, client: TextbookClient) -> None:
     client.submit("a", "echo $X", env_vars='{"X": "1"}', timeout="7", log_path="a.log")
     (job,) = served.taken()
     assert (job.source, job.issue_id, job.attempt, job.timeout_seconds) == ("hero", "a", 1, 7.0)
@@ -79,13 +79,13 @@ def test_a_job_is_what_its_hash_says(served: Served, client: Literal) -> None:
     assert "echo" not in job.title, "a script may hold what is nobody's business"
 
 
-def test_a_job_is_started_before_anybody_has_it(served: Served, client: Literal) -> None:
+def test_a_job_is_started_before_anybody_has_it(served: Served, client: TextbookClient) -> None:
     client.submit("a", "echo")
     served.taken()
     assert client.field("a", "status") == "started"
 
 
-def test_a_success_is_told_with_what_it_said(served: Served, client: Literal) -> None:
+def test_a_success_is_told_with_what_it_said(served: Served, client: TextbookClient) -> None:
     client.submit("a", "echo")
     served.taken()
     assert served.settle("a", DONE) is Result.APPLIED
@@ -94,7 +94,7 @@ def test_a_success_is_told_with_what_it_said(served: Served, client: Literal) ->
 
 
 def test_a_long_output_is_fetched_from_its_file(
-    served: Served, client: Literal, tmp_path: Path
+    served: Served, client: TextbookClient, tmp_path: Path
 ) -> None:
     client.submit("a", "echo")
     served.taken()
@@ -104,7 +104,9 @@ def test_a_long_output_is_fetched_from_its_file(
     assert client.field("a", "output") == "x" * 100_000
 
 
-def test_a_job_that_fails_waits_for_its_next_attempt(served: Served, client: Literal) -> None:
+def test_a_job_that_fails_waits_for_its_next_attempt(
+    served: Served, client: TextbookClient
+) -> None:
     client.submit("a", "echo", retries="1")
     served.taken()
     assert served.settle("a", NOT_NOW) is Result.APPLIED
@@ -118,7 +120,9 @@ def test_a_job_that_fails_waits_for_its_next_attempt(served: Served, client: Lit
     assert (client.reply("a"), client.field("a", "status")) == ("boom", "error")
 
 
-def test_what_nobody_began_is_no_attempt_and_comes_again(served: Served, client: Literal) -> None:
+def test_what_nobody_began_is_no_attempt_and_comes_again(
+    served: Served, client: TextbookClient
+) -> None:
     client.submit("a", "echo")
     served.taken()
     served.settle("a", None)
@@ -128,7 +132,7 @@ def test_what_nobody_began_is_no_attempt_and_comes_again(served: Served, client:
 
 
 def test_a_redis_that_is_away_leaves_everything_to_be_asked_again(durable_redis: Redis) -> None:
-    client, served = Literal(durable_redis), Served(durable_redis)
+    client, served = TextbookClient(durable_redis), Served(durable_redis)
     client.submit("a", "echo")
     client.submit("b", "echo")
     (job,) = served.taken(1)
@@ -141,7 +145,7 @@ def test_a_redis_that_is_away_leaves_everything_to_be_asked_again(durable_redis:
     assert [job.issue_id for job in served.taken()] == ["b"]
 
 
-def test_the_queue_is_listed_before_it_is_fetched(served: Served, client: Literal) -> None:
+def test_the_queue_is_listed_before_it_is_fetched(served: Served, client: TextbookClient) -> None:
     for name in "abc":
         client.submit(name, "echo", prerequisites='["a"]' if name == "b" else "")
     assert [row.issue_id for row in served.source.take(0, ()).listed] == ["a", "b", "c"]
@@ -155,7 +159,7 @@ def test_the_queue_is_listed_before_it_is_fetched(served: Served, client: Litera
 
 
 def test_jobs_that_wait_for_others_do_not_keep_a_fleet_from_ending(
-    served: Served, client: Literal
+    served: Served, client: TextbookClient
 ) -> None:
     client.submit("roof", "echo", prerequisites='["walls"]')
     assert served.taken() == []
@@ -163,7 +167,7 @@ def test_jobs_that_wait_for_others_do_not_keep_a_fleet_from_ending(
     assert (answer.listed, answer.blocked) == ((), 1)
 
 
-def test_a_source_that_is_closed_requeues_in_order(redis: Redis, client: Literal) -> None:
+def test_a_source_that_is_closed_requeues_in_order(redis: Redis, client: TextbookClient) -> None:
     served = Served(redis)
     for name in "abc":
         client.submit(name, "echo")
@@ -174,7 +178,7 @@ def test_a_source_that_is_closed_requeues_in_order(redis: Redis, client: Literal
 
 
 def test_a_source_that_leaves_a_redis_that_stalls_keeps_its_list_for_the_next(
-    redis: Redis, client: Literal
+    redis: Redis, client: TextbookClient
 ) -> None:
     served = Served(redis)
     client.submit("a", "echo")
@@ -185,7 +189,9 @@ def test_a_source_that_leaves_a_redis_that_stalls_keeps_its_list_for_the_next(
     assert Served(redis, "r2").source._runs.others() == {"r1": True}
 
 
-def test_somebody_who_serves_alone_is_named_at_the_start(redis: Redis, client: Literal) -> None:
+def test_somebody_who_serves_alone_is_named_at_the_start(
+    redis: Redis, client: TextbookClient
+) -> None:
     first, second = Served(redis), Served(redis, "r2", shared=True)
     first.taken()
     with pytest.raises(SourceError, match="another orchestrator serves this queue: alone h /r1"):
@@ -204,7 +210,9 @@ def recovered(redis: Redis, dead: CrashedRun) -> dict[str, tuple[str, str]]:
     return {s.settlement.issue_id: (s.settlement.action.value, s.result.value) for s in settled}
 
 
-def test_what_a_crashed_run_did_is_told_from_its_journal(redis: Redis, client: Literal) -> None:
+def test_what_a_crashed_run_did_is_told_from_its_journal(
+    redis: Redis, client: TextbookClient
+) -> None:
     for name in ("done", "bad", "again", "runs", "never", "waits"):
         client.submit(name, "echo", retries="1" if name == "again" else "0")
     Served(redis).taken(5)
@@ -233,7 +241,9 @@ def test_what_a_crashed_run_did_is_told_from_its_journal(redis: Redis, client: L
     assert dict(zip(attempts[::2], attempts[1::2], strict=True)) == {"again": "1"}
 
 
-def test_what_somebody_else_has_taken_over_is_not_told(redis: Redis, client: Literal) -> None:
+def test_what_somebody_else_has_taken_over_is_not_told(
+    redis: Redis, client: TextbookClient
+) -> None:
     client.submit("a", "echo", retries="1")
     first = Served(redis, shared=True)
     first.taken()
@@ -246,7 +256,7 @@ def test_what_somebody_else_has_taken_over_is_not_told(redis: Redis, client: Lit
 
 
 def test_what_has_left_the_queue_and_is_not_here_yet_is_not_nothing(redis: Redis) -> None:
-    served, client = Served(redis), Literal(redis)
+    served, client = Served(redis), TextbookClient(redis)
     client.submit("a", "true")
     served.source.take(0, ())
     served.maintenance._join()

@@ -15,7 +15,7 @@ TIME = "2026-01-02T03:04:05Z"
 WORKER = "w1"
 
 
-class Literal:
+class TextbookClient:
     """Does what the text says, call by call; ``worker``: whose queue it uses."""
 
     def __init__(self, redis: Redis, worker: str = WORKER) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 30.0
 
 
-class Desk:
+class SteppedIngress:
     """``asked``: control requests, each with its reply."""
 
     def __init__(self, folder: Path, brokers: Brokers, **queue: Any) -> None:
