@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
 import typer
@@ -41,15 +41,43 @@ def takes(
             said = {name: values.pop(name) for name in order if name not in own}
             function(**values, said=Options(**{name: _plain(said[name]) for name in said}))
 
-        call.__name__, call.__doc__ = function.__name__, function.__doc__
-        call.__annotations__ = {each.name: each.annotation for each in made}
-        vars(call)["__signature__"] = inspect.Signature(made)
-        return call
+        return _with_parameters(call, function, made)
 
     return decorate
 
 
-def _own_parameters(function: Command) -> dict[str, inspect.Parameter]:
+def takes_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
+    """Give a command an option for each field of the dataclass ``kind``: it comes as ``said``.
+
+    A field is annotated as a parameter would be. The function's own parameters, which all have a
+    default, stand before the field ``before``.
+    """
+
+    def decorate(function: Command) -> Command:
+        own, shared = _own_parameters(function), _own_parameters(kind)
+        at = list(shared).index(before)
+        names = [*list(shared)[:at], *own, *list(shared)[at:]]
+
+        def call(**values: Any) -> None:
+            said = kind(**{name: values.pop(name) for name in shared})
+            function(**values, said=said)
+
+        return _with_parameters(call, function, [(own | shared)[name] for name in names])
+
+    return decorate
+
+
+def _with_parameters(
+    call: Command, function: Command, parameters: Sequence[inspect.Parameter]
+) -> Command:
+    """``call`` as typer is to see it: named as ``function``, with these parameters."""
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    return call
+
+
+def _own_parameters(function: Command | type) -> dict[str, inspect.Parameter]:
     hints = get_type_hints(function, include_extras=True)
     return {
         name: each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)

@@ -22,6 +22,7 @@ from beads_workers.cli.errors import (
     EXIT_USAGE,
     CommandError,
 )
+from beads_workers.cli.parameters import takes_fields
 from beads_workers.core.text import as_shown, counted, json_line, printable
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def told() -> Iterator[None]:
         raise CommandError(message) from None
 
 
-# --- hero looking --------------------------------------------------------------------------------
+# --- questions -----------------------------------------------------------------------------------
 # ``hero list``, ``status``, ``stop`` and ``logs``: jobs that are there already.
 
 
@@ -378,7 +379,6 @@ def waited(client: HeroClient, job_id: str, patience: float | None) -> HeroJob:
 
 
 # --- hero ----------------------------------------------------------------------------------------
-# ``hero``: the client's side of Hero's queues in a Redis.
 
 
 HELP = "Hand in Hero jobs in a Redis, wait for them, stop them."
@@ -403,6 +403,28 @@ Env = Annotated[
 After = Annotated[list[str] | None, typer.Option(metavar="ID", help="A job to finish before it.")]
 
 
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What ``submit`` and ``run`` are told of a job, and of the Redis that it goes to."""
+
+    file: ScriptFile = None
+    script: ScriptText = None
+    job_id: JobId = None
+    caller: Caller = None
+    context: Context = ""
+    timeout: Timeout = None
+    retries: Retries = 0
+    concurrent: Concurrent = False
+    log_path: LogPath = None
+    env: Env = None
+    after: After = None
+    worker: WorkerId = None
+    url: Url = None
+    naming: Naming = None
+    patience: Patience = PATIENCE_DEFAULT
+    as_json: Json = False
+
+
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(no_args_is_help=True, help=HELP)
@@ -417,28 +439,13 @@ def register(app: typer.Typer) -> None:
     group.command("logs", epilog=example + "logs JOB -f")(logs)
 
 
+@takes_fields(JobOptions, before="job_id")
 def submit(
-    ctx: typer.Context,
-    file: ScriptFile = None,
-    script: ScriptText = None,
+    said: JobOptions,
     batch: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Jobs as JSON Lines instead; - is stdin."),
     ] = None,
-    job_id: JobId = None,
-    caller: Caller = None,
-    context: Context = "",
-    timeout: Timeout = None,
-    retries: Retries = 0,
-    concurrent: Concurrent = False,
-    log_path: LogPath = None,
-    env: Env = None,
-    after: After = None,
-    worker: WorkerId = None,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
 ) -> None:
     """Hand in a job, or a batch of them, and print its id.
 
@@ -446,14 +453,13 @@ def submit(
     """
     from beads_workers.integrations.hero import view
 
-    with opened(url, naming, worker, patience) as here:
+    with opened(said.url, said.naming, said.worker, said.patience) as here:
         if batch:
             jobs = view.batch(batch, here.worker)
         else:
-            typed = view.Typed.of(ctx.params)
-            jobs = [view.typed_job(typed, here.named_worker())]
+            jobs = [view.typed_job(said, here.named_worker())]
         ids = here.client.submit(jobs)
-    if as_json:
+    if said.as_json:
         print(json_line({"submitted": len(ids), "job_ids": ids}))
     elif batch:
         print(f"submitted {counted(len(ids), 'job')}")
@@ -461,28 +467,13 @@ def submit(
         print(printable(ids[0]))
 
 
+@takes_fields(JobOptions, before="job_id")
 def run(
-    ctx: typer.Context,
-    file: ScriptFile = None,
-    script: ScriptText = None,
+    said: JobOptions,
     wait: Annotated[
         float | None,
         typer.Option("--wait", parser=seconds, metavar="DURATION", help="Default: for ever."),
     ] = None,
-    job_id: JobId = None,
-    caller: Caller = None,
-    context: Context = "",
-    timeout: Timeout = None,
-    retries: Retries = 0,
-    concurrent: Concurrent = False,
-    log_path: LogPath = None,
-    env: Env = None,
-    after: After = None,
-    worker: WorkerId = None,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
 ) -> None:
     """Hand in a job, wait for its end, and print its output.
 
@@ -491,12 +482,12 @@ def run(
     from beads_workers.integrations.hero import view
     from beads_workers.integrations.hero.view import print_output
 
-    with opened(url, naming, worker, patience) as here:
-        job = view.typed_job(view.Typed.of(ctx.params), here.named_worker())
+    with opened(said.url, said.naming, said.worker, said.patience) as here:
+        job = view.typed_job(said, here.named_worker())
         (made,) = here.client.submit([job])
         ended = waited(here.client, made, wait)
-    failed = _ended(ended, as_json=as_json)
-    if not as_json:
+    failed = _ended(ended, as_json=said.as_json)
+    if not said.as_json:
         print_output(ended.output or "")
     if failed:
         raise failed

@@ -6,8 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from beads_workers.core.times import write_time
 
 if TYPE_CHECKING:
     from beads_workers.integrations.hero.client import JobRow
+    from beads_workers.integrations.hero.commands import JobOptions
     from beads_workers.integrations.hero.wire import HeroJob
 
 
@@ -47,30 +47,7 @@ FIELDS = (
 """What a line of a batch may hold; the rest of a job is written by who serves it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """The options of ``submit`` and ``run`` that make a job."""
-
-    file: str | None
-    script: str | None
-    job_id: str | None
-    caller: str | None
-    context: str
-    timeout: float | None
-    retries: int
-    concurrent: bool
-    log_path: str | None
-    env: Sequence[str]
-    after: Sequence[str]
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Typed:
-        """``options``: all of the command's, by name. What may be given often may be absent."""
-        said = {each.name: options[each.name] for each in fields_of(cls)}
-        return cls(**said | {"env": said["env"] or (), "after": said["after"] or ()})
-
-
-def typed_job(typed: Typed, worker: str) -> HeroJob:
+def typed_job(typed: JobOptions, worker: str) -> HeroJob:
     """One job from options; raises ``CommandError``."""
     if typed.script is not None and typed.file is not None:
         raise CommandError("a script and a file with one", "give one of them", EXIT_USAGE)
@@ -85,8 +62,8 @@ def typed_job(typed: Typed, worker: str) -> HeroJob:
         "retries": typed.retries,
         "concurrent": typed.concurrent,
         "log_path": typed.log_path,
-        "env_vars": dict(_variable(each) for each in typed.env),
-        "prerequisites": list(typed.after),
+        "env_vars": dict(_variable(each) for each in typed.env or ()),
+        "prerequisites": list(typed.after or ()),
     }
     try:
         return job_of(fields)
