@@ -61,7 +61,7 @@ def connect(state_directory: Path) -> ControlClient:
                 "start one with 'beads-workers start', or go to the folder of the project",
                 EXIT_NOT_RUNNING,
             )
-        # It lives: it is just starting, or a cleaner took its socket, which it puts back.
+        # It lives: it is just starting, or a cleaner took its socket, which it makes again.
         deadline = deadline or time.monotonic() + SOCKET_BACK_SECONDS
         if time.monotonic() > deadline:
             raise CommandError(

@@ -1,4 +1,4 @@
-"""``retry``: put back what was quarantined, whether a fleet runs or not."""
+"""``retry``: try again what was quarantined, whether a fleet runs or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def retry(
-    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="What to put back.")],
+    issues: Annotated[list[str], typer.Argument(metavar="ISSUE...", help="Issues to try again.")],
     source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -66,9 +66,9 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     if as_json:
         print(json.dumps({"reopened": done, "not": [s.settlement.issue_id for s in wrong]}))
     elif done:
-        print(f"put back: {', '.join(done)}")
+        print(f"will be retried: {', '.join(done)}")
     if wrong:
         what = "; ".join(
             f"{s.settlement.issue_id}: {s.error or s.result.value.replace('_', ' ')}" for s in wrong
         )
-        raise CommandError(f"not put back: {what}", "", EXIT_UNKNOWN)
+        raise CommandError(f"not retried: {what}", "", EXIT_UNKNOWN)

@@ -111,7 +111,7 @@ class Control:
         self._say(event.ticket, f"workers: {before} -> {event.workers}")
 
     def retry(self, event: RetryAskedFor) -> None:
-        """Put back what was quarantined, cools down or is on hold."""
+        """Try again what was quarantined, cools down or is on hold."""
         if self._parts.state is RunState.ENDED:
             # Its last word may wait for room on the disk; the tracker is told nothing any more.
             self._refuse(event.ticket)
@@ -119,10 +119,10 @@ class Control:
         unknown = [i for i in event.issue_ids if not self._retry_one(i)]
         self._scheduler.reschedule()
         self._parts.round_trips.wake()
-        self._done(event.ticket, event.issue_ids, unknown, "put back", "nothing to retry")
+        self._done(event.ticket, event.issue_ids, unknown, "will be retried", "nothing to retry")
 
     def release(self, event: ReleaseAskedFor) -> None:
-        """Take these away from their workers; this run leaves them alone until ``retry``."""
+        """Put these on hold: their attempts end, and this run leaves them alone until ``retry``."""
         unknown = [i for i in event.issue_ids if not self._release_one(i)]
         self._done(event.ticket, event.issue_ids, unknown, "on hold", "not in flight here")
 
@@ -233,7 +233,7 @@ class Control:
         self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
 
 
-# --- gathering -----------------------------------------------------------------------------------
+# --- facts ---------------------------------------------------------------------------------------
 # What the scheduler knows of an issue, taken from its parts: the answer to ``bw.why``.
 
 

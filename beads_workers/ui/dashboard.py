@@ -315,7 +315,7 @@ KEYS = (
     ("p", "pause, and resume"),
     ("+  -", "one worker more, one less (a busy one finishes its task first)"),
     ("r", "what was quarantined, with the reasons; Enter tries one again, a all"),
-    ("k", "take the chosen worker's issue away (asks first)"),
+    ("k", "release the chosen worker's issue (asks first)"),
     ("q", "leave; where the fleet was started: stop, drain, or leave it in the background"),
     ("Escape", "back to the workers"),
     ("Ctrl-C", "where the fleet was started: stop it; twice: now"),
@@ -415,7 +415,7 @@ def hints(snapshot: Fields, look: Look) -> str:
     if look.pane is not Pane.FLEET:
         return "arrows choose   Escape back   q leave   ? help"
     pause = "resume" if snapshot["state"] == "paused" else "pause"
-    return f"arrows  l log  p {pause}  + - workers  r retry  k take away  q leave  ? help"
+    return f"arrows  l log  p {pause}  + - workers  r retry  k release  q leave  ? help"
 
 
 def rule(title: str, width: int, look: Look) -> Text:

@@ -82,7 +82,7 @@ def environment(notice: Notice) -> dict[str, str]:
         "BW_CLOSED": str(notice.closed),
         "BW_FAILED": str(notice.failed),
         "BW_QUARANTINED": str(notice.quarantined),
-        "BW_NOT_CLOSED": str(notice.unclosed),
+        "BW_UNCLOSED": str(notice.unclosed),
         "BW_COUNT": str(notice.count),
         "BW_ISSUE_ID": notice.issue_ids[0] if notice.issue_ids else "",
         "BW_ISSUE_IDS": " ".join(notice.issue_ids),

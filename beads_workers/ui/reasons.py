@@ -167,7 +167,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
     match facts.standing:
         case "on_hold":
             text = "a person put it on hold ('beads-workers release')"
-            change = f"'beads-workers retry {issue_id}' puts it back; so does a new run"
+            change = f"'beads-workers retry {issue_id}' takes it off hold; so does a new run"
             return [Reason(Cause.ON_HOLD, text, change)]
         case "quarantined":
             text = f"quarantined after {counted(facts.charged, 'attempt')}{last}"
@@ -250,7 +250,7 @@ def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
     return [Reason(Cause.DUE, text, "nothing to do", until=until)]
 
 
-# --- waiting -------------------------------------------------------------------------------------
+# --- waits ---------------------------------------------------------------------------------------
 # What an issue waits for in the tracker, down to the roots, with cycles named.
 
 

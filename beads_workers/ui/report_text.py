@@ -25,12 +25,12 @@ OUTCOME_WORDS = {
     "lost": "worker died",
     "not_found": "not found",
     "retry": "asked for a retry",
-    "cancelled": "taken back",
+    "cancelled": "cancelled",
     "cut_off": "cut off",
     "running": "running",
     "not_ours": "done in vain",
 }
-"""Of attempts. ``cut_off``: the orchestrator was killed; ``not_ours``: see ``findings.waste``."""
+"""Of attempts. ``cut_off``: the orchestrator was killed; ``not_ours``: ``findings.waste_of``."""
 
 FATE_WORDS = {
     Fate.CLOSED: "closed",

@@ -211,7 +211,7 @@ def _of_replay(look: Look, key: str) -> Pressed:
     return look, Faster(factors[key]) if key in factors else None
 
 
-# --- rendering -----------------------------------------------------------------------------------
+# --- renderer ------------------------------------------------------------------------------------
 # A rich renderable as rows of text with colours in it, as a terminal of this size shows them.
 
 

@@ -28,7 +28,7 @@ from beads_workers.ui.reasons import (
     span,
 )
 
-# --- explaining ----------------------------------------------------------------------------------
+# --- explanations --------------------------------------------------------------------------------
 # All reasons why one issue does not run, in their order; and those that the tracker knows.
 #
 # ``reasons`` has the scheduler's side.

@@ -113,7 +113,7 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
     play.do(failed(1, "a"))
     play.answer()
     play.quiet()
-    assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, "put back: a")
+    assert asked(play, ev.RetryAskedFor(T, (A,))) == Answer(T, "will be retried: a")
     assert (Action.REOPEN, "a") in play.pending()
     assert play.core._parts.retry_state.history(A).charged == 0
 
@@ -129,7 +129,7 @@ def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> No
     play.working("a")
     play.do(failed(1, "a"))
     assert (Action.QUARANTINE, "a") in play.pending()
-    assert asked(play, ev.RetryAskedFor(T, (A,))).text == "put back: a"
+    assert asked(play, ev.RetryAskedFor(T, (A,))).text == "will be retried: a"
     play.answer()
     assert play.pending() == [(Action.REOPEN, "a")]
 
@@ -156,7 +156,7 @@ def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
 def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
     play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
     told = asked(play, ev.RetryAskedFor(T, (A, IssueId("x"))))
-    assert told == Answer(T, "put back: a", "nothing to retry: x", not_found=True)
+    assert told == Answer(T, "will be retried: a", "nothing to retry: x", not_found=True)
 
 
 def test_done_work_that_is_unclosed_is_never_retried() -> None:

@@ -124,7 +124,7 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
     assert any("3 tries" in line and "E: 3 != 4" in line
                for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))  # fmt: skip
     helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
-    assert all(word in helped for word in ("pause", "follow the log", "take", "Ctrl-C"))
+    assert all(word in helped for word in ("pause", "follow the log", "release", "Ctrl-C"))
 
 
 def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
