@@ -8,7 +8,7 @@ outcome        how an attempt ended: success, error, retry, timeout, cancelled, 
 policy         the one pure function that turns an outcome into finish, requeue or quarantine
 journal        the append-only record of every transition, written before anything is acted on
 reducer        the one fold over the journal that knows how each issue stands
-source         where jobs come from and who is owed an answer: bd, the embedded tracker, queues
+source         where jobs come from, and who is to get an answer: bd, the embedded tracker, queues
 executor       what runs an attempt: a connected worker and, in it, a command or an agent
 
 claim          an issue is marked in the tracker as ours, and nobody else's

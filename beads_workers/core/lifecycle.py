@@ -147,7 +147,7 @@ class Ending:
         match reaction:
             case RunReaction.TAKE:
                 self._scheduler.reschedule()
-            case RunReaction.CEASE:
+            case RunReaction.STOP_ACCEPTING:
                 self._parts.tasks.requeue_unsent()
                 # Whoever is sent home is not to be replaced.
                 self._parts.supervisor.close()

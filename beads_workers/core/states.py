@@ -262,14 +262,10 @@ WORKER: Table[WorkerState, WorkerStimulus, WorkerReaction] = {
 
 
 # --- states --------------------------------------------------------------------------------------
-# Every state and every move, as printed tables; ``docs/STATES.md`` is made from them.
-#
 # Each table is total: every pair of state and stimulus is decided on purpose. ``Move.reaction``
-# says what is done besides changing state; the module that owns the state maps each reaction to
-# one function. A pair that only a bug of ours can produce is ``BUG``, and ends the process: the
-# next start repairs.
-#
-# ``python -m beads_workers.core.states`` prints the document.
+# says what is done besides changing state; the module that owns the state maps each reaction to one
+# function. A pair that only a bug of ours can produce is ``BUG``, and ends the process: the next
+# start repairs.
 
 
 # --- a connection, seen from the orchestrator ---------------------------------------------------
@@ -466,7 +462,7 @@ class RunReaction(Enum):
     NONE = "-"
     TAKE = "ask the source for work"
     REFUSE = "say that this makes no sense now"
-    CEASE = "requeue what is claimed and unsent"
+    STOP_ACCEPTING = "requeue what is claimed and unsent"
     SHUTDOWN = "requeue what is unsent, send SHUTDOWN to all, set the deadline"
     HASTEN = "bring the deadline forward if asked"
     KILL = "kill our workers' sessions, hang up on the others and name them"
@@ -492,7 +488,7 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
         (st.ENDED, sti.STOP): Move(st.ENDED, re.NONE),
     }
     for state in (st.RECOVERING, st.RUNNING, st.PAUSED):
-        table[state, sti.DRAIN] = Move(st.DRAINING, re.CEASE)
+        table[state, sti.DRAIN] = Move(st.DRAINING, re.STOP_ACCEPTING)
     for state in (st.RECOVERING, st.RUNNING, st.PAUSED, st.DRAINING):
         table[state, sti.STOP] = Move(st.STOPPING, re.SHUTDOWN)
     for state in (st.PAUSED, st.DRAINING, st.STOPPING, st.SETTLING, st.ENDED):

@@ -150,7 +150,7 @@ def _not_valid(ended: StepEnded | StepNotStarted) -> Outcome:
 def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
     if isinstance(ended, StepNotStarted):
         # A machine that is full is no fault of the task.
-        return OutcomeKind.RETRY if ended.hindered else OutcomeKind.ERROR
+        return OutcomeKind.RETRY if ended.degraded else OutcomeKind.ERROR
     if ended.status == EX_TEMPFAIL:
         return OutcomeKind.RETRY
     return OutcomeKind.ERROR

@@ -86,7 +86,7 @@ class StepNotStarted:
 
     error: str
     missing: bool = False
-    hindered: bool = False
+    degraded: bool = False
 
 
 StepOver = StepEnded | StepAnswered | StepNotStarted

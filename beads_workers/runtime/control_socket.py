@@ -252,7 +252,7 @@ class ControlPlane(Protocol):
 
 
 class FiguresServer(Protocol):
-    """What serves the fleet's figures, tended by the loop."""
+    """What serves the fleet's figures, ticked by the loop."""
 
     @property
     def pending(self) -> bool:

@@ -33,7 +33,7 @@ from beads_workers.core.worker_events import StepAnswered, StepOver
 from beads_workers.executors.functions import NOTHING, CallResult
 from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import spawn_in_group
-from beads_workers.runtime.steps import HINDERED, CannotStart, encoded, prepare, step_ended
+from beads_workers.runtime.steps import MACHINE_ERRORS, CannotStart, encoded, prepare, step_ended
 
 # --- answers -------------------------------------------------------------------------------------
 # What is said between a worker and its process for functions: a line each way for every call.
@@ -459,8 +459,8 @@ class Functions:
         except (OSError, ValueError) as error:
             self.let_go()
             self.close()
-            hindered = isinstance(error, OSError) and error.errno in HINDERED
-            raise CannotStart(f"cannot call {step.name}: {error}", hindered=hindered) from None
+            degraded = isinstance(error, OSError) and error.errno in MACHINE_ERRORS
+            raise CannotStart(f"cannot call {step.name}: {error}", degraded=degraded) from None
         return CallStep(host, output, plan.result_file, self._asked)
 
     @property

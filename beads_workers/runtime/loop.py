@@ -173,8 +173,8 @@ def judge(place: RequiredFolder) -> Degraded | None:
 # --- loop ----------------------------------------------------------------------------------------
 # The one loop of the orchestrator: waits, tells the core, and carries out what it asks.
 #
-# Each turn handles all that is ready, writes the journal once, and only then acts: lane, workers,
-# processes, answers. It decides nothing and never blocks.
+# Each turn handles all that is ready, writes the journal once, and only then acts: tracker thread,
+# workers, processes, answers. It decides nothing and never blocks.
 
 
 _OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
@@ -249,7 +249,7 @@ class Loop:
     # --- one turn -----------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._tend(time.monotonic())
+        self._tick(time.monotonic())
         self._events.extend(self._mailbox.collect())
         while True:
             self._heard = self._heard or bool(self._events)
@@ -382,7 +382,7 @@ class Loop:
         for snapshot in unshown:
             self.control.show(snapshot)
 
-    def _tend(self, now: float) -> None:
+    def _tick(self, now: float) -> None:
         self.workers.acceptor.tick(now)
         self.control.acceptor.tick(now)
         self._zygote_client.tick(now)

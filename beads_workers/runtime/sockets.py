@@ -150,7 +150,7 @@ def _is_dead(path: Path) -> bool:
 
 
 # --- acceptor ------------------------------------------------------------------------------------
-# A listening socket in the loop: open again when it can be, and put back when its file is gone.
+# A listening socket in the loop: open again when it can be, and made again when its file is gone.
 #
 # Source: docs/PROTOCOL.md, "Transport". Without a descriptor left, nobody can be let in: the
 # kernel keeps whoever knocks waiting, and the acceptor is tried again a moment later, not at once.
@@ -204,7 +204,7 @@ class Acceptor:
         self._spares: list[int] = []
         self._shut = False
         self._held = False
-        self._hindered = False
+        self._degraded = False
         self._next_look = 0.0
         self._keep_spares()
         selector.register(self._listener, selectors.EVENT_READ, self._knocked)
@@ -224,9 +224,9 @@ class Acceptor:
             self._knocked(0)
             self._next_look = now + TRY_AGAIN_SECONDS
         elif not self._listener.is_there():
-            self._put_back()
+            self._listen_anew()
         elif self._keep_spares():
-            self._ease()
+            self._recover()
 
     def room(self) -> None:
         """A descriptor has become free: whoever waits outside can come in at once."""
@@ -287,7 +287,7 @@ class Acceptor:
         self._selector.unregister(self._listener)
         self._shut = True
         self._next_look = time.monotonic() + TRY_AGAIN_SECONDS
-        self._hinder(why)
+        self._degrade(why)
 
     def _keep_spares(self) -> bool:
         """False while no more descriptors are to be had."""
@@ -298,14 +298,14 @@ class Acceptor:
                 return False
         return True
 
-    def _put_back(self) -> None:
+    def _listen_anew(self) -> None:
         assert isinstance(self._listener, Listener), "a port does not go away"
         try:
             if self._listener.path.parent == RUNTIME:
                 runtime_directory()  # Swept away with what lay in it.
             fresh = Listener(self._listener.path)
         except OSError as error:
-            self._hinder(error)
+            self._degrade(error)
             return
         self.let_all_in()  # Whoever came to the old one before its file went is not forgotten.
         if not (self._shut or self._held):
@@ -315,18 +315,18 @@ class Acceptor:
         if not self._held:
             self._selector.register(fresh, selectors.EVENT_READ, self._knocked)
         self._tell(Warned(f"{fresh.path} was removed, and is there again"))
-        self._ease()
+        self._recover()
 
-    def _hinder(self, error: OSError) -> None:
-        if not self._hindered:
-            self._hindered = True
+    def _degrade(self, error: OSError) -> None:
+        if not self._degraded:
+            self._degraded = True
             text = f"{self._name}: nobody new can connect: {error.strerror or error}"
             todo = "raise the limit: prlimit --nofile" if error.errno in NONE_LEFT else "status"
             self._tell(Degraded(self._name, text, todo, stops=False))
 
-    def _ease(self) -> None:
-        if self._hindered:
-            self._hindered = False
+    def _recover(self) -> None:
+        if self._degraded:
+            self._degraded = False
             self._tell(ConditionRecovered(self._name))
 
 

@@ -19,7 +19,7 @@ from beads_workers.core.worker_events import StepEnded
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
 from beads_workers.runtime.processes import spawn_found
 
-HINDERED = frozenset(
+MACHINE_ERRORS = frozenset(
     (
         errno.ENOSPC,
         errno.EDQUOT,
@@ -74,14 +74,14 @@ class RunningStep:
 class CannotStart(Exception):
     """A step's program could not be started; ``str()`` is one line.
 
-    ``missing``: there is no such program, or it may not be executed. ``hindered``: the machine
+    ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine
     has no room, no descriptor or no process left.
     """
 
-    def __init__(self, error: str, *, missing: bool = False, hindered: bool = False) -> None:
+    def __init__(self, error: str, *, missing: bool = False, degraded: bool = False) -> None:
         super().__init__(error)
         self.missing = missing
-        self.hindered = hindered
+        self.degraded = degraded
 
 
 def start_step(plan: Plan, step: Step, inherited: Mapping[bytes, bytes]) -> RunningStep:
@@ -109,9 +109,9 @@ def launch(
     except OSError as error:
         _unused(output, captured)
         missing = error.errno in (errno.ENOENT, errno.EACCES)
-        hindered = error.errno in HINDERED
+        degraded = error.errno in MACHINE_ERRORS
         error_text = _explain(error, step.argv[0])
-        raise CannotStart(error_text, missing=missing, hindered=hindered) from None
+        raise CannotStart(error_text, missing=missing, degraded=degraded) from None
 
 
 def prepare(plan: Plan, step: Step) -> AttemptOutput:
@@ -124,7 +124,7 @@ def prepare(plan: Plan, step: Step) -> AttemptOutput:
         raise CannotStart(f"log_path: {error}") from None
     except OSError as error:
         error_text = f"cannot write {error.filename}: {error.strerror}"
-        raise CannotStart(error_text, hindered=error.errno in HINDERED) from None
+        raise CannotStart(error_text, degraded=error.errno in MACHINE_ERRORS) from None
 
 
 def step_ended(status: int, tail: str) -> StepEnded:

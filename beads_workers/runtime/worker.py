@@ -410,7 +410,7 @@ class _Process:
                 os.chdir(self.settings.project)
         except OSError as error:
             text = f"cannot use {error.filename}: {error.strerror}"
-            self.events.append(StepNotStarted(text, hindered=True))
+            self.events.append(StepNotStarted(text, degraded=True))
             return
         try:
             if step.call is not None:
@@ -419,7 +419,7 @@ class _Process:
                 self.functions.let_go()
                 self.step = start_step(of_plan, step, self.inherited)
         except CannotStart as error:
-            self.events.append(StepNotStarted(str(error), error.missing, error.hindered))
+            self.events.append(StepNotStarted(str(error), error.missing, error.degraded))
         else:
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if isinstance(self.step, RunningStep):

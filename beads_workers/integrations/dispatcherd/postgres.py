@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 
-# --- connecting ----------------------------------------------------------------------------------
+# --- connections ---------------------------------------------------------------------------------
 # Connections to PostgreSQL are made in a thread, which tells the loop by a pipe.
 
 
@@ -133,7 +133,7 @@ class Statement:
 
 
 class PostgresBroker:
-    """See ``broker.Broker``."""
+    """See ``brokers.Broker``."""
 
     producer = "pg_notify-producer"
 
@@ -161,7 +161,7 @@ class PostgresBroker:
         self._heard_at = 0.0
         self._failures = 0
         self._notifications = self._losses = self._looks = 0
-        self._hindered = False
+        self._degraded = False
         self._connect_at = 0.0
         self._connector = Connector(settings, selector, self._connected)
         self._connect()
@@ -252,8 +252,8 @@ class PostgresBroker:
         self._asked_at, self._mask = None, 0
         self._heard_at = time.monotonic()
         self._failures = 0
-        if self._hindered:
-            self._hindered = False
+        if self._degraded:
+            self._degraded = False
             self._tell(ConditionRecovered(self._name))
         # What came while the channels were being named lies in libpq, and not in the socket.
         self._hand_over()
@@ -268,9 +268,9 @@ class PostgresBroker:
         delay = min(AGAIN_SECONDS * 2.0 ** min(self._failures, 10), AGAIN_SECONDS_MAX)
         self._failures += 1
         self._connect_at = time.monotonic() + delay
-        if self._over or self._hindered:
+        if self._over or self._degraded:
             return
-        self._hindered = True
+        self._degraded = True
         text = f"{self._name}: no connection, tasks sent meanwhile are lost: {why[:300]}"
         todo = "it is tried again and again; see that the server runs and lets us in"
         self._tell(Degraded(self._name, text, todo, stops=False))
