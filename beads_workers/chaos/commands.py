@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from beads_workers.chaos.injector import Targets
 
 
-# --- telling -------------------------------------------------------------------------------------
+# --- report --------------------------------------------------------------------------------------
 # What a chaos says: one line that is written over while it goes on, and the story at its end.
 
 
@@ -172,7 +172,7 @@ class Story:
 
 
 # --- chaos ---------------------------------------------------------------------------------------
-# ``chaos``: the proof, for users. The real engine on a throw-away tracker, and everything dies.
+# ``chaos``: the proof, for users.
 #
 # Workers, tasks, tracker calls and the orchestrator itself are killed at random points; then
 # tracker, journals and process table are searched for a broken promise.

@@ -41,7 +41,7 @@ def worktree_json(looked: CleanupResult) -> dict[str, object]:
     }
 
 
-# --- cleaning ------------------------------------------------------------------------------------
+# --- clean ---------------------------------------------------------------------------------------
 # ``clean``: remove what old runs left; never what is alive, pending or remembered.
 
 

@@ -121,7 +121,6 @@ def functions(options: Options, folder: Path) -> Check:
 
 
 # --- doctor --------------------------------------------------------------------------------------
-# ``doctor``: everything that a fleet needs, looked at before it is started. Changes nothing.
 
 
 def register(app: typer.Typer) -> None:

@@ -67,7 +67,7 @@ def _command(pid: int) -> str:
     return b" ".join(argv).decode("utf-8", "replace").strip()[:COMMAND_CHARS_MAX]
 
 
-# --- running -------------------------------------------------------------------------------------
+# --- commands ------------------------------------------------------------------------------------
 # Commands for a running fleet: each is one request on its control socket.
 
 

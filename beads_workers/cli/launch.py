@@ -83,7 +83,7 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-# --- launching -----------------------------------------------------------------------------------
+# --- launch --------------------------------------------------------------------------------------
 # Starting the orchestrator's process, and watching it to its end.
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-# --- sharing -------------------------------------------------------------------------------------
+# --- shared checkouts ----------------------------------------------------------------------------
 # ``--shared``: what must hold before several orchestrators work on one tracker.
 
 
@@ -71,7 +71,7 @@ def check_shared(options: Options, kind: SourceKind) -> None:
         )
 
 
-# --- allowing ------------------------------------------------------------------------------------
+# --- allowed modules -----------------------------------------------------------------------------
 # ``--allow-module``: whether functions could be called as it says, before a fleet is started.
 
 
@@ -300,7 +300,7 @@ def _git(project: Path, *arguments: str) -> str:
         raise CommandError(f"git: {error}", "", EXIT_USAGE) from None
 
 
-# --- preparing -----------------------------------------------------------------------------------
+# --- preparation ---------------------------------------------------------------------------------
 # From options to the settings of a fleet: which tracker, which command, and is it all there.
 
 

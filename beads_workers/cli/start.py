@@ -156,11 +156,9 @@ def _as_json(
     }
 
 
-# --- starting ------------------------------------------------------------------------------------
-# ``start``: check, start the orchestrator, show what happens, and end with its exit code.
-#
-# What the user starts is always a client. The orchestrator is a process of its own, in a session
-# of its own, so that Ctrl-C reaches only the client, which then asks for a stop.
+# --- start ---------------------------------------------------------------------------------------
+# What the user starts is always a client. The orchestrator is a process of its own, in a session of
+# its own, so that Ctrl-C reaches only the client, which then asks for a stop.
 
 
 _AFTER_DASHES = "beads_workers.command"

@@ -119,7 +119,6 @@ def _issue_facts(issue_id: str, last: RecoveryState, now: float) -> IssueFacts:
 
 
 # --- why -----------------------------------------------------------------------------------------
-# ``why``: why an issue does not run, or why nothing happens. Reads only, fleet or not.
 
 
 ROWS_MAX = 2000

@@ -17,7 +17,7 @@ from beads_workers.core.states import IssueState
 # --- history -------------------------------------------------------------------------------------
 # What happened in a run, whole: every attempt, worker, issue and trouble, with its times.
 #
-# ``core.history_fold.fold`` makes it from a journal, ``core.findings`` draws conclusions from it.
+# ``fold`` below makes it from a journal, ``ui.findings`` draws conclusions from it.
 # All times are seconds of the run (``elapsed`` of the journal) unless a name says otherwise;
 # ``History.began_at`` turns them into epoch seconds.
 
@@ -63,7 +63,7 @@ class Attempt:
 
     ``seconds``: how long a worker was taken up by it, on our clock, up to the end of the account.
     ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to
-    the worker. ``charged``, ``delay_seconds``: what came after it, as in ``records.Finished``.
+    the worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
     """
 
     request_id: str

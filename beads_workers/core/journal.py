@@ -17,9 +17,6 @@ from beads_workers.core import limits
 from beads_workers.core.model import value
 from beads_workers.core.text import counted
 
-# --- record --------------------------------------------------------------------------------------
-# The base of all records of the journal.
-
 
 @value
 class Record:
@@ -27,14 +24,6 @@ class Record:
 
 
 # --- records -------------------------------------------------------------------------------------
-# The lines of the journal: one frozen dataclass per kind of transition.
-#
-# The journal is the one account of a run. The dashboard, ``status``, ``start`` and the recovery
-# are
-# folds over these records, which hold all they need; ``journal_lines`` writes and reads them.
-
-
-"""What stands elsewhere and is used from here, beside the records below."""
 
 
 @value
@@ -384,7 +373,7 @@ class Spent(Record):
 # Records at the beginning of a journal's further segments: what came before, in short.
 #
 # They stand there among records that are repeated because they still hold. Whoever has read the
-# segment before passes over all of them (``journal_lines.is_repeated``).
+# segment before passes over all of them (``is_repeated``).
 
 
 @value

@@ -147,7 +147,7 @@ class Tracing:
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
-    ``source``: a name in ``registry.SOURCES``; ``tracker``: the folder ``.beads``, the database
+    ``source``: a name in ``registry.KINDS``; ``tracker``: the folder ``.beads``, the database
     file, or the state directory. ``quiet``: the client is told the end, and no events.
     ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
     ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where

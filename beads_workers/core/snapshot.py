@@ -243,9 +243,6 @@ def kind_of(round_trip: rec.RoundTripBegan) -> str:
 
 
 # --- board ---------------------------------------------------------------------------------------
-# The snapshot: a fold over the journal, read by ``status``, the summary and the dashboard.
-#
-# ``Board.apply`` takes every entry in order, live or from a file, so that both show the same.
 # Where each issue stands is told by ``core.issues``; here it is counted. ``core.status`` round
 # trips a board into JSON.
 

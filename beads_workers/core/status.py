@@ -14,7 +14,6 @@ from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.snapshot import Asking, Board, EndedAttempt, WorkerRow, worker_order
 
 # --- status --------------------------------------------------------------------------------------
-# ``status``: the board as the JSON that docs/CLI.md describes. Additive changes only.
 
 
 NOTES_MAX = 10

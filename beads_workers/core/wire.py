@@ -214,9 +214,7 @@ def fields_of(message: ControlAsked | ControlReply) -> dict[str, Any]:
 # --- messages ------------------------------------------------------------------------------------
 # The messages of the worker protocol: bytes in, values out; and ``encode``, the way back.
 #
-# Source: docs/PROTOCOL.md. Version 1 has exactly the fields of the text, in its order; 1.1 adds
-# some
-# for peers that opted in. ``parse`` is strict about what decides, and liberal about what does not.
+# Source: docs/PROTOCOL.md.
 
 
 def parse(line: bytes) -> Message:
@@ -373,11 +371,10 @@ def _retry_after(fields: dict[str, Any], warnings: list[str]) -> float | None:
     return min(seconds, limits.RETRY_AFTER_MAX_SECONDS)
 
 
-# --- message writing -----------------------------------------------------------------------------
+# --- writers -------------------------------------------------------------------------------------
 # The messages of the worker protocol as bytes.
 #
-# Source: docs/PROTOCOL.md, "Messages". Version 1 has exactly the fields of the text, in its order;
-# 1.1 adds some for peers that opted in.
+# Source: docs/PROTOCOL.md, "Messages".
 
 
 def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> bytes:

@@ -212,7 +212,7 @@ def _surprises(account: DemoAccount, killed: Killed | None) -> Iterator[str]:
         yield f"no worker was killed at work on {victim.issue_id}"
 
 
-# --- closing -------------------------------------------------------------------------------------
+# --- last lines ----------------------------------------------------------------------------------
 # The last lines of ``demo``: what was seen, in the run's own figures, and what to type next.
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from beads_workers.demo.workspace import DemoWorkspace
 
 
-# --- showing -------------------------------------------------------------------------------------
+# --- display -------------------------------------------------------------------------------------
 # A demo while it runs: the dashboard with its captions, or lines with the captions in between.
 
 
@@ -95,11 +95,8 @@ class _Lines:
             print(json.dumps({"caption": caption}) if self._as_json else f"-- {caption}")
 
 
-# --- demonstrating -------------------------------------------------------------------------------
-# ``demo``: a complete run of the real engine, with everything that can go wrong, in a minute.
-#
-# It is what ``start`` does, in a folder of its own with the embedded tracker: only the backlog,
-# the
+# --- demo ----------------------------------------------------------------------------------------
+# It is what ``start`` does, in a folder of its own with the embedded tracker: only the backlog, the
 # captions and the hand that kills a worker are the demo's.
 
 

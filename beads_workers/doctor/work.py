@@ -21,7 +21,7 @@ from beads_workers.core.text import counted, printable
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.executors.command import check_command, scripts, spelt_for_scripts
 
-# --- asking --------------------------------------------------------------------------------------
+# --- questions -----------------------------------------------------------------------------------
 # Asking a program something that it answers at once: bounded in time and output, stdin empty.
 #
 # Only for programs that may be killed in the middle (``claude --version``, ``git status``), never
@@ -187,9 +187,9 @@ def _last_line(reply: ProbeResult) -> str:
 
 
 # --- work ----------------------------------------------------------------------------------------
-# What tasks would run: is it there, can it be run, does it answer. No task and no agent is run.
+# What tasks would run: is it there, can it be run, does it answer.
 #
-# Only programs of ``executors.agents.PROGRAMS`` are asked for their version: an unknown one could
+# Only programs of ``agents.presets.PROGRAMS`` are asked for their version: an unknown one could
 # take any call for an order, and cost money.
 
 

@@ -45,7 +45,7 @@ def is_there(module: str, folder: str) -> bool:
     return True
 
 
-# --- resolving -----------------------------------------------------------------------------------
+# --- resolution ----------------------------------------------------------------------------------
 # Which function a path means, and whether it may be called.
 #
 # Nothing is evaluated: a path is the name of a module and of something in it, and both have to lie
@@ -152,7 +152,7 @@ TRACE_CHARS_MAX = 8_000
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 
-# --- calling -------------------------------------------------------------------------------------
+# --- calls ---------------------------------------------------------------------------------------
 # Calling a function: whatever it does, one ``CallResult`` comes of it.
 #
 # A function says that it wants to be tried again by raising ``Retry``; a coroutine function is run

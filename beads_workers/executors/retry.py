@@ -23,7 +23,7 @@ class Retry(Exception):
         self.after_seconds = after_seconds
 
 
-# --- tracing -------------------------------------------------------------------------------------
+# --- traces --------------------------------------------------------------------------------------
 # Which trace the running call belongs to: ``from beads_workers import trace_context``.
 
 

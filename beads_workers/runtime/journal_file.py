@@ -23,8 +23,8 @@ from beads_workers.core.journal import (
 # A run's journal as it lies on disk: segments, each of which begins with a checkpoint.
 #
 # ``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
-# segment that begins within a run repeats what still holds (``core.checkpoint``): it is all that
-# a recovery needs, and whoever has read the one before passes over what is repeated.
+# segment that begins within a run repeats what still holds (``core.recovery.Checkpoint``): it is
+# all that a recovery needs, and whoever has read the one before passes over what is repeated.
 
 
 def segment_path(journal: Path, number: int) -> Path:

@@ -142,7 +142,7 @@ GIT_PLACES = (
 """What ``git rev-parse --local-env-vars`` lists, without its ways to give configuration."""
 
 
-# --- spawning ------------------------------------------------------------------------------------
+# --- spawns --------------------------------------------------------------------------------------
 # How a program is started: found as a shell finds it, the first of a process group of its own.
 
 

@@ -129,7 +129,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-# --- forgetting ----------------------------------------------------------------------------------
+# --- retry without a fleet -----------------------------------------------------------------------
 # ``retry`` without a fleet: what earlier runs remember of an issue is told to their journals.
 
 

@@ -118,12 +118,10 @@ def _parent_of(pid: str) -> int:
 
 
 # --- sessions ------------------------------------------------------------------------------------
-# Ending everything that belongs to a worker, and nothing else.
-#
-# Source: docs/SEMANTICS.md, "Attempts". A worker leads a session; what its tasks
-# start lies in that session, or carries the worker's token in its environment. Processes are
-# identified by pid and start time, which is checked through a pidfd right before a signal, so that
-# a reused pid is never hit. Nothing is ever found by name. Linux: reads /proc.
+# Source: docs/SEMANTICS.md, "Attempts". A worker leads a session; what its tasks start lies in that
+# session, or carries the worker's token in its environment. Processes are identified by pid and
+# start time, which is checked through a pidfd right before a signal, so that a reused pid is never
+# hit. Nothing is ever found by name. Linux: reads /proc.
 
 
 @value

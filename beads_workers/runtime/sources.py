@@ -18,7 +18,7 @@ from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
 from beads_workers.runtime.tracker_thread import Answer, PromptTrackerThread, TrackerThread
 
-# --- opening -------------------------------------------------------------------------------------
+# --- sources -------------------------------------------------------------------------------------
 # Opening the source that a fleet works on; what there is stands in ``registry``.
 
 

@@ -217,7 +217,7 @@ def _reason(error: SourceError) -> str:
     return str(error) or "no reason given"
 
 
-# --- recovering ----------------------------------------------------------------------------------
+# --- recovery ------------------------------------------------------------------------------------
 # Settling what crashed runs left, before anything is taken: runs in the tracker thread.
 #
 # Source: docs/SEMANTICS.md, "Recovery". First everything of the crashed run must be

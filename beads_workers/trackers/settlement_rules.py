@@ -9,7 +9,7 @@ from typing import assert_never
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 
-# --- settling ------------------------------------------------------------------------------------
+# --- settlement rules ----------------------------------------------------------------------------
 # What a settlement may do to an issue, given how the tracker shows it: one pure rule.
 #
 # It is the rule for trackers that are read and written in one transaction. Source:

@@ -23,7 +23,7 @@ from beads_workers.worktrees import removal
 from beads_workers.worktrees.git import BRANCHES, GitError, git
 from beads_workers.worktrees.records import Records, WorktreeRecord, named_in, new_token
 
-# --- copying -------------------------------------------------------------------------------------
+# --- copies --------------------------------------------------------------------------------------
 # Files that git ignores and an attempt needs all the same (``.env``): copied into its worktree.
 
 
@@ -79,12 +79,12 @@ def _copy(project: Path, target: Path, name: str) -> str | None:
     return None
 
 
-# --- making --------------------------------------------------------------------------------------
-# The PREPARE step: makes an attempt's git worktree. ``python -m`` with a preparation on stdin.
+# --- worktrees -----------------------------------------------------------------------------------
+# The PREPARE step: makes an attempt's git worktree.
 #
 # What it prints goes to the attempt's log, and the last line of a failure is the error that people
-# see. It fails for reasons that are not the issue's: the worker asks for a free retry.
-# Source: docs/SEMANTICS.md, "Worktrees".
+# see. It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
+# docs/SEMANTICS.md, "Worktrees".
 
 
 NAMES_MAX = 1000
@@ -112,7 +112,7 @@ class Preparation:
 
 
 def read_preparation(text: str) -> Preparation:
-    """Read what ``executors.plans.preparation`` wrote."""
+    """Read what ``executors.command.preparation`` wrote."""
     fields: dict[str, Any] = json.loads(text)
     return Preparation(**{**fields, "worktrees": worktrees_from_json(fields["worktrees"])})
 

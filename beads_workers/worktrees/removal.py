@@ -87,7 +87,7 @@ def _names(found: Found) -> str:
     return f"{shown}, ..." if len(found.changes) > NAMES_SHOWN else shown
 
 
-# --- looking -------------------------------------------------------------------------------------
+# --- inspection ----------------------------------------------------------------------------------
 # Looking at the worktrees that we made: what each of them holds that is nowhere else.
 
 
@@ -347,7 +347,7 @@ _FIELDS = {"1": 8, "2": 9, "u": 10}
 """How many fields stand before the name in each kind of line of ``git status``."""
 
 
-# --- removing ------------------------------------------------------------------------------------
+# --- removal -------------------------------------------------------------------------------------
 # Removing worktrees that hold no work, with their branches; git has the last word on each.
 
 

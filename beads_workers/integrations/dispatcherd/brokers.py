@@ -129,7 +129,7 @@ class BrokerClient:
 
 
 class UnixBroker:
-    """See ``broker.Broker``. Replies leave as they are made."""
+    """See ``brokers.Broker``. Replies leave as they are made."""
 
     producer = "socket-producer"
 

@@ -275,11 +275,11 @@ _COMMANDS: dict[str, Callable[[Scene], dict[str, Any]]] = {
 _IN_STATUS = ("running", "aio_tasks", "workers", "producers", "metrics", "main", "chunks")
 
 
-# --- dispatching ---------------------------------------------------------------------------------
+# --- dispatch ------------------------------------------------------------------------------------
 # Answers dispatcherd's control commands for a fleet, whoever asks: over the control socket, a
 # broker, or from a task that runs.
 #
-# What the answers are stands in ``core.dispatching``. Source: docs/DISPATCHERD.md, "The control
+# Source: docs/DISPATCHERD.md, "The control
 # plane".
 
 

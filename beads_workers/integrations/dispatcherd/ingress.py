@@ -30,8 +30,7 @@ from beads_workers.integrations.dispatcherd.wire import (
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, read_object
 
 # --- ingress -------------------------------------------------------------------------------------
-# What dispatcherd's brokers bring, in the loop of the orchestrator. See
-# ``runtime.opening.Ingress``.
+# See ``runtime.sources.Ingress``.
 #
 # A message that was read is put on file before anything else happens to it, together with all that
 # came in the same turn of the loop. A control request is answered at once, by ``answerer``.
@@ -87,7 +86,7 @@ class DispatcherdIngress:
     # --- what the brokers bring -------------------------------------------------------------------
 
     def receive(self, payload: bytes, channel: str, answer: Callable[[str], Answer]) -> None:
-        """See ``broker.Receiver``."""
+        """See ``brokers.Receiver``."""
         try:
             message = self._message(payload)
         except ProtocolError as error:
@@ -108,7 +107,7 @@ class DispatcherdIngress:
             self._pause(True)
 
     def warn(self, text: str) -> None:
-        """See ``broker.Receiver``."""
+        """See ``brokers.Receiver``."""
         now = time.monotonic()
         if now >= self._warned_at + WARNINGS_SECONDS:
             self._warned, self._warned_at = 0, now
@@ -268,7 +267,7 @@ def _nobody(asked: ControlRequest, reply: Reply) -> None:
     reply({"error": f"No control method {asked.control}"})
 
 
-# --- opening -------------------------------------------------------------------------------------
+# --- openers -------------------------------------------------------------------------------------
 # An ingress with its brokers.
 
 

@@ -25,7 +25,7 @@ from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPositio
 from beads_workers.integrations.dispatcherd.spool import Spool, look_at
 from beads_workers.integrations.dispatcherd.wire import to_fields
 
-# --- looking -------------------------------------------------------------------------------------
+# --- lookups -------------------------------------------------------------------------------------
 # A task as people are shown it who ask why it does not run. Pure.
 
 

@@ -12,11 +12,8 @@ from beads_workers.core.framing import ProtocolError, as_number, parse_object
 from beads_workers.core.model import Outcome, OutcomeKind, value
 
 # --- dispatcherd ---------------------------------------------------------------------------------
-# The messages of dispatcherd, without any I/O.
-#
 # ``messages`` makes dataclasses of what a publisher sends and back, ``chunks`` cuts what is too
-# long
-# for a broker and joins it again, ``workers`` has what a worker says to its main process.
+# long for a broker and joins it again, ``workers`` has what a worker says to its main process.
 #
 # Source: docs/DISPATCHERD.md, "The messages".
 

@@ -21,7 +21,7 @@ from beads_workers.trackers.issue import BadIssue, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.store import SqliteStore, transaction
 
-# --- submitting ----------------------------------------------------------------------------------
+# --- submission ----------------------------------------------------------------------------------
 # Jobs handed in to the embedded tracker: all of a submission, or nothing of it.
 
 
@@ -66,8 +66,7 @@ def submit_all(connection: sqlite3.Connection, jobs: Sequence[Submitted]) -> lis
     return warnings
 
 
-# --- submitting ----------------------------------------------------------------------------------
-# ``submit``: jobs as envelopes, into the embedded tracker.
+# --- submit --------------------------------------------------------------------------------------
 
 
 STDIN = "-"

@@ -15,7 +15,7 @@ SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
 class HeroQueue:
     """Serving a Hero queue. ``url``: ``connection``, without a secret; ``keys``: the
     templates of ``wire.Keys``, all of them. ``retry_seconds``: before the second
-    attempt; ``lease_seconds`` and ``reply_seconds``: ``store.Queue``."""
+    attempt; ``lease_seconds`` and ``reply_seconds``: ``store.ServedQueue``."""
 
     url: str
     worker: str

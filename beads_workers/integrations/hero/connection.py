@@ -158,7 +158,7 @@ def _from_file(path: str) -> str:
     return password
 
 
-# --- connecting ----------------------------------------------------------------------------------
+# --- connections ---------------------------------------------------------------------------------
 # A connection to a Redis through redis-py, which is loaded only here, and only when it is used.
 
 
@@ -300,7 +300,7 @@ def patiently(call: Callable[[], T], address: Address, patience_seconds: float) 
         delay = min(delay * 2, RETRY_SECONDS_MAX)
 
 
-# --- calling -------------------------------------------------------------------------------------
+# --- calls ---------------------------------------------------------------------------------------
 # One thread's connection to a Redis: every answer is one, or a ``SourceError``.
 
 

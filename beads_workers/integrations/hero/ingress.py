@@ -25,7 +25,7 @@ LEAVE_SECONDS = 2.0
 
 
 class HeroIngress:
-    """See ``runtime.opening.Ingress``. The thread begins at once, and fetches when the fleet
+    """See ``runtime.sources.Ingress``. The thread begins at once, and fetches when the fleet
     asks."""
 
     def __init__(

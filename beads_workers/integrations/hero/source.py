@@ -181,7 +181,7 @@ def _past_settled(action: Action, job_id: str, answer: str) -> Settled:
     return Settled(settlement, Result.NOT_OURS, NOT_WITH_US)
 
 
-# --- looking -------------------------------------------------------------------------------------
+# --- lookups -------------------------------------------------------------------------------------
 # A job as people are shown it who ask. Pure.
 
 
@@ -436,7 +436,7 @@ class HeroSource:
     # --- the rest -------------------------------------------------------------------------------
 
     def renew(self, issue_ids: Sequence[IssueId]) -> Renewed:
-        """The lease is the run's, and kept by the thread that tends the queue."""
+        """The lease is the run's, and kept by the maintenance thread."""
         return Renewed()
 
     def recover(self, dead: CrashedRun) -> list[Settled]:

@@ -54,7 +54,7 @@ class JobEnd(NamedTuple):
     said: str
 
 
-# --- asking --------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------
 # Asking about one queue, in the name of one run: keys and times are put in here.
 
 

@@ -17,8 +17,6 @@ from beads_workers.core.times import read_time, write_time
 
 # --- jobs ----------------------------------------------------------------------------------------
 # What a Hero job is, and which states it may go to.
-#
-# Source: docs/HERO.md, "The data in the Redis".
 
 
 class JobStatus(Enum):
@@ -105,9 +103,8 @@ class HeroJob:
 # --- keys ----------------------------------------------------------------------------------------
 # What everything is called in Redis: templates, so that another naming is a setting.
 #
-# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of
-# a
-# cluster. Source: docs/HERO.md, "The data in the Redis".
+# ``{id}`` and ``{worker}`` are replaced; ``{{`` and ``}}`` are braces, which mark the hash tag of a
+# cluster.
 
 
 ID_CHARS_MAX = 500
@@ -248,7 +245,7 @@ CLUSTER = Keys(
 NAMINGS = {"text": DEFAULT, "later": LATER, "cluster": CLUSTER}
 
 
-# --- reading -------------------------------------------------------------------------------------
+# --- readers -------------------------------------------------------------------------------------
 # The hash of a job read: tolerant about forms, strict about meaning; an error names its field.
 
 
@@ -408,7 +405,7 @@ def _json(name: str, said: str) -> object:
     return value
 
 
-# --- writing -------------------------------------------------------------------------------------
+# --- writers -------------------------------------------------------------------------------------
 # The hash of a job written: texts, "true" and "false", RFC 3339 in UTC, JSON where it is JSON.
 
 

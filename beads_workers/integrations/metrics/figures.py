@@ -106,7 +106,7 @@ def number(value: float) -> str:
 
 
 # --- figures -------------------------------------------------------------------------------------
-# From a board to the families of ``metrics``. docs/METRICS.md lists them all.
+# From a board to the families of ``metrics``.
 
 
 PREFIX = "beads_workers_"

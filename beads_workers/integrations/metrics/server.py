@@ -119,10 +119,9 @@ def read(pid: int) -> ProcessUse | None:
 
 
 # --- server --------------------------------------------------------------------------------------
-# ``http://127.0.0.1:PORT/metrics``, in the orchestrator's loop. Source: docs/METRICS.md.
+# Source: docs/METRICS.md.
 #
-# A scrape is worked out in slices after a turn's replies have left, so that no worker waits for
-# it.
+# A scrape is worked out in slices after a turn's replies have left, so that no worker waits for it.
 # Whoever is slow, asks for something else or comes in crowds is cut off.
 
 

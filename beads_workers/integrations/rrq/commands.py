@@ -43,7 +43,6 @@ def take_slot(folder: Path) -> tuple[Path, int]:
 
 
 # --- rrq executor --------------------------------------------------------------------------------
-# ``rrq-executor``: our workers run what a real RRQ orchestrator sends.
 
 
 FOLDER = "rrq"

@@ -198,10 +198,7 @@ class Slot:
 
 
 # --- driver --------------------------------------------------------------------------------------
-# The driver: a worker process with several slots, whose work is done by executors.
-#
-# To the orchestrator each slot is a worker, with a connection of its own; a free slot is READY.
-# One
+# To the orchestrator each slot is a worker, with a connection of its own; a free slot is READY. One
 # loop over all connections, the executors' processes, and signals.
 
 

@@ -12,7 +12,7 @@ from beads_workers.core.effects import Timers
 from beads_workers.core.model import Outcome, OutcomeKind, value
 from beads_workers.integrations.rrq import wire
 
-# --- driving events ------------------------------------------------------------------------------
+# --- driver events -------------------------------------------------------------------------------
 # What the driver of an executor is told (past tense), and what it asks for (imperative).
 
 
@@ -180,7 +180,7 @@ class Suspects:
         return bool(self._jobs)
 
 
-# --- translating ---------------------------------------------------------------------------------
+# --- translation ---------------------------------------------------------------------------------
 # What an executor answered, as the end of an attempt.
 
 
@@ -223,7 +223,7 @@ def _text(answer: wire.RequestOutcome) -> str:
     return ": ".join(part for part in (error.type, said) if part)[: limits.ERROR_CHARS_MAX]
 
 
-# --- driving -------------------------------------------------------------------------------------
+# --- driver --------------------------------------------------------------------------------------
 # One executor process and the requests in it: events and the time in, commands out.
 #
 # It is started when it is first needed, and again when it has died. Each slot has one request at a

@@ -131,7 +131,7 @@ FAREWELL_SECONDS = 1.0
 
 class RrqIngress:
     """Tells the core what has arrived, and sends what is pending. See
-    ``runtime.opening.Ingress``."""
+    ``runtime.sources.Ingress``."""
 
     def __init__(
         self,

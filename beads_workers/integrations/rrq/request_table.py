@@ -154,7 +154,7 @@ class RrqConnection:
     over: bool = False
 
 
-# --- serving -------------------------------------------------------------------------------------
+# --- service -------------------------------------------------------------------------------------
 # Requests from their arrival to their answer: pure, told the time, no I/O.
 #
 # Every request that was read is answered exactly once, while its connection lives: a request of

@@ -307,7 +307,7 @@ def frame(payload: bytes, frame_bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
-# --- reading -------------------------------------------------------------------------------------
+# --- readers -------------------------------------------------------------------------------------
 # Payloads read: strict about types, because what is guessed here would be run.
 
 

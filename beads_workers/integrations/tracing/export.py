@@ -51,7 +51,7 @@ class Exporter:
         self._scope = InstrumentationScope("beads_workers", __version__)
 
     def export(self, spans: Sequence[Span]) -> str:
-        """See ``batches.Export``. It gives up after the time that the standard names: 10 s."""
+        """See ``Batches``. It gives up after the time that the standard names: 10 s."""
         self._said.last = ""
         result = self._exporter.export([self._readable(span) for span in spans])
         if result is SpanExportResult.SUCCESS:
@@ -100,7 +100,7 @@ def _nanoseconds(epoch: float) -> int:
     return round(epoch * 1e6) * 1000
 
 
-# --- exporting -----------------------------------------------------------------------------------
+# --- export --------------------------------------------------------------------------------------
 # The process that exports spans: ``python -m beads_workers.integrations.tracing.export JOURNAL``.
 #
 # Its stdin ends with the orchestrator; then it exports what is left, and ends. On stdout it says

@@ -67,7 +67,7 @@ class ExportStatus:
 
 
 def account_of(values: Any) -> ExportStatus:
-    """Read it back; raises one of ``core.flat.BAD_VALUE``."""
+    """Read it back; raises one of ``core.journal.BAD_VALUE``."""
     if not isinstance(values, Mapping) or values.keys() != {f.name for f in fields(ExportStatus)}:
         raise TypeError(values)
     return read_flat(ExportStatus, values)

@@ -135,7 +135,7 @@ def whose(seen: BdRow) -> str:
     return f"it is {seen.status}, {holder}"
 
 
-# --- writing -------------------------------------------------------------------------------------
+# --- writes --------------------------------------------------------------------------------------
 # Carrying out writes in as few calls as this ``bd`` allows.
 #
 # With compare-and-swap every write names what it expects. Closes that are sure (our lease on the
@@ -273,7 +273,7 @@ def _note(note: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in note)[:ERROR_CHARS_MAX]
 
 
-# --- settling ------------------------------------------------------------------------------------
+# --- settlements ---------------------------------------------------------------------------------
 # A group of settlements: look where needed, write, and see what became of what was refused.
 
 

@@ -250,7 +250,7 @@ def _why(row: BdRow | None) -> str:
     return whose(row) if row is not None else "the tracker has no such issue"
 
 
-# --- looking -------------------------------------------------------------------------------------
+# --- lookups -------------------------------------------------------------------------------------
 # Looking at issues for people who ask: what ``bd`` knows of them, without ever writing.
 #
 # ``bd`` 1.3 lists issues with their dependencies; older ones only tell them with ``bd show``.

@@ -338,7 +338,7 @@ def _has(text: str, option: str) -> bool:
     return re.search(rf"(?m)^ .*{re.escape(option)}(?![\w-])", text) is not None
 
 
-# --- listing -------------------------------------------------------------------------------------
+# --- listings ------------------------------------------------------------------------------------
 # Which ready issues are wanted: what ``bd ready`` can filter, and what we filter ourselves.
 
 

@@ -110,7 +110,7 @@ def _places(values: tuple[str, ...] | tuple[int, ...]) -> str:
     return f"({', '.join('?' * len(values))})"
 
 
-# --- changing ------------------------------------------------------------------------------------
+# --- changes -------------------------------------------------------------------------------------
 # What settlements do to issues, a group at a time: one statement for all that change alike.
 #
 # Every writing function runs inside a ``transaction``.
