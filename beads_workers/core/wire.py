@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, assert_never
+from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.framing import (
@@ -176,41 +176,6 @@ RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BAT
 """Named by the text for later versions; today unknown to both halves like any other type."""
 
 
-# --- control messages ----------------------------------------------------------------------------
-# What a task asks of the orchestrator over its worker's connection, and what it is answered.
-#
-# Source: docs/PROTOCOL.md, "Version 1.1".
-
-
-def _asked(fields: dict[str, Any]) -> ControlAsked:
-    command, data = fields.get("command"), fields.get("control_data")
-    if not isinstance(command, str) or not command:
-        raise ProtocolError("CONTROL without a command")
-    sender(fields)
-    return ControlAsked(command, data if isinstance(data, dict) else {})
-
-
-def _reply(fields: dict[str, Any]) -> ControlReply:
-    reply = fields.get("reply")
-    if not isinstance(reply, dict):
-        raise ProtocolError("CONTROL_REPLY without a reply")
-    return ControlReply(reply)
-
-
-TYPES = {ControlAsked: "CONTROL", ControlReply: "CONTROL_REPLY"}
-PARSERS: dict[str, Callable[[dict[str, Any]], ControlAsked | ControlReply]] = {
-    "CONTROL": _asked,
-    "CONTROL_REPLY": _reply,
-}
-
-
-def fields_of(message: ControlAsked | ControlReply) -> dict[str, Any]:
-    """Its own fields, as they are written."""
-    if isinstance(message, ControlAsked):
-        return {"command": message.command, "control_data": dict(message.control_data)}
-    return {"reply": dict(message.reply)}
-
-
 # --- messages ------------------------------------------------------------------------------------
 # The messages of the worker protocol: bytes in, values out; and ``encode``, the way back.
 #
@@ -223,7 +188,7 @@ def parse(line: bytes) -> Message:
     kind = fields.get("type")
     if not isinstance(kind, str):
         raise ProtocolError("no message type")
-    parser = _PARSERS.get(kind)
+    parser = _BY_TYPE.get(kind)
     if parser is None:
         reserved = " (reserved for a later version)" if kind in RESERVED else ""
         raise ProtocolError(f"unknown message type {kind[:40]!r}{reserved}")
@@ -320,16 +285,37 @@ def _cancel(fields: dict[str, Any]) -> Cancel:
     return Cancel(issue_id(fields), text(fields, "reason", ""))
 
 
-_PARSERS: dict[str, Callable[[dict[str, Any]], Message]] = {
-    "READY": _ready,
-    "DONE": _done,
-    "FAILED": _failed,
-    "TASK": _task,
-    "WAIT": _wait,
-    "SHUTDOWN": _shutdown,
-    "CANCEL": _cancel,
-    **PARSERS,
+def _asked(fields: dict[str, Any]) -> ControlAsked:
+    command, data = fields.get("command"), fields.get("control_data")
+    if not isinstance(command, str) or not command:
+        raise ProtocolError("CONTROL without a command")
+    sender(fields)
+    return ControlAsked(command, data if isinstance(data, dict) else {})
+
+
+def _reply(fields: dict[str, Any]) -> ControlReply:
+    reply = fields.get("reply")
+    if not isinstance(reply, dict):
+        raise ProtocolError("CONTROL_REPLY without a reply")
+    return ControlReply(reply)
+
+
+_PARSERS: dict[type[Message], Callable[[dict[str, Any]], Message]] = {
+    Ready: _ready,
+    Done: _done,
+    Failed: _failed,
+    ControlAsked: _asked,
+    Task: _task,
+    Wait: _wait,
+    Shutdown: _shutdown,
+    Cancel: _cancel,
+    ControlReply: _reply,
 }
+_TYPES = {kind: kind.__name__.upper() for kind in _PARSERS} | {
+    ControlAsked: "CONTROL",
+    ControlReply: "CONTROL_REPLY",
+}
+_BY_TYPE = {_TYPES[kind]: parser for kind, parser in _PARSERS.items()}
 
 
 def _lenient_sender(fields: dict[str, Any], warnings: list[str]) -> str:
@@ -388,17 +374,6 @@ def encode(message: Message, worker_id: str, timestamp: float, *, v1: bool) -> b
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 """Made once: ``json.dumps`` with separators makes one for every call."""
 
-_TYPES: dict[type[Message], str] = {
-    Ready: "READY",
-    Done: "DONE",
-    Failed: "FAILED",
-    Task: "TASK",
-    Wait: "WAIT",
-    Shutdown: "SHUTDOWN",
-    Cancel: "CANCEL",
-    **TYPES,
-}
-
 _HEADS = {kind: f'{{"type":"{name}","worker_id":' for kind, name in _TYPES.items()}
 
 
@@ -426,16 +401,8 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
                 "title": message.title,
             }
             return core if v1 else core | _task_additions(message)
-        case Wait():
-            return {"wait_seconds": message.wait_seconds}
-        case Shutdown():
-            return {"reason": message.reason}
-        case Cancel():
-            return {"issue_id": message.issue_id, "reason": message.reason}
-        case ControlAsked() | ControlReply():
-            return fields_of(message)
         case _:
-            assert_never(message)
+            return {f.name: getattr(message, f.name) for f in fields(message)}
 
 
 def _ready_additions(message: Ready) -> dict[str, Any]:

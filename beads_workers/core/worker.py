@@ -31,7 +31,6 @@ from beads_workers.core.wire import (
     REVOKED,
     VERSION,
     Cancel,
-    ControlAsked,
     ControlReply,
     Done,
     Failed,
@@ -439,9 +438,9 @@ class WorkerHalf:
         """Tell it what happened; carry out what it answers, in order."""
         if self.state is WorkerState.GONE:
             return []
-        if isinstance(event, ev.StepAsked):
-            # Beside the conversation: what a task asks, and hears, changes no state.
-            return [ev.SendMessage(ControlAsked(event.command, event.control_data))]
+        if isinstance(event, ev.StepSaid):
+            # Beside the conversation: what a task says, and hears, changes no state.
+            return [ev.SendMessage(event.message)]
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):

@@ -69,11 +69,13 @@ class StepAnswered:
 
 
 @value
-class StepAsked:
-    """A step that runs asks something of the orchestrator; it waits for ``TellStep``."""
+class StepSaid:
+    """A step that runs has something for the orchestrator, whatever state its worker is in.
 
-    command: str
-    control_data: Mapping[str, Any]
+    One that asks (``ControlAsked``) waits for ``TellStep``.
+    """
+
+    message: ControlAsked
 
 
 @value
@@ -99,7 +101,7 @@ Moving = (
     | StepOver
 )
 """What moves a worker from state to state."""
-Event = Moving | StepAsked
+Event = Moving | StepSaid
 
 
 def name_of(event: Event | None) -> str:

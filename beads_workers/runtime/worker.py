@@ -26,14 +26,11 @@ from beads_workers.core.framing import (
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.wire import (
-    Cancel,
     ControlAsked,
     ControlReply,
     FromWorker,
-    Shutdown,
     Task,
     ToWorker,
-    Wait,
     encode,
     parse,
 )
@@ -53,8 +50,8 @@ from beads_workers.core.worker_events import (
     RunStep,
     SendMessage,
     SpoolResult,
-    StepAsked,
     StepNotStarted,
+    StepSaid,
     TellStep,
 )
 from beads_workers.executors.command import plan
@@ -231,7 +228,7 @@ class WorkerConnection:
                 else:
                     if isinstance(message, Task):
                         return with_payload(message)
-                    if isinstance(message, Wait | Shutdown | Cancel | ControlReply):
+                    if isinstance(message, ToWorker | ControlReply):
                         return message
                     trouble = "a message that only workers send"
             case _:
@@ -289,7 +286,8 @@ def run_worker(
     connection = WorkerConnection(dial, settings.worker_id, selector)
     events: deque[Event] = deque()
     functions = Functions(
-        settings.work.allow_modules, lambda name, data: events.append(StepAsked(name, data))
+        settings.work.allow_modules,
+        lambda name, data: events.append(StepSaid(ControlAsked(name, data))),
     )
     process = _Process(settings, half, selector, connection, functions, events)
     for name in settings.work.hidden_variables:

@@ -20,7 +20,7 @@ from beads_workers.core.commands import Send
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.framing import Framed, Line, ProtocolError, TooLong
 from beads_workers.core.text import printable
-from beads_workers.core.wire import ControlAsked, ControlReply, Done, Failed, Ready, Task
+from beads_workers.core.wire import ControlAsked, ControlReply, FromWorker, Task
 from beads_workers.runtime.sessions import start_time
 from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 
@@ -239,7 +239,7 @@ def _event(conn_id: ConnId, framed: Framed) -> Event | ControlAsked:
         return ev.Misread(conn_id, str(error), _shown(framed.text))
     if isinstance(message, ControlAsked):
         return message
-    if isinstance(message, Ready | Done | Failed):
+    if isinstance(message, FromWorker):
         return ev.Received(conn_id, message)
     return ev.Misread(conn_id, "not a worker's message", _shown(framed.text))
 

@@ -45,6 +45,6 @@ def test_a_question_without_data_asks_for_all() -> None:
 def test_a_worker_passes_on_both_and_goes_on_with_its_task() -> None:
     book = busy()
     state = book.half.state
-    assert book.tell(ev.StepAsked("running", {"uuid": "u"})) == [ev.SendMessage(ASKED)]
+    assert book.tell(ev.StepSaid(ASKED)) == [ev.SendMessage(ASKED)]
     assert book.tell(ev.MessageReceived(REPLY)) == [ev.TellStep(REPLY.reply)]
     assert book.half.state is state
