@@ -22,10 +22,8 @@ from beads_workers.core.states import IssueState
 
 
 @dataclass(slots=True)
-class WorkerRow:
-    """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
-    same for its process. ``finished``: attempts that ended, in whatever way. ``prefetched``: what
-    it was sent beside its task, with the same for each."""
+class ShownWorker:
+    """What ``status`` and the dashboard show of a worker: a key for each field."""
 
     worker_id: str
     pid: int | None = None
@@ -33,10 +31,18 @@ class WorkerRow:
     issue_id: str | None = None
     title: str | None = None
     attempt: int | None = None
-    since: float = 0.0
     done: int = 0
     failed: int = 0
     own: bool = True
+
+
+@dataclass(slots=True)
+class WorkerRow(ShownWorker):
+    """One worker. ``since``: elapsed seconds of the run at which its task began; ``began``: the
+    same for its process. ``finished``: attempts that ended, in whatever way. ``prefetched``: what
+    it was sent beside its task, with the same for each."""
+
+    since: float = 0.0
     connected: bool = False
     began: float = 0.0
     finished: int = 0

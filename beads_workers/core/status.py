@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import cache
 from itertools import islice
 from math import floor, inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
-from beads_workers.core.snapshot import Asking, Board, EndedAttempt, WorkerRow, worker_order
+from beads_workers.core.snapshot import (
+    Asking,
+    Board,
+    EndedAttempt,
+    ShownWorker,
+    WorkerRow,
+    worker_order,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # --- status --------------------------------------------------------------------------------------
 
@@ -80,10 +92,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
-        "degraded": [
-            {"what": h.what, "text": h.text, "todo": h.todo, "stops_intake": h.stops}
-            for h in board.degraded.values()
-        ],
+        "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
         "rate_per_minute": rate,
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
         "source_calls": _source_calls(board, elapsed),
@@ -97,8 +106,22 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             "done": list(board.activity.throughput.done),
         },
         "needs": [{"text": text, "todo": todo} for text, todo in needs(board)],
-        "ended": _ended(board),
+        "ended": shown(board.ended, rec.RunEnded) if board.ended else None,
     }
+
+
+def shown(value: DataclassInstance, kind: type[DataclassInstance]) -> dict[str, Any]:
+    """A key for each field of ``kind``, which ``value`` is one of."""
+    return {name: _cut(getattr(value, name)) for name in _names(kind)}
+
+
+@cache
+def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _cut(value: Any) -> Any:
+    return value[:ERROR_CHARS_MAX] if isinstance(value, str) else value
 
 
 def _notes(board: Board) -> list[tuple[Entry, rec.Noted]]:
@@ -154,29 +177,13 @@ def _next_retry(retrying: Mapping[str, float], elapsed: float) -> float | None:
     return None if soonest is None else round(max(0.0, soonest - elapsed), 1)
 
 
-def _ended(board: Board) -> dict[str, Any] | None:
-    if (ended := board.ended) is None:
-        return None
-    return {"exit_code": ended.exit_code, "reason": ended.reason}
-
-
 def _in_order(board: Board) -> list[WorkerRow]:
     return sorted(board.workers.values(), key=lambda row: worker_order(row.worker_id))
 
 
 def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:
-    return {
-        "worker_id": row.worker_id,
-        "pid": row.pid,
-        "state": row.state,
-        "issue_id": row.issue_id,
-        "title": row.title[:TITLE_CHARS_MAX] if row.title is not None else None,
-        "attempt": row.attempt,
-        "elapsed_seconds": round(elapsed - row.since, 3) if row.issue_id else None,
-        "done": row.done,
-        "failed": row.failed,
-        "own": row.own,
-    }
+    seconds = round(elapsed - row.since, 3) if row.issue_id else None
+    return {**shown(row, ShownWorker), "elapsed_seconds": seconds}
 
 
 def _source_state(board: Board, elapsed: float) -> dict[str, Any]:

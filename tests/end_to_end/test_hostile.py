@@ -60,7 +60,7 @@ def asking(fleet: Fleet) -> bool:
 
 def degraded(fleet: Fleet) -> dict[str, bool]:
     """What stands in the way, and whether it stops claiming."""
-    return {h["what"]: h["stops_intake"] for h in fleet.status()["degraded"]}
+    return {h["what"]: h["stops"] for h in fleet.status()["degraded"]}
 
 
 def test_without_descriptors_a_fleet_answers_and_neither_spins_nor_loses_anything(
