@@ -282,16 +282,13 @@ class Tasks:
                 self._move(in_flight, IssueStimulus.REQUEUED)
             case Requeue(delay, history):
                 self._record(in_flight, outcome, duration_ms, "requeue", verdict)
-                until = self._effects.now + delay
-                self._retry_state.requeue(job.issue_id, job.title, outcome.error, history, until)
-                retry_entry, named = (
-                    self._retry_state.retry_entry(job.issue_id),
-                    job.call or job.named,
+                now, named = self._effects.now, job.call or job.named
+                self._retry_state.requeue(
+                    job.issue_id, job.title, outcome.error, history, now, now + delay
                 )
-                retry_entry.path, retry_entry.arguments = (
-                    named.path if named else "",
-                    arguments_of(named),
-                )
+                if (retry_entry := self._retry_state.retry_entries.get(job.issue_id)) is not None:
+                    retry_entry.path = named.path if named else ""
+                    retry_entry.arguments = arguments_of(named)
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
                     self._retry_state.put_on_hold(job.issue_id)

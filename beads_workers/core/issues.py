@@ -22,7 +22,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
-from beads_workers.core.model import OutcomeKind, value
+from beads_workers.core.model import value
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
 
@@ -250,9 +250,9 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         issue.state, issue.standing = _VERDICTS.get(finished.verdict, _REQUEUED)
         if issue.standing is Standing.COOLING:
-            if finished.outcome == _CANCELLED:
-                issue.standing = Standing.OPEN
             issue.due = entry.elapsed + finished.delay_seconds
+            if not finished.delay_seconds:
+                issue.standing = Standing.OPEN
         issue.pending = _WRITES[issue.state]
         issue.retry_entry = _entry_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
@@ -484,7 +484,6 @@ _HAND_OVER, _CLOSE = Action.HAND_OVER.value, Action.CLOSE.value
 _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
 _APPLIED, _NOT_OURS = Result.APPLIED.value, Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
-_CANCELLED = OutcomeKind.CANCELLED.value
 _FINISH, _QUARANTINED = "finish", "quarantined"
 
 _NOBODYS = (IssueState.ENQUEUED, IssueState.QUARANTINED)

@@ -97,6 +97,8 @@ class RetryState:
         if retry_entry.standing is Standing.QUARANTINED:
             retry_entry.history = AttemptHistory()
         retry_entry.standing = Standing.OPEN
+        if retry_entry.history == AttemptHistory():
+            del self.retry_entries[issue_id]
 
     def done(self, issue_id: IssueId) -> None:
         """Closed: there is nothing left to remember."""
@@ -104,13 +106,23 @@ class RetryState:
         self.retry_entries.pop(issue_id, None)
 
     def requeue(
-        self, issue_id: IssueId, title: str, error: str, history: AttemptHistory, until: float
+        self,
+        issue_id: IssueId,
+        title: str,
+        error: str,
+        history: AttemptHistory,
+        now: float,
+        until: float,
     ) -> None:
         """Try again, no sooner than ``until``."""
         retry_entry = self.retry_entry(issue_id)
         retry_entry.title, retry_entry.error, retry_entry.history = title, error, history
         retry_entry.failed_here = True
-        self._cool(issue_id, retry_entry, until)
+        retry_entry.standing = Standing.OPEN
+        if until > now:
+            self._cool(issue_id, retry_entry, until)
+        elif history == AttemptHistory():
+            del self.retry_entries[issue_id]
 
     def quarantine(
         self, issue_id: IssueId, title: str, error: str, history: AttemptHistory
@@ -138,7 +150,7 @@ class RetryState:
             return retry_entry.standing if retry_entry else None
         stood = retry_entry.standing
         self._timers.cancel(RetryDue(issue_id))
-        retry_entry.standing, retry_entry.history = Standing.OPEN, AttemptHistory()
+        del self.retry_entries[issue_id]
         return stood
 
     def refund(self, issue_id: IssueId, attempts: int) -> tuple[Standing, int] | None:
@@ -154,6 +166,8 @@ class RetryState:
         if stood in (Standing.COOLING, Standing.QUARANTINED):
             self._timers.cancel(RetryDue(issue_id))
             retry_entry.standing = Standing.OPEN
+        if retry_entry.standing is Standing.OPEN and retry_entry.history == AttemptHistory():
+            del self.retry_entries[issue_id]
         return stood, charged
 
     def cooled_down(self, issue_id: IssueId) -> None:
@@ -232,9 +246,9 @@ class CircuitBreaker:
         """
         for issue_id, attempts in self._charged.items():
             refunded = self._retry_state.refund(issue_id, attempts)
-            if refunded is None:
+            if refunded is None and issue_id not in in_flight:
                 continue
-            stood, charged = refunded
+            stood, charged = refunded or (Standing.OPEN, 0)
             self._effects.write(Refunded(issue_id, charged))
             if stood is Standing.QUARANTINED and issue_id not in in_flight:
                 self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from beads_workers.core import events as ev
@@ -14,7 +16,18 @@ from beads_workers.core.recovery import recovery_state
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.status import status
-from tests.core.playbook import Play, done, failed, notes, of, ready, records, said, task_of
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    failed,
+    notes,
+    of,
+    ready,
+    records,
+    said,
+    task_of,
+)
 
 FIVE = ("a", "b", "c", "d", "e")
 T = ev.Ticket(1)
@@ -111,7 +124,7 @@ def test_four_issues_are_no_storm_however_often_they_fail() -> None:
     for number, issue_id in enumerate(FIVE[:4], 1):
         hand(play, number, issue_id)
         play.do(failed(number, issue_id))
-    assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {2}
+    assert _charged(play, FIVE[:4]) == {2}
     assert play.core.state is RunState.RUNNING
 
 
@@ -120,13 +133,13 @@ def test_after_one_success_failures_are_the_issues_own() -> None:
     play.do(done(6, "f"))
     breaker(play)
     assert play.core.state is RunState.RUNNING
-    assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {1}
+    assert _charged(play) == {1}
 
 
 def test_nothing_is_charged_to_any_of_them_in_the_retry_state_or_in_the_journal() -> None:
     play = fleet()
     assert len(records(breaker(play), rec.Refunded)) == 5
-    assert {retry_entry.history.charged for retry_entry in _retry_entries(play)} == {0}
+    assert _charged(play) == {0}
     assert recovery_state(play.entries).checkpoint() == []
 
 
@@ -247,5 +260,16 @@ def _reopened(record: rec.Record) -> bool:
     return isinstance(record, rec.SettledRecord) and record.action == Action.REOPEN.value
 
 
-def _retry_entries(play: Play) -> list[object]:
-    return [p for i, p in play.core._parts.retry_state.retry_entries.items() if i in FIVE]
+def _charged(play: Play, issue_ids: Iterable[str] = FIVE) -> set[int]:
+    retry_state = play.core._parts.retry_state
+    return {retry_state.history(IssueId(each)).charged for each in issue_ids}
+
+
+def test_what_is_stopped_without_fault_may_be_taken_at_once_and_leaves_no_past() -> None:
+    play = Play()
+    play.working("a")
+    play.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"), cancelled(1, "a"))
+    assert play.core._parts.retry_state.not_to_take() == set()
+    play.quiet()
+    answer = of(play.do(ev.RetryAskedFor(T, (IssueId("a"),))), Answer)[0]
+    assert answer.error == "nothing to retry: a"
