@@ -35,6 +35,7 @@ class ClaimScheduler:
         self._effects = parts.effects
         self._round_trips = parts.round_trips
         self._tasks = parts.tasks
+        self._issues = parts.effects.issues
         self._exhausted = False
         self._looked = False
         self._recheck = False
@@ -59,7 +60,7 @@ class ClaimScheduler:
         if seconds is None or not self._parts.settings.claims_ahead:
             return 0
         # Its share of what is there: at the end of a backlog nobody is to be without.
-        share = -(-self._tasks.count(IssueState.CLAIMED) // max(1, self._parts.registry.slots()))
+        share = -(-self._issues.count(IssueState.CLAIMED) // max(1, self._parts.registry.slots()))
         soon = limits.PREFETCH_SECONDS
         room = (
             prefetch_count if prefetch_count * seconds <= soon else int(soon / seconds)
@@ -123,7 +124,7 @@ class ClaimScheduler:
     def _may_linger(self) -> bool:
         # While workers find their next job here, a round trip for one or two closes is a waste.
         flowing = (
-            self._parts.state is RunState.RUNNING and self._tasks.count(IssueState.CLAIMED) > 0
+            self._parts.state is RunState.RUNNING and self._issues.count(IssueState.CLAIMED) > 0
         )
         return (
             flowing
@@ -172,9 +173,9 @@ class ClaimScheduler:
             return 0
         if self._parts.degraded.stop:
             return 0
-        unsent, slots = self._tasks.count(IssueState.CLAIMED), self._slots()
+        unsent, slots = self._issues.count(IssueState.CLAIMED), self._slots()
         # An orphaned job keeps no slot: its worker is gone from us, dead or not.
-        busy = self._tasks.count(IssueState.RUNNING, IssueState.DELEGATING)
+        busy = self._issues.count(IssueState.RUNNING, IssueState.DELEGATING)
         free = max(0, slots - busy)
         ahead = self._ahead(slots)
         want = free + ahead - unsent

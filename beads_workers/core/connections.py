@@ -380,10 +380,10 @@ class Sender:
             "" if lean else job.description,
             job.issue_type,
             () if lean else job.labels,
-            in_flight.attempt,
+            in_flight.started.attempt,
             self._timeout(job),
             payload,
-            request_id=in_flight.request_id,
+            request_id=in_flight.started.request_id,
         )
 
     def _timeout(self, job: Job) -> float | None:
@@ -404,7 +404,8 @@ class Sender:
         )
         if self._tasks.in_flight:
             seconds = min(seconds, limits.WAIT_SECONDS_BUSY)
-        if (due := self._parts.retry_state.next_due()) is not None:
+        if cooling := self._parts.retry_state.cooling():
+            due = min(issue.due for issue in cooling)
             seconds = min(seconds, math.ceil(due - self._effects.now))
         return max(seconds, limits.WAIT_SECONDS_MIN)
 
@@ -465,14 +466,14 @@ class AttemptEnds:
         """A worker's death charges the attempt; one that we asked for does not."""
         if in_flight.queued_on_worker and self._goes_on(in_flight):
             self._tasks.returned_unstarted(
-                in_flight, f"its worker (pid {in_flight.owner_pid}) died before"
+                in_flight, f"its worker (pid {in_flight.issue.lost_pid}) died before"
             )
             return
         ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
         if in_flight.cancelled or in_flight.queued_on_worker or ends:
             outcome = Outcome(OutcomeKind.CANCELLED, in_flight.cancelled or "stopped")
         else:
-            outcome = lost(in_flight.owner_pid)
+            outcome = lost(in_flight.issue.lost_pid)
         if in_flight.overdue:
             outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
         self._tasks.attempt_ended(in_flight, outcome)
@@ -591,7 +592,7 @@ class Connections:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
         in_flight = self._sender.in_flight(connection)
         if in_flight is not None:
-            if in_flight.state is IssueState.DELEGATING:
+            if in_flight.issue.state is IssueState.DELEGATING:
                 self._tasks.unreserve(in_flight)
             else:
                 self._lose(connection, in_flight)
@@ -605,7 +606,7 @@ class Connections:
     def owner_dead(self, pid: int) -> None:
         """The process that had orphaned jobs is gone: what it did not finish is lost."""
         for in_flight in self._tasks.orphaned():
-            if in_flight.owner_pid == pid:
+            if in_flight.issue.lost_pid == pid:
                 self._attempt_ends.end_orphaned(in_flight)
 
     # --- what goes out ------------------------------------------------------------------------
@@ -714,11 +715,11 @@ class Connections:
 
     def _reregistered(self, connection: Connection) -> None:
         # A process that came back and says READY has let go of what it had before.
-        for in_flight in self._tasks.orphaned() if self._tasks.count(IssueState.ORPHANED) else ():
+        for in_flight in self._tasks.orphaned():
             came_later = (
                 in_flight.lost_conn_id is not None and connection.conn_id > in_flight.lost_conn_id
             )
-            if in_flight.owner_pid == connection.pid and came_later:
+            if in_flight.issue.lost_pid == connection.pid and came_later:
                 self._attempt_ends.end_orphaned(in_flight)
 
     def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
@@ -728,7 +729,10 @@ class Connections:
         if not has_task or message.issue_id not in (connection.issue_id, *connection.prefetched):
             return ConnStimulus.STRAY
         in_flight = self._tasks.in_flight[message.issue_id]
-        if isinstance(message, Failed) and message.request_id not in ("", in_flight.request_id):
+        if isinstance(message, Failed) and message.request_id not in (
+            "",
+            in_flight.started.request_id,
+        ):
             return ConnStimulus.STRAY  # Of an earlier TASK for the same issue.
         return ConnStimulus.FINISHED_ONE if connection.prefetched else ConnStimulus.FINISHED
 

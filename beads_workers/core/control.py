@@ -22,12 +22,12 @@ from beads_workers.core.events import (
 )
 from beads_workers.core.facts import Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.inflight import CANCELLED, RELEASED
-from beads_workers.core.issues import Standing
-from beads_workers.core.journal import PutOnHold, RetryAsked, SettledRecord
+from beads_workers.core.issues import Issue, Standing
+from beads_workers.core.journal import PutOnHold, SettledRecord
 from beads_workers.core.lifecycle import Ending
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.round_trips import CLAIM_AGAIN
-from beads_workers.core.source import Action, Result, Settlement
+from beads_workers.core.source import Action, Result
 from beads_workers.core.states import ConnState, IssueState, RunReaction, RunState, RunStimulus
 
 if TYPE_CHECKING:
@@ -144,47 +144,36 @@ class Control:
         in_flight = self._parts.tasks.in_flight.get(issue_id)
         if in_flight is None and self._parts.settings.policy.hand_back:
             # It waits for another try with its sender, who forgets it.
-            self._parts.retry_state.done(issue_id)
             not_ours = Action.RELEASE.value, Result.NOT_OURS.value
             self._effects.write(SettledRecord(issue_id, *not_ours, CANCELLED))
         elif not self._parts.push or in_flight is None:
             # The tracker keeps it: this run leaves it alone until a person says ``retry``.
             self._release_one(issue_id)
-        elif in_flight.state is IssueState.CLAIMED:
+        elif in_flight.issue.state is IssueState.CLAIMED:
             # Without a word its sender would have it run after all.
             in_flight.cancelled = CANCELLED
             self._parts.tasks.drop_claim(in_flight, Outcome(OutcomeKind.CANCELLED, CANCELLED))
-        elif in_flight.state is IssueState.RUNNING:
+        elif in_flight.issue.state is IssueState.RUNNING:
             self._sender.end_attempt(in_flight, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
-        stood = self._parts.retry_state.retry(issue_id)
-        if stood is None or stood is Standing.UNCLOSED:
+        if not self._parts.retry_state.retry(issue_id):
             return False
         self._parts.breaker.retried(issue_id)
-        self._effects.write(RetryAsked(issue_id))
-        if stood is Standing.QUARANTINED and issue_id not in self._parts.tasks.in_flight:
-            self._parts.round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         return True
 
     def _release_one(self, issue_id: IssueId) -> bool:
         in_flight = self._parts.tasks.in_flight.get(issue_id)
-        retry_entry = self._parts.retry_state.retry_entries.get(issue_id)
         if in_flight is None:
-            if retry_entry is None or retry_entry.standing is not Standing.COOLING:
+            if self._parts.retry_state.standing(issue_id) is not Standing.COOLING:
                 return False
-            self._put_on_hold(issue_id)
-            return True
-        if in_flight.state in (IssueState.CLAIMED, IssueState.RELEASING):
-            if in_flight.state is IssueState.CLAIMED:
-                self._parts.tasks.drop_claim(in_flight)
-            self._put_on_hold(issue_id)
-            return True
-        return in_flight.state is IssueState.RUNNING and self._sender.cancel(in_flight, RELEASED)
-
-    def _put_on_hold(self, issue_id: IssueId) -> None:
+        elif in_flight.issue.state is IssueState.CLAIMED:
+            self._parts.tasks.drop_claim(in_flight)
+        elif in_flight.issue.state is not IssueState.RELEASING:
+            running = in_flight.issue.state is IssueState.RUNNING
+            return running and self._sender.cancel(in_flight, RELEASED)
         self._effects.write(PutOnHold(issue_id))
-        self._parts.retry_state.put_on_hold(issue_id)
+        return True
 
     def _superfluous(self, count: int) -> list[str]:
         if count <= 0:
@@ -247,7 +236,7 @@ ERROR_CHARS_MAX = 300
 def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     """Facts about these issues; where none is named, about all in flight or remembered."""
     known = dict.fromkeys(issue_ids) or dict.fromkeys(
-        [*parts.tasks.in_flight, *parts.retry_state.retry_entries]
+        [*parts.tasks.in_flight, *map(IssueId, parts.effects.issues.known)]
     )
     asked = list(known)
     places = {issue_id: at for at, issue_id in enumerate(parts.tasks.waiting(), 1)}
@@ -268,7 +257,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         slots=registry.slots(),
         busy=busy,
         starting=max(0, parts.supervisor.wanted() - registry.slots()),
-        unsent=parts.tasks.count(IssueState.CLAIMED),
+        unsent=parts.effects.issues.count(IssueState.CLAIMED),
         look_seconds=None if look_at is None else _from(parts, look_at),
         listed=parts.listed.by_priority,
         trouble=_trouble(parts),
@@ -280,25 +269,22 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
 
 def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
     in_flight = parts.tasks.in_flight.get(issue_id)
-    retry_entry = parts.retry_state.retry_entries.get(issue_id)
     pending = parts.round_trips.pending.get(issue_id)
-    history = parts.retry_state.history(issue_id)
-    cooling = retry_entry is not None and retry_entry.standing is Standing.COOLING
-    running = in_flight is not None and in_flight.state in (IssueState.RUNNING, IssueState.ORPHANED)
+    issue = parts.effects.issues.known.get(issue_id, Issue(issue_id))
+    standing = parts.retry_state.standing(issue_id)
+    running = in_flight if issue.state in (IssueState.RUNNING, IssueState.ORPHANED) else None
     return IssueFacts(
         issue_id=issue_id,
-        in_flight=in_flight.state.name.lower() if in_flight else "",
-        worker_id=in_flight.worker_id if in_flight else "",
-        owner_pid=in_flight.owner_pid if in_flight else 0,
-        running_seconds=round(parts.effects.now - in_flight.started_at, 1)
-        if in_flight and running
-        else None,
+        in_flight=issue.state.name.lower() if in_flight else "",
+        worker_id=issue.worker_id,
+        owner_pid=issue.lost_pid,
+        running_seconds=round(parts.effects.now - running.started_at, 1) if running else None,
         position=position,
-        standing=retry_entry.standing.name.lower() if retry_entry else "",
-        attempt=in_flight.attempt if in_flight and running else history.attempt,
-        charged=history.charged,
-        again_seconds=_from(parts, retry_entry.not_before) if retry_entry and cooling else None,
-        error=retry_entry.error[:ERROR_CHARS_MAX] if retry_entry else "",
+        standing=standing.name.lower() if standing else "",
+        attempt=running.started.attempt if running else issue.charged + 1,
+        charged=issue.charged,
+        again_seconds=_from(parts, issue.due) if standing is Standing.COOLING else None,
+        error=issue.error[:ERROR_CHARS_MAX],
         pending=pending.settlement.action.value if pending else "",
         pending_tries=pending.tries if pending else 0,
     )

@@ -1,4 +1,4 @@
-"""What the parts of the orchestrator share: the time, the timers, and the commands so far."""
+"""What the parts of the orchestrator share: the time, the timers, the issues, and the commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import zlib
 from collections.abc import Hashable
 
 from beads_workers.core.commands import Command, Write
-from beads_workers.core.journal import Noted, Record
+from beads_workers.core.issues import ABOUT_ISSUES, Issues, Standing
+from beads_workers.core.journal import Entry, Noted, Record
+from beads_workers.core.model import value
 
 # --- timers --------------------------------------------------------------------------------------
 # Deadlines by key. The core is told the time; it only remembers what is due when.
@@ -67,19 +69,30 @@ class Timers:
 
 
 # --- effects -------------------------------------------------------------------------------------
-# What the parts of the orchestrator share: the time, the timers, and the commands so far.
+# What the parts of the orchestrator share: the time, the timers, the issues, the commands so far.
+
+
+@value
+class RetryDue:
+    """Timer key: an issue has cooled down."""
+
+    issue_id: str
 
 
 class Effects:
     """One per orchestrator. ``now`` is set before each event; commands gather until it is over.
 
-    ``boot`` is the same moment on the clock that goes on while the machine sleeps.
+    ``boot`` is the same moment on the clock that goes on while the machine sleeps. ``issues``: what
+    the records so far make of each issue, its times on the clock of ``now``.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, epoch: float = 0.0) -> None:
+        """``epoch``: the wall clock at ``now``."""
         self.now = now
         self.boot = now
         self.timers = Timers()
+        self.issues = Issues()
+        self._epoch = epoch - now
         self._commands: list[Command] = []
 
     def at(self, now: float, boot: float | None = None) -> None:
@@ -91,8 +104,23 @@ class Effects:
         self._commands.append(command)
 
     def write(self, record: Record) -> None:
-        """Journal a transition; the edge writes it before it does what follows."""
+        """Journal a transition, which takes place here and now: ``issues`` know of it.
+
+        The edge writes it before it does what follows."""
         self._commands.append(Write(record))
+        if type(record) in ABOUT_ISSUES:
+            self.apply(record)
+
+    def apply(self, record: Record) -> None:
+        """This is in the journal, or about to be."""
+        change = self.issues.apply(Entry(record, self._epoch + self.now, self.now))
+        if change is None:
+            return
+        issue = change.issue
+        if issue.standing is Standing.COOLING and issue.due > self.now:
+            self.timers.set(RetryDue(issue.issue_id), issue.due)
+        elif change.stood is Standing.COOLING:
+            self.timers.cancel(RetryDue(issue.issue_id))
 
     def note(self, level: str, text: str) -> None:
         """Tell people: ``info``, ``warning`` or ``error``."""

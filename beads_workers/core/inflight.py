@@ -13,12 +13,14 @@ from beads_workers.core import limits
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
+from beads_workers.core.issues import Issue
 from beads_workers.core.journal import (
     ClaimDelegated,
     Claimed,
     Finished,
     OwnerLost,
     PutOnHold,
+    Record,
     Requeued,
     SettledRecord,
     Started,
@@ -31,6 +33,7 @@ from beads_workers.core.policy import (
     Policy,
     Quarantine,
     Requeue,
+    Verdict,
     judge,
     quarantine_note,
 )
@@ -46,30 +49,30 @@ from beads_workers.core.traces import Traces
 
 @dataclass(slots=True)
 class InFlight:
-    """A job that is ours until the tracker knows better.
+    """A job that is ours until the tracker knows better: ``issue``, and what no record tells of it.
 
-    ``handed_over``: in progress there in nobody's name, because its worker claims by itself.
-    ``owner_pid`` and ``lost_conn_id``: who had it when its connection was lost. ``cancelled``:
-    why it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task
-    to end before it begins this one. ``overdue``: its time was over long before.
-    ``trace_context``: the W3C headers of its attempt.
+    ``conn_id``: of the worker that has it, or is to get it; ``lost_conn_id``: of the one that had
+    it when its connection was lost. ``started_at``: when its worker came to it. ``cancelled``: why
+    it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to
+    end before it begins this one. ``overdue``: its time was over long before. ``trace_context``:
+    the W3C headers of its attempt.
     """
 
     job: Job
-    claimed_at: float
-    state: IssueState = IssueState.CLAIMED
+    issue: Issue
     conn_id: ConnId | None = None
-    worker_id: str = ""
-    attempt: int = 0
-    request_id: str = ""
     started_at: float = 0.0
-    handed_over: bool = False
-    owner_pid: int = 0
     lost_conn_id: ConnId | None = None
     cancelled: str = ""
     queued_on_worker: bool = False
     overdue: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def started(self) -> Started:
+        """The attempt under way."""
+        assert self.issue.attempt is not None, "it is with a worker"
+        return self.issue.attempt.started
 
 
 RELEASED = "released"
@@ -178,6 +181,7 @@ class Tasks:
         traces: Traces,
     ) -> None:
         self._effects = effects
+        self._issues = effects.issues
         self._round_trips = round_trips
         self._retry_state = retry_state
         self._breaker = breaker
@@ -186,235 +190,208 @@ class Tasks:
         self._traces = traces
         self._requests = 0
         self._backlog = Backlog()
-        self._in_state = dict.fromkeys(IssueState, 0)
         self.in_flight: dict[IssueId, InFlight] = {}
         self.last_seconds = 0.0
         """How long the attempt took that ended last."""
         self.ended = 0
         """Issues that came to their end in this run: done or quarantined."""
 
-    def count(self, *states: IssueState) -> int:
-        """How many are in one of these states."""
-        number = 0
-        for state in states:
-            number += self._in_state[state]
-        return number
-
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
-        self._retry_state.taken(job.issue_id)
-        self.in_flight[job.issue_id] = InFlight(job, self._effects.now)
-        self._in_state[IssueState.CLAIMED] += 1
-        self._line_up(job)
+        self._effects.write(self._line_up(job))
+        self.in_flight[job.issue_id] = InFlight(job, self._issues.known[job.issue_id])
 
-    def _line_up(self, job: Job) -> None:
+    def _line_up(self, job: Job) -> Claimed:
         self._backlog.add(job.issue_id, job.priority)
         named = job.call or job.named
         described = (named.path if named else "", arguments_of(named), job.enqueued_at)
-        self._effects.write(Claimed(job.issue_id, job.title, job.priority, *described))
+        return Claimed(job.issue_id, job.title, job.priority, *described)
 
     def most_urgent(self) -> InFlight | None:
         """The next one to send, taken off the backlog; priority first, then age of the claim."""
         while (issue_id := self._backlog.next()) is not None:
             in_flight = self.in_flight.get(issue_id)
-            if in_flight and in_flight.state is IssueState.CLAIMED:
+            if in_flight and in_flight.issue.state is IssueState.CLAIMED:
                 return in_flight
         return None
 
     def waiting(self) -> list[IssueId]:
         """What is claimed and unsent, the next one first."""
-        lined_up = self._backlog.in_order()
-        return [
-            i
-            for i in lined_up
-            if i in self.in_flight and self.in_flight[i].state is IssueState.CLAIMED
-        ]
+        unsent = {i for i, h in self.in_flight.items() if h.issue.state is IssueState.CLAIMED}
+        return [issue_id for issue_id in self._backlog.in_order() if issue_id in unsent]
 
     def reserve(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """It goes to a worker that claims by itself: let the tracker know first."""
-        self._move(in_flight, IssueStimulus.RESERVED)
-        in_flight.conn_id, in_flight.worker_id, in_flight.handed_over = conn_id, worker_id, True
-        self._effects.write(ClaimDelegated(in_flight.job.issue_id, worker_id))
-        self._round_trips.enqueue(Settlement(Action.HAND_OVER, in_flight.job.issue_id))
+        issue_id = in_flight.job.issue_id
+        in_flight.conn_id = conn_id
+        self._move(in_flight, IssueStimulus.RESERVED, ClaimDelegated(issue_id, worker_id))
+        self._round_trips.enqueue(Settlement(Action.HAND_OVER, issue_id))
 
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
-        if in_flight.state is IssueState.CLAIMED:
-            self._move(in_flight, IssueStimulus.SENT)
         self._requests += 1
-        in_flight.conn_id, in_flight.worker_id = conn_id, worker_id
-        in_flight.attempt = (
-            in_flight.job.attempt or self._retry_state.history(in_flight.job.issue_id).attempt
-        )
-        in_flight.request_id = f"{self._run_id}.{self._requests}"
-        in_flight.started_at = self._effects.now
-        job = in_flight.job
-        traced = self._traces.begin(job, in_flight.request_id)
+        job, request_id = in_flight.job, f"{self._run_id}.{self._requests}"
+        in_flight.conn_id, in_flight.started_at = conn_id, self._effects.now
+        traced = self._traces.begin(job, request_id)
         in_flight.trace_context = traced.headers
-        ids = job.issue_id, worker_id, in_flight.attempt, in_flight.request_id
+        attempt = job.attempt or in_flight.issue.charged + 1
+        ids = job.issue_id, worker_id, attempt, request_id
         spans = traced.own, traced.parent, traced.state
-        self._effects.write(Started(*ids, job.title, job.priority, *spans))
+        started = Started(*ids, job.title, job.priority, *spans)
+        if in_flight.issue.state is IssueState.CLAIMED:
+            self._move(in_flight, IssueStimulus.SENT, started)
+        else:
+            self._effects.write(started)
 
     def attempt_ended(
         self, in_flight: InFlight, outcome: Outcome, duration_ms: int | None = None
     ) -> None:
         """An attempt ended: the policy decides, the journal knows, a write is pending."""
-        job = in_flight.job
+        job, issue = in_flight.job, in_flight.issue
         self.last_seconds = self._effects.now - in_flight.started_at
-        history = self._retry_state.history(job.issue_id)
+        if duration_ms is None:
+            duration_ms = int(self.last_seconds * 1000)
+        history = AttemptHistory(issue.charged, issue.free_in_a_row)
         struck = not self._policy.hand_back and self._breaker.trips(
             job.issue_id, outcome, self.last_seconds
         )
         verdict = (
             Requeue(0.0, history)
             if struck
-            else judge(self._policy, history, outcome, jitter(in_flight.request_id))
+            else judge(self._policy, history, outcome, jitter(in_flight.started.request_id))
         )
+        unseen = issue.handed_over or issue.state is IssueState.ORPHANED
+        word, stimulus = _VERDICTS[type(verdict)]
+        self._move(in_flight, stimulus, _finished(in_flight, outcome, duration_ms, word, verdict))
         match verdict:
             case Finish():
-                self._move(in_flight, IssueStimulus.SUCCEEDED)
-                self._record(in_flight, outcome, duration_ms, "finish")
-                self._enqueue(in_flight, Action.CLOSE, outcome.note, outcome)
+                self._enqueue(in_flight, Action.CLOSE, outcome.note, outcome, unseen=unseen)
             case HandBack():
-                self._record(in_flight, outcome, duration_ms, "hand_back")
-                self._retry_state.done(job.issue_id)
-                self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
-                self._move(in_flight, IssueStimulus.REQUEUED)
-            case Requeue(delay, history):
-                self._record(in_flight, outcome, duration_ms, "requeue", verdict)
-                now, named = self._effects.now, job.call or job.named
-                self._retry_state.requeue(
-                    job.issue_id, job.title, outcome.error, history, now, now + delay
-                )
-                if (retry_entry := self._retry_state.retry_entries.get(job.issue_id)) is not None:
-                    retry_entry.path = named.path if named else ""
-                    retry_entry.arguments = arguments_of(named)
+                self._enqueue(in_flight, Action.RELEASE, outcome=outcome, unseen=unseen)
+            case Requeue():
+                self._retry_state.failed_here.add(job.issue_id)
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
-                    self._retry_state.put_on_hold(job.issue_id)
-                self._requeue(in_flight)
+                self._enqueue(in_flight, Action.RELEASE, unseen=unseen)
             case Quarantine(reason, history):
-                self._record(in_flight, outcome, duration_ms, "quarantined", verdict)
-                self._retry_state.quarantine(job.issue_id, job.title, reason, history)
-                self._enqueue(
-                    in_flight, Action.QUARANTINE, quarantine_note(history.charged, reason)
-                )
-                self._move(in_flight, IssueStimulus.SPENT)
+                self._retry_state.failed_here.add(job.issue_id)
+                note = quarantine_note(history.charged, reason)
+                self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen)
         if struck:
-            self._breaker.refund(self.in_flight)
+            self._breaker.refund()
 
     def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""
         for in_flight in list(self.in_flight.values()):
-            if in_flight.state is IssueState.CLAIMED:
+            if in_flight.issue.state is IssueState.CLAIMED:
                 self.drop_claim(in_flight)
 
     def returned_unstarted(self, in_flight: InFlight, why: str) -> None:
         """Its worker returned it unstarted: it is claimed and unsent again."""
-        history = self._retry_state.history(in_flight.job.issue_id)
-        outcome = Outcome(OutcomeKind.CANCELLED, why)
-        self._record(in_flight, outcome, 0, "requeue", Requeue(0.0, history))
-        self._move(in_flight, IssueStimulus.RETURNED_UNSTARTED)
+        issue = in_flight.issue
+        uncharged = Requeue(0.0, AttemptHistory(issue.charged, issue.free_in_a_row))
+        ended = _finished(in_flight, Outcome(OutcomeKind.CANCELLED, why), 0, "requeue", uncharged)
+        again = self._line_up(in_flight.job)
+        self._move(in_flight, IssueStimulus.RETURNED_UNSTARTED, ended, again)
         in_flight.conn_id = in_flight.lost_conn_id = None
         in_flight.cancelled, in_flight.queued_on_worker = "", False
-        self._line_up(in_flight.job)
 
     def drop_claim(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
         """It goes back before it was sent; ``outcome``: for a sender that is told one."""
-        self._effects.write(Requeued(in_flight.job.issue_id))
-        self._requeue(in_flight, outcome)
+        self._move(in_flight, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
+        self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
 
     def unreserve(self, in_flight: InFlight) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
         in_flight.conn_id = None
-        self._effects.write(Requeued(in_flight.job.issue_id))
-        self._move(in_flight, IssueStimulus.REQUEUED)
+        self._move(in_flight, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
 
     def lose(self, in_flight: InFlight, pid: int) -> None:
         """Its worker's connection is gone; nobody else gets it before its owner is dead."""
-        self._move(in_flight, IssueStimulus.OWNER_LOST)
-        in_flight.lost_conn_id, in_flight.conn_id, in_flight.owner_pid = (
-            in_flight.conn_id,
-            None,
-            pid,
-        )
-        self._effects.write(OwnerLost(in_flight.job.issue_id, in_flight.worker_id, pid))
+        in_flight.lost_conn_id, in_flight.conn_id = in_flight.conn_id, None
+        lost = OwnerLost(in_flight.job.issue_id, in_flight.issue.worker_id, pid)
+        self._move(in_flight, IssueStimulus.OWNER_LOST, lost)
 
     def orphaned(self) -> list[InFlight]:
         """Jobs whose owner is not known to be dead."""
-        return [h for h in self.in_flight.values() if h.state is IssueState.ORPHANED]
+        if not self._issues.count(IssueState.ORPHANED):
+            return []
+        return [h for h in self.in_flight.values() if h.issue.state is IssueState.ORPHANED]
 
     def running(self) -> int:
         """How many are with a worker, or about to be, or with one that is lost."""
-        return self.count(IssueState.RUNNING, IssueState.DELEGATING, IssueState.ORPHANED)
+        return self._issues.count(IssueState.RUNNING, IssueState.DELEGATING, IssueState.ORPHANED)
 
     def settled(self, settled: Settled) -> tuple[InFlight, IssueReaction] | None:
         """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""
-        settlement = settled.settlement
+        settlement, result = settled.settlement, settled.result
+        ids = settlement.issue_id, settlement.action.value
+        # What failed is in the journal already: ``RoundTrips`` says when it is asked for again.
+        failed = result is Result.FAILED
+        records = () if failed else (SettledRecord(*ids, result.value, settled.error),)
         in_flight = self.in_flight.get(settlement.issue_id)
-        if settled.result is not Result.FAILED:
-            self._effects.write(
-                SettledRecord(
-                    settlement.issue_id,
-                    settlement.action.value,
-                    settled.result.value,
-                    settled.error,
-                )
-            )
         if in_flight is None or settlement.action is Action.REOPEN:
-            if in_flight is None and settled.result in (Result.FOUND_CLOSED, Result.NOT_OURS):
-                self._retry_state.done(settlement.issue_id)  # Nobody reopens what is over.
+            for record in records:
+                self._effects.write(record)
             return None
-        left = (
-            settlement.action is Action.HAND_OVER and in_flight.state is not IssueState.DELEGATING
-        )
-        if left and settled.result in (Result.APPLIED, Result.FAILED):
+        delegated = in_flight.issue.state is IssueState.DELEGATING
+        left = settlement.action is Action.HAND_OVER and not delegated
+        if left and result in (Result.APPLIED, Result.FAILED):
             # The worker left while it was handed over; now it can go back.
-            self._enqueue(in_flight, Action.RELEASE)
+            for record in records:
+                self._effects.write(record)
+            self._enqueue(in_flight, Action.RELEASE, unseen=True)
             return None
-        reaction = self._move(in_flight, _STIMULUS[settled.result])
+        reaction = self._move(in_flight, _STIMULUS[result], *records)
         if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
-            self._finished(in_flight, reaction)
+            self._over(in_flight, reaction)
         return in_flight, reaction
 
-    def _finished(self, in_flight: InFlight, reaction: IssueReaction) -> None:
+    def _over(self, in_flight: InFlight, reaction: IssueReaction) -> None:
         issue_id = in_flight.job.issue_id
         match reaction:
             case IssueReaction.COUNT | IssueReaction.LEAVE:
-                self._retry_state.done(issue_id)
+                self._retry_state.failed_here.discard(issue_id)
                 self._traces.forget(issue_id)
                 self.ended += 1
             case IssueReaction.QUARANTINE:
                 self.ended += 1
-                if not self._retry_state.is_quarantined(issue_id):
+                if in_flight.issue.pending is Action.REOPEN:
                     # A person asked for another try while the mark was being set.
                     self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.in_flight[issue_id]
-        self._in_state[in_flight.state] -= 1
 
-    def _move(self, in_flight: InFlight, stimulus: IssueStimulus) -> IssueReaction:
-        move = step(ISSUE, in_flight.state, stimulus)
-        self._in_state[in_flight.state] -= 1
-        self._in_state[move.to] += 1
-        in_flight.state = move.to
+    def _move(
+        self, in_flight: InFlight, stimulus: IssueStimulus, *records: Record
+    ) -> IssueReaction:
+        """The records make the move; the table says that there is such a one, and where it leads.
+
+        Raises ``ImpossibleMove``."""
+        issue = in_flight.issue
+        move = step(ISSUE, issue.state, stimulus)
+        for record in records:
+            self._effects.write(record)
+        # What is being quarantined, and wanted back meanwhile, is open as soon as it is marked.
+        assert issue.state is move.to or issue.pending is Action.REOPEN, f"{stimulus}: {issue}"
         return move.reaction
 
-    def _requeue(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
-        self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
-        self._move(in_flight, IssueStimulus.REQUEUED)
-
     def _enqueue(
-        self, in_flight: InFlight, action: Action, note: str = "", outcome: Outcome = _NO_RESULT
+        self,
+        in_flight: InFlight,
+        action: Action,
+        note: str = "",
+        outcome: Outcome = _NO_RESULT,
+        *,
+        unseen: bool = False,
     ) -> None:
-        # What a worker did by itself, or what nobody saw the end of, is looked at first.
-        unseen = in_flight.handed_over or in_flight.state is IssueState.ORPHANED
+        """``unseen``: a worker did it by itself, or nobody saw the end: it is looked at first."""
         self._round_trips.enqueue(
             Settlement(
                 action,
                 in_flight.job.issue_id,
                 note,
                 unseen,
-                in_flight.handed_over,
+                in_flight.issue.handed_over,
                 outcome.result,
                 outcome.result_file,
                 outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
@@ -422,24 +399,28 @@ class Tasks:
             )
         )
 
-    def _record(
-        self,
-        in_flight: InFlight,
-        outcome: Outcome,
-        duration_ms: int | None,
-        verdict: str,
-        after: Requeue | Quarantine | None = None,
-    ) -> None:
-        if duration_ms is None:
-            duration_ms = int((self._effects.now - in_flight.started_at) * 1000)
-        history = after.history if after else AttemptHistory()
-        delay = after.delay_seconds if isinstance(after, Requeue) else 0.0
-        ids = in_flight.job.issue_id, in_flight.worker_id, in_flight.attempt, in_flight.request_id
-        end = outcome.kind.value, verdict, outcome.error, duration_ms
-        came = outcome.note, outcome.result, outcome.result_file
-        self._effects.write(
-            Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came)
-        )
+
+_VERDICTS = {
+    Finish: ("finish", IssueStimulus.SUCCEEDED),
+    HandBack: ("hand_back", IssueStimulus.REQUEUED),
+    Requeue: ("requeue", IssueStimulus.REQUEUED),
+    Quarantine: ("quarantined", IssueStimulus.SPENT),
+}
+"""What the journal calls it, and what it does to the issue."""
+
+
+def _finished(
+    in_flight: InFlight, outcome: Outcome, duration_ms: int, word: str, verdict: Verdict
+) -> Finished:
+    started = in_flight.started
+    history = AttemptHistory()
+    if isinstance(verdict, Requeue | Quarantine):
+        history = verdict.history
+    delay = verdict.delay_seconds if isinstance(verdict, Requeue) else 0.0
+    ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id
+    end = outcome.kind.value, word, outcome.error, duration_ms
+    came = outcome.note, outcome.result, outcome.result_file
+    return Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came)
 
 
 # --- leases --------------------------------------------------------------------------------------
@@ -554,7 +535,7 @@ class Leases:
         # A job that was handed over is in nobody's name: it has no lease any more.
         for issue_id in list(self._kept):
             in_flight = self._tasks.in_flight.get(issue_id)
-            if in_flight is None or in_flight.handed_over:
+            if in_flight is None or in_flight.issue.handed_over:
                 del self._kept[issue_id]
 
     def _look_by(self, at: float) -> None:

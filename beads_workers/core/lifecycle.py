@@ -206,7 +206,7 @@ class Ending:
             self._effects.note(
                 "warning",
                 f"{in_flight.job.issue_id} goes back although pid "
-                f"{in_flight.owner_pid} still lives",
+                f"{in_flight.issue.lost_pid} still lives",
             )
             self._attempt_ends.end_orphaned(in_flight)
         # Requeueing must not wait for the end of an earlier rest.
@@ -245,7 +245,7 @@ class Ending:
 
     def _is_empty(self) -> bool:
         parts = self._parts
-        quiet = not parts.round_trips.busy and not parts.retry_state.any_cooling()
+        quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
         if parts.round_trips.pending and quiet:
             return self._only_failing_closes()
         return quiet and not parts.tasks.in_flight and self._scheduler.found_nothing
@@ -269,11 +269,9 @@ class Ending:
 
     def _something_failed(self) -> bool:
         # What earlier runs failed at and this one did not touch is not its failure.
-        unfinished = any(
-            retry_entry.standing is Standing.UNCLOSED
-            or (retry_entry.failed_here and retry_entry.history.charged)
-            for retry_entry in self._parts.retry_state.retry_entries.values()
-        )
+        retry_state, issues = self._parts.retry_state, self._effects.issues
+        charged = (retry_state.history(each).charged for each in retry_state.failed_here)
+        unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open
 
 

@@ -17,9 +17,8 @@ from beads_workers.core.connections import (
     Sender,
 )
 from beads_workers.core.control import Control
-from beads_workers.core.effects import Effects
+from beads_workers.core.effects import Effects, RetryDue
 from beads_workers.core.inflight import Leases, Tasks
-from beads_workers.core.issues import Standing
 from beads_workers.core.journal import Checkpointed, Listed, SettledRecord
 from beads_workers.core.lifecycle import (
     IDLE_OUT,
@@ -32,7 +31,7 @@ from beads_workers.core.lifecycle import (
     Supervisor,
 )
 from beads_workers.core.model import IssueId
-from beads_workers.core.retry import CircuitBreaker, RetryDue, RetryState
+from beads_workers.core.retry import CircuitBreaker, RetryState
 from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, RoundTrips, WriteRetryDue
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
@@ -81,13 +80,19 @@ class Parts:
 
 
 def make_parts(
-    settings: FleetSettings, run_id: str, now: float, *, self_claiming: bool, push: bool
+    settings: FleetSettings,
+    run_id: str,
+    now: float,
+    epoch: float,
+    *,
+    self_claiming: bool,
+    push: bool,
 ) -> Parts:
     """Everything new and empty."""
-    effects = Effects(now)
+    effects = Effects(now, epoch)
     round_trips = RoundTrips(effects, push=push)
-    retry_state = RetryState(effects.timers)
-    breaker = CircuitBreaker(effects, round_trips, retry_state)
+    retry_state = RetryState(effects, round_trips)
+    breaker = CircuitBreaker(retry_state)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
     tasks = Tasks(effects, round_trips, retry_state, breaker, settings.policy, run_id, traces)
     return Parts(
@@ -145,7 +150,9 @@ class Orchestrator:
         ``checkpointed``: what earlier runs left to remember; ``epoch``: the wall clock at ``now``,
         needed only for their ``not_before``.
         """
-        self._parts = make_parts(settings, run_id, now, self_claiming=self_claiming, push=push)
+        self._parts = make_parts(
+            settings, run_id, now, epoch, self_claiming=self_claiming, push=push
+        )
         self._effects = self._parts.effects
         self._sender = Sender(self._parts)
         self._attempt_ends = AttemptEnds(self._parts, self._sender)
@@ -154,7 +161,7 @@ class Orchestrator:
         self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._scheduler)
         self._control = Control(self._parts, self._sender, self._scheduler, self._ending)
         for retry_entry in checkpointed:
-            self._parts.retry_state.restore(retry_entry, now, epoch)
+            self._effects.apply(retry_entry)
             self._parts.traces.keep(retry_entry.issue_id, retry_entry.traceparent)
 
     @property
@@ -294,12 +301,12 @@ class Orchestrator:
         """Nobody of ours works on it any longer: somebody else may have it now, or soon, or nobody
         wants it."""
         in_flight = self._parts.tasks.in_flight.get(issue_id)
-        if in_flight is None or in_flight.handed_over:
+        if in_flight is None or in_flight.issue.handed_over:
             return
-        if in_flight.state is IssueState.CLAIMED:
+        if in_flight.issue.state is IssueState.CLAIMED:
             # The release finds out whose it is now, and leaves it alone.
             self._parts.tasks.drop_claim(in_flight)
-        elif in_flight.state is IssueState.RUNNING:
+        elif in_flight.issue.state is IssueState.RUNNING:
             self._effects.note(level, f"{issue_id}: {why}; its attempt is ended")
             self._sender.end_attempt(in_flight, why)
 
@@ -320,7 +327,6 @@ class Orchestrator:
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for done in event.heard:
-            self._parts.retry_state.restore(done, self._effects.now, 0.0)
             self._effects.write(done)
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action
@@ -328,12 +334,6 @@ class Orchestrator:
                 text = f"{issue_id}: {action.value} failed, kept for the next start"
                 self._effects.note("warning", f"{text}: {settled.error}")
                 continue
-            retry_entry = self._parts.retry_state.retry_entries.get(issue_id)
-            quarantined = retry_entry is not None and retry_entry.standing is Standing.QUARANTINED
-            # What an earlier run was to requeue was quarantined by a later one: that stays known.
-            kept = quarantined and action is Action.RELEASE and settled.result is Result.NOT_OURS
-            if not kept and (action is Action.CLOSE or settled.result is not Result.APPLIED):
-                self._parts.retry_state.done(issue_id)
             self._effects.write(
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
@@ -354,8 +354,7 @@ class Orchestrator:
                 self._effects.timers.set(key, self._effects.now + limits.RESPAWN_DELAY_SECONDS)
             case RespawnDue(worker_id):
                 self._parts.supervisor.respawn(worker_id)
-            case RetryDue(issue_id):
-                self._parts.retry_state.cooled_down(issue_id)
+            case RetryDue():
                 self._scheduler.reschedule()
             case WriteRetryDue():
                 pass  # ``consider`` finds it due now.

@@ -7,9 +7,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.core.inflight import ISSUE_PATH, arguments
-from beads_workers.core.issues import Standing
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import Call, Job, value
-from beads_workers.core.retry import RetryEntry
 from beads_workers.core.states import IssueState
 
 if TYPE_CHECKING:
@@ -71,9 +70,7 @@ MESSAGES = "dispatcherd"
 def find(parts: Parts, wanted: TaskFilter) -> FoundTasks:
     """Everything in our hands, or waiting here for another try, that the filter means."""
     found = (task for task in _all(parts) if wanted.matches(task.message))
-    ending = (
-        in_flight.worker_id for in_flight in parts.tasks.in_flight.values() if in_flight.cancelled
-    )
+    ending = (each.issue.worker_id for each in parts.tasks.in_flight.values() if each.cancelled)
     return FoundTasks(tuple(found), frozenset(ending))
 
 
@@ -81,13 +78,13 @@ def _all(parts: Parts) -> Iterator[FoundTask]:
     source = parts.settings.source
     in_flight = parts.tasks.in_flight
     for issue_id, each in in_flight.items():
-        if each.state in _WITH_A_WORKER:
-            yield FoundTask(issue_id, "worker", message_of(each.job, source), each.worker_id)
+        if each.issue.state in _WITH_A_WORKER:
+            yield FoundTask(issue_id, "worker", message_of(each.job, source), each.issue.worker_id)
     for issue_id in parts.tasks.waiting():
         yield FoundTask(issue_id, "queued", message_of(in_flight[issue_id].job, source))
-    for issue_id, retry_entry in parts.retry_state.retry_entries.items():
-        if retry_entry.standing is Standing.COOLING and issue_id not in in_flight:
-            yield FoundTask(issue_id, "delayed", _remembered(issue_id, retry_entry, source))
+    for issue in parts.retry_state.cooling():
+        if issue.issue_id not in in_flight and issue.retry_entry is not None:
+            yield FoundTask(issue.issue_id, "delayed", _remembered(issue.retry_entry, source))
 
 
 _WITH_A_WORKER = (IssueState.DELEGATING, IssueState.RUNNING, IssueState.ORPHANED)
@@ -106,12 +103,12 @@ def message_of(job: Job, source: str) -> dict[str, Any]:
     return message
 
 
-def _remembered(issue_id: str, retry_entry: RetryEntry, source: str) -> dict[str, Any]:
+def _remembered(retry_entry: Checkpointed, source: str) -> dict[str, Any]:
     call = None
     if retry_entry.path:
         args, kwargs, _ = arguments(retry_entry.arguments)
         call = Call(retry_entry.path, tuple(args or ()), kwargs or {})
-    return _message(issue_id, retry_entry.title, call, source)
+    return _message(retry_entry.issue_id, retry_entry.title, call, source)
 
 
 def _message(uuid: str, title: str, call: Call | None, source: str) -> dict[str, Any]:

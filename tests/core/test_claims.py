@@ -321,7 +321,8 @@ def test_what_cools_down_in_the_round_trip_that_closes_the_last_one_is_looked_fo
     play.answer("a", "b", "c")
     play.do(failed(1, "a"))
     play.answer()
-    due = play.core._parts.retry_state.next_due()
+    (cooling,) = play.core._parts.retry_state.cooling()
+    due = cooling.due
     assert due is not None
     play.wait(due - play.now - 0.1)
     play.quiet()

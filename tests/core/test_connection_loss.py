@@ -96,7 +96,7 @@ def test_what_the_tracker_shows_as_closed_counts_as_done() -> None:
     play.reap(1)
     play.answer(results={"a": Result.FOUND_CLOSED})
     assert play.board.totals["done"] == 1
-    assert not play.core._parts.retry_state.retry_entries, "nothing is left to remember of it"
+    assert not play.core._parts.effects.issues.known, "nothing is left to remember of it"
 
 
 def test_what_is_somebody_elses_now_is_left_alone_and_said_so() -> None:

@@ -215,7 +215,7 @@ def test_what_turns_out_to_be_closed_when_it_is_to_be_reopened_is_forgotten() ->
     play.wait(1.0)
     assert play.pending() == [(Action.REOPEN, "a")]
     play.answer(results={"a": Result.FOUND_CLOSED})
-    assert play.core._parts.retry_state.retry_entries == {} and play.board.issues.known == {}
+    assert play.core._parts.effects.issues.known == play.board.issues.known == {}
 
 
 def test_releasing_what_is_claimed_and_unsent_requeues_it() -> None:
@@ -234,7 +234,7 @@ def test_what_was_released_and_is_closed_by_somebody_is_forgotten() -> None:
     play.answer("a")
     play.do(ev.ReleaseAskedFor(T, (A,)))
     play.answer(results={"a": Result.FOUND_CLOSED})
-    assert play.core._parts.retry_state.retry_entries == {} and play.board.issues.known == {}
+    assert play.core._parts.effects.issues.known == play.board.issues.known == {}
 
 
 def test_releasing_what_cools_down_or_is_just_requeued_works_too() -> None:

@@ -292,19 +292,19 @@ def recovered(action: Action, result: Result, *checkpointed: Checkpointed) -> Pl
 
 def test_a_close_that_the_recovery_made_up_for_is_forgotten() -> None:
     play = recovered(Action.CLOSE, Result.APPLIED, Checkpointed("a", claimed_by="actor/run-0"))
-    assert not play.core._parts.retry_state.retry_entries
+    assert not play.core._parts.effects.issues.known
     assert recovery_state(play.entries).unclosed == {} and play.board.unclosed == []
 
 
 def test_done_work_that_is_somebody_elses_now_is_no_concern_of_ours_any_more() -> None:
     play = recovered(Action.CLOSE, Result.NOT_OURS, Checkpointed("a", claimed_by="actor/run-0"))
-    assert not play.core._parts.retry_state.retry_entries
+    assert not play.core._parts.effects.issues.known
 
 
 def test_what_a_later_run_quarantined_stays_known_when_an_earlier_one_no_longer_holds_it() -> None:
     quarantined = Checkpointed("a", charged=3, quarantined=True)
     play = recovered(Action.RELEASE, Result.NOT_OURS, quarantined)
-    assert play.core._parts.retry_state.retry_entries[A].standing is Standing.QUARANTINED
+    assert play.core._parts.effects.issues.known[A].standing is Standing.QUARANTINED
     assert recovery_state(play.entries).retry_entries == {"a": quarantined}
     assert play.board.quarantined == {"a": (3, "")}
 

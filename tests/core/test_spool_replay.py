@@ -119,5 +119,5 @@ def test_one_that_was_closed_is_forgotten() -> None:
     play = Play(recovering=True)
     settled = Settled(Settlement(Action.CLOSE, A), Result.APPLIED)
     play.do(ev.RecoveryEnded((settled,), (rec.Checkpointed("a", claimed_by="actor/run-0"),)))
-    assert not play.core._parts.retry_state.retry_entries and not play.board.unclosed
+    assert not play.core._parts.effects.issues.known and not play.board.unclosed
     assert recovery_state(reread(play.entries)).unclosed == {}

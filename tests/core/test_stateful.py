@@ -231,16 +231,11 @@ class World(RuleBasedStateMachine):
             for i, p in left.retry_entries.items()
             if p.charged or p.free_in_a_row or p.quarantined
         }
-        parts = self.play.core._parts
         known = {
-            str(i): (
-                p.history.charged,
-                p.history.free_in_a_row,
-                p.standing is Standing.QUARANTINED,
-            )
-            for i, p in parts.retry_state.retry_entries.items()
-            if i not in left.unclosed
-            and (p.history.charged or p.history.free_in_a_row or p.standing is Standing.QUARANTINED)
+            i: (p.charged, p.free_in_a_row, p.standing is Standing.QUARANTINED)
+            for i, p in self.play.core._parts.effects.issues.known.items()
+            if p.standing is not Standing.UNCLOSED
+            and (p.charged or p.free_in_a_row or p.standing is Standing.QUARANTINED)
         }
         assert told == known
 

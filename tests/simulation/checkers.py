@@ -221,7 +221,7 @@ class Checks:
             "registry": (len(parts.registry), node.connections_made_lately()),
             "in_flight": (len(parts.tasks.in_flight), issues),
             "pending": (len(parts.round_trips.pending), issues),
-            "retry_state": (len(parts.retry_state.retry_entries), issues),
+            "issues": (len(parts.effects.issues.known), issues),
             "timers": (len(parts.effects.timers._heap), 200 + 8 * issues),
         }
         for name, (size, limit) in sizes.items():

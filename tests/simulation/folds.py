@@ -1,16 +1,19 @@
-"""One account: what ``core.issues`` makes of a journal, and what the live core believes.
+"""One account: what ``core.issues`` makes of a journal that is read back, and the live core's.
 
-After every event the issues that its records are about are compared; and whatever a checkpoint
-says of all of them, with what it was made from.
+After every event the issues that its records are about are compared, with each other and with what
+the core keeps beside them: jobs in flight, pending writes, timers. So is whatever a checkpoint says
+of all of them, with what it was made from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issue, Issues, Standing
-from beads_workers.core.journal import CheckpointEnded, Entry
+from beads_workers.core.journal import CheckpointEnded, Entry, decode, encode
 from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.source import Action
@@ -43,28 +46,26 @@ class DoubleRun:
         self._touched: set[str] = set()
 
     def applied(self, entry: Entry) -> None:
-        """The next record of the run."""
-        change = self.issues.apply(entry)
+        """The next record of the run; it is taken as whoever comes later reads it."""
+        read = decode(encode(entry))
+        assert read is not None
+        change = self.issues.apply(read)
         if change is not None:
             self._touched.add(change.issue.issue_id)
 
     def believed(self, core: Orchestrator, now: float, *, whole: bool = False) -> None:
         """Raises ``Disagreement``. ``whole``: all issues, not only those of the last records."""
+        parts = core._parts
         asked: Iterable[str] = self._touched
         if whole:
-            parts = core._parts
-            asked = {
-                *parts.tasks.in_flight,
-                *parts.retry_state.retry_entries,
-                *parts.round_trips.pending,
-                *self.issues.known,
-            }
+            live = (parts.effects.issues.known, parts.tasks.in_flight, parts.round_trips.pending)
+            asked = {*self.issues.known, *(issue_id for each in live for issue_id in each)}
         for issue_id in asked:
-            issue = self.issues.known.get(issue_id, _NO_ISSUE)
-            ours = _live(issue, now - self._began)
-            _compare(
-                issue_id, "in the live core", ours, self._of_core(core, IssueId(issue_id), now)
-            )
+            read = self.issues.known.get(issue_id, _NO_ISSUE)
+            issue = parts.effects.issues.known.get(issue_id, _NO_ISSUE)
+            told = _known(read, now - self._began, 0.0)
+            _compare(issue_id, "in the live core", told, _known(issue, now, self._began))
+            _compare(issue_id, "beside it", _due(issue, now), _kept(core, issue, now))
         self._touched.clear()
 
     def dumped(self, entries: Iterable[Entry]) -> None:
@@ -76,42 +77,48 @@ class DoubleRun:
             one, other = (i.known.get(issue_id, _NO_ISSUE) for i in (self.issues, read))
             _compare(issue_id, "in a checkpoint", _told(one, now), _told(other, now))
 
-    def _of_core(self, core: Orchestrator, issue_id: IssueId, now: float) -> Facts:
-        parts = core._parts
-        in_flight, retry_entry = (
-            parts.tasks.in_flight.get(issue_id),
-            parts.retry_state.retry_entries.get(issue_id),
-        )
-        pending = parts.round_trips.pending.get(issue_id)
-        standing = retry_entry.standing if retry_entry else Standing.OPEN
-        due = retry_entry.not_before if retry_entry and standing is Standing.COOLING else 0.0
-        cools = due > now + CLOCKS_SECONDS
-        closing = in_flight is not None and in_flight.state is IssueState.CLOSING
-        return {
-            "state": in_flight.state if in_flight else None,
-            "worker": in_flight.worker_id if in_flight and in_flight.state in _WITH_WORKER else "",
-            "pending": pending.settlement.action if pending else None,
-            "standing": Standing.OPEN if standing is Standing.COOLING and not cools else standing,
-            "due": due - self._began if cools else None,
-            # What is done has no attempts any more, though its page is there until it is closed.
-            "charged": retry_entry.history.charged if retry_entry and not closing else 0,
-            "free": retry_entry.history.free_in_a_row if retry_entry and not closing else 0,
-        }
 
-
-_WITH_WORKER = (IssueState.RUNNING, IssueState.ORPHANED)
-
-
-def _live(issue: Issue, elapsed: float) -> Facts:
-    earlier = issue.standing is Standing.UNCLOSED
+def _known(issue: Issue, now: float, began: float) -> Facts:
+    """All that a reducer says of it. ``began``: the beginning of the run on its clock."""
+    waits = _waits(issue, now)
     return {
-        # What an earlier run has done is closed by the recovery, and not in the core's hands.
-        "state": issue.state if issue.state in HELD and not earlier else None,
-        "worker": issue.worker_id if issue.state in _WITH_WORKER else "",
+        "state": issue.state,
+        "standing": waits["standing"],
+        "due": waits["due"] and waits["due"] - began,
+        "worker": issue.worker_id,
+        "pending": issue.pending,
+        "attempt": issue.attempt and issue.attempt.started,
+        "end": issue.end,
+        # The clock on the wall may have been set: the core is told it once.
+        "page": issue.retry_entry and replace(issue.retry_entry, not_before=0.0),
+        "owner": issue.owner,
+        "lost_pid": issue.lost_pid,
+        "handed_over": issue.handed_over,
+    }
+
+
+def _due(issue: Issue, now: float) -> Facts:
+    """What the core must have in its hands by that."""
+    # What an earlier run has done is closed by the recovery, and not in the core's hands.
+    earlier = issue.standing is Standing.UNCLOSED
+    held = issue.state in HELD and not earlier
+    return {
+        "in flight": issue if held else None,
         "pending": None if earlier else issue.pending,
-        **_waits(issue, elapsed),
-        "charged": issue.charged,
-        "free": issue.free_in_a_row,
+        "timer": _waits(issue, now)["due"],
+    }
+
+
+def _kept(core: Orchestrator, issue: Issue, now: float) -> Facts:
+    """What it has: the job, the write with all that goes with it, the timer."""
+    parts, issue_id = core._parts, IssueId(issue.issue_id)
+    in_flight = parts.tasks.in_flight.get(issue_id)
+    pending = parts.round_trips.pending.get(issue_id)
+    timer = parts.effects.timers.at(RetryDue(issue_id))
+    return {
+        "in flight": in_flight and in_flight.issue,
+        "pending": pending and pending.settlement.action,
+        "timer": timer if timer and timer > now + CLOCKS_SECONDS else None,
     }
 
 

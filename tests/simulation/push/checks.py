@@ -74,14 +74,13 @@ class PushChecks(Checks):
         parts, most = node.core._parts, 3 * len(self._world.senders.jobs) + 20
         sizes = {"in_flight": len(parts.tasks.in_flight), "pending": len(parts.round_trips.pending)}
         sizes |= {
-            "retry_state": len(parts.retry_state.retry_entries),
+            "issues": len(parts.effects.issues.known),
             "registry": len(parts.registry) - 40,
         }
         settled = parts.state is not RunState.RECOVERING
-        if self._world.kind == "rrq" and settled and parts.retry_state.retry_entries:
-            raise Violation(
-                8, f"of requests in memory it remembers {list(parts.retry_state.retry_entries)}"
-            )
+        past = [i.issue_id for i in parts.effects.issues.known.values() if i.retry_entry]
+        if self._world.kind == "rrq" and settled and past:
+            raise Violation(8, f"of requests in memory it remembers {past}")
         for name, size in sizes.items():
             if size > most:
                 raise Violation(8, f"{name} grew to {size}, more than {most}")
