@@ -198,6 +198,7 @@ class Tasks:
 
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
+        self._round_trips.claimed(job.issue_id)
         self._effects.write(self._line_up(job))
         self.in_flight[job.issue_id] = InFlight(job, self._issues.known[job.issue_id])
 

@@ -203,8 +203,8 @@ class Issues:
             issue.retry_entry = (
                 None if retry_entry.quarantined else replace(retry_entry, not_before=0.0)
             )
-        if issue.pending is Action.RELEASE:
-            issue.pending = None  # Returned unstarted: it never went back.
+        # Returned unstarted, it never went back; and what was to be reopened is open.
+        issue.pending = None
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
         issue.claimed, issue.worker_id, issue.attempt, issue.end = claimed, "", None, None
         issue.told = [entry]
@@ -273,9 +273,7 @@ class Issues:
         if settled.action == _HAND_OVER:
             self._handed_over(issue, settled, entry)
         elif settled.action == _REOPEN and issue.state not in _NOBODYS:
-            # Asked for before it was taken, or while it was being quarantined: no news of that.
-            if issue.pending is Action.REOPEN:
-                issue.pending = None
+            pass  # Asked for before it was taken, or was being quarantined: no news of that.
         elif settled.action == _CLOSE or settled.result in _NO_MORE:
             self._over(issue, settled)
         else:

@@ -98,6 +98,10 @@ class RoundTrips:
         else:
             self._delegating.discard(settlement.issue_id)
 
+    def claimed(self, issue_id: IssueId) -> None:
+        """It is ours: a reopening that failed before would take it from its worker."""
+        self.pending.pop(issue_id, None)
+
     def may_linger(self) -> bool:
         """Whether pending writes can gather for another moment; if so, a timer ends that.
 

@@ -124,6 +124,17 @@ def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
     assert play.pending() == [(Action.REOPEN, "a")]
 
 
+def test_what_could_not_be_reopened_and_is_ours_all_the_same_is_not_reopened_any_more() -> None:
+    play = Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
+    play.join(1)
+    play.do(ev.RetryAskedFor(T, (A,)))
+    play.answer()
+    assert play.pending() == [(Action.REOPEN, "a")] and play.asked() == 1
+    assert task_of(play.answer("a", results={"a": Result.FAILED}), 1) == "a"
+    play.wait(limits.SOURCE_RETRY_MAX_SECONDS)
+    assert play.round_trip is None or not play.pending()
+
+
 def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> None:
     play = Play(policy=Policy(attempts_max=1))
     play.working("a")

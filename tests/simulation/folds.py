@@ -16,7 +16,6 @@ from beads_workers.core.issues import Issue, Issues, Standing
 from beads_workers.core.journal import CheckpointEnded, Entry, decode, encode
 from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 
 Facts = Mapping[str, Any]
@@ -138,13 +137,11 @@ def _told(issue: Issue, now: Entry) -> Facts:
     if not issue.told and issue.retry_entry and issue.retry_entry.not_before:
         # The clock may have been set since: the page says by the clock when it may be taken.
         waits = {"standing": None, "due": None}
-    # What was claimed is open, whatever the tracker says to a reopening that had failed.
-    reopens = issue.pending is Action.REOPEN and issue.state in HELD
     return {
         "state": issue.state,
         **waits,
         "worker": issue.worker_id,
-        "pending": None if reopens else issue.pending,
+        "pending": issue.pending,
         "attempt": issue.attempt,
         "end": issue.end,
         "page": issue.retry_entry,
