@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits, wire
+from beads_workers.core.asides import Asides
 from beads_workers.core.commands import HangUp, Send, WatchOwner
 from beads_workers.core.effects import jitter
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
 from beads_workers.core.inflight import InFlight, lost
-from beads_workers.core.journal import WorkerJoined, WorkerLeft, WorkerStopping
+from beads_workers.core.journal import AsideHeard, WorkerJoined, WorkerLeft, WorkerStopping
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind, kept, note_of, value
 from beads_workers.core.scripts import to_payload
 from beads_workers.core.states import (
@@ -32,14 +33,15 @@ from beads_workers.core.wire import (
     CANNOT_START,
     RETURNED_UNSTARTED,
     REVOKED,
+    Aside,
     Cancel,
     Done,
     Failed,
-    FromWorker,
     Ready,
     Shutdown,
     Task,
     ToWorker,
+    Turn,
     Wait,
 )
 
@@ -74,6 +76,7 @@ class Connection:
     prefetch_count: int = 0
     prefetched: list[IssueId] = field(default_factory=list)
     retiring: bool = False
+    asides: Asides = field(default_factory=Asides)
     bad_lines: int = 0
     strays: int = 0
 
@@ -503,6 +506,13 @@ class HelloTimeout:
 
 
 @value
+class AsideDue:
+    """Timer key: what a worker says of its task may be shown again."""
+
+    conn_id: ConnId
+
+
+@value
 class ExitDue:
     """Timer key: a worker of ours that left its connection must have exited by then."""
 
@@ -550,6 +560,9 @@ class Connections:
         if connection is None:
             return ConnReaction.NONE
         message = event.message
+        if isinstance(message, Aside):
+            self._heard_aside(connection, message)
+            return ConnReaction.NONE
         if not connection.worker_id:
             self._join(connection, message)
         if isinstance(message, Ready):
@@ -581,12 +594,31 @@ class Connections:
                 assert_never(reaction)
         return reaction
 
+    def _heard_aside(self, connection: Connection, message: Aside) -> None:
+        has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
+        if connection.v1 or not has_task or message.issue_id != connection.issue_id:
+            kind, issue_id = type(message).__name__.upper(), message.issue_id[:80]
+            self._sender.note_stray(connection, f"said {kind} of {issue_id!r}, which it has not")
+            return
+        connection.asides.add(message)
+        self.tell_asides(connection.conn_id)
+
+    def tell_asides(self, conn_id: ConnId) -> None:
+        """Show what a worker says of its task, no more often than need be."""
+        connection = self._registry.get(conn_id)
+        assert connection is not None, "its timer goes with it"
+        for message in connection.asides.take(self._effects.now):
+            if message.issue_id == connection.issue_id:
+                self._effects.write(AsideHeard(connection.worker_id, message))
+        if (due := connection.asides.deadline()) is not None:
+            self._timers.set(AsideDue(conn_id), due)
+
     def disconnected(self, event: Disconnected) -> None:
         """The connection is over; what it had is orphaned until its owner is known to be dead."""
         connection = self._registry.remove(event.conn_id)
         if connection is None:
             return
-        for key in (HelloTimeout, HoldTimeout, Overdue):
+        for key in (HelloTimeout, HoldTimeout, Overdue, AsideDue):
             self._timers.cancel(key(event.conn_id))
         if connection.worker_id:
             self._effects.write(WorkerLeft(connection.worker_id, event.reason))
@@ -696,7 +728,7 @@ class Connections:
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _join(self, connection: Connection, message: FromWorker) -> None:
+    def _join(self, connection: Connection, message: Turn) -> None:
         member = self._parts.supervisor.by_pid.get(connection.pid)
         connection.own = member is not None
         if member is not None:
@@ -722,7 +754,7 @@ class Connections:
             if in_flight.issue.lost_pid == connection.pid and came_later:
                 self._attempt_ends.end_orphaned(in_flight)
 
-    def _stimulus(self, connection: Connection, message: FromWorker) -> ConnStimulus:
+    def _stimulus(self, connection: Connection, message: Turn) -> ConnStimulus:
         if isinstance(message, Ready):
             return ConnStimulus.SAID_READY
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
@@ -748,7 +780,7 @@ class Connections:
         else:
             self._effects.ask(WatchOwner(connection.pid))
 
-    def _note_stray(self, connection: Connection, message: FromWorker) -> None:
+    def _note_stray(self, connection: Connection, message: Turn) -> None:
         if isinstance(message, Ready):
             text = "said READY again before its reply"
         else:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from beads_workers.core import limits
 from beads_workers.core.model import value
 from beads_workers.core.text import counted
+from beads_workers.core.wire import Aside
 
 
 @value
@@ -367,6 +368,25 @@ class Spent(Record):
 
     calls: int
     seconds: float
+
+
+# --- live records --------------------------------------------------------------------------------
+
+
+@value
+class Live(Record):
+    """Base of what is told to the board, and not written: only who looks now is shown it.
+
+    Nothing may be decided by it, and nothing counted: a recovery, a report and a replay have none.
+    """
+
+
+@value
+class AsideHeard(Live):
+    """A worker said something of its running task, beside the conversation."""
+
+    worker_id: str
+    message: Aside
 
 
 # --- checkpoint records --------------------------------------------------------------------------

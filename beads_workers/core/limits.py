@@ -86,6 +86,11 @@ one or two of them ask in a second."""
 WAIT_SECONDS_RESYNC = 1
 """Answer to a DONE or FAILED for nothing."""
 
+ASIDE_SECONDS = 1.0
+"""Of messages beside the conversation one of a kind is kept for each task in so many seconds: they
+are shown to people, and a hundred workers must not keep the loop from its work."""
+
+
 # --- claims and listings --------------------------------------------------------------------
 CLAIM_AHEAD_MAX = 32
 CLAIM_AHEAD_PER_SLOT = 2

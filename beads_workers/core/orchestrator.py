@@ -348,6 +348,8 @@ class Orchestrator:
                 self._connections.hold_timed_out(conn_id)
             case connections.Overdue(conn_id):
                 self._connections.overdue(conn_id)
+            case connections.AsideDue(conn_id):
+                self._connections.tell_asides(conn_id)
             case connections.ExitDue(pid):
                 self._connections.exit_due(pid)
             case RespawnDue(worker_id) if self._parts.degraded.stop:

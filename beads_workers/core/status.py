@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from itertools import islice
 from math import floor, inf
@@ -121,6 +121,8 @@ def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
 
 
 def _cut(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return shown(value, type(value))
     return value[:ERROR_CHARS_MAX] if isinstance(value, str) else value
 
 

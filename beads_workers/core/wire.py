@@ -114,6 +114,17 @@ class ControlAsked:
     control_data: Mapping[str, Any] = field(default_factory=dict)
 
 
+@value
+class Aside:
+    """1.1: base of what a worker says of its running task beside the conversation.
+
+    It changes no state and is answered by nothing; it may be lost, and the newest wins
+    (``core.asides``). A step says it without ``issue_id``, which the worker's half puts in.
+    """
+
+    issue_id: IssueId = IssueId("")
+
+
 # --- orchestrator -> worker -------------------------------------------------------------------
 
 
@@ -168,7 +179,9 @@ class ControlReply:
     reply: Mapping[str, Any]
 
 
-FromWorker = Ready | Done | Failed
+Turn = Ready | Done | Failed
+"""What moves the conversation."""
+FromWorker = Turn | Aside
 ToWorker = Task | Wait | Shutdown | Cancel
 Message = FromWorker | ToWorker | ControlAsked | ControlReply
 

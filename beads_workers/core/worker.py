@@ -11,6 +11,7 @@ from typing import assert_never
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
+from beads_workers.core.asides import Asides
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
@@ -30,7 +31,9 @@ from beads_workers.core.wire import (
     RETURNED_UNSTARTED,
     REVOKED,
     VERSION,
+    Aside,
     Cancel,
+    ControlAsked,
     ControlReply,
     Done,
     Failed,
@@ -411,6 +414,7 @@ class WorkerHalf:
     _taken: str = ""
     """The request that was begun last: its TASK may come once more when it is over."""
     _unheard: UnheardResults = field(init=False)
+    _asides: Asides = field(default_factory=Asides)
     _out: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -425,14 +429,18 @@ class WorkerHalf:
 
     def deadline(self) -> float | None:
         """When ``on_deadline`` is due; None: only an event can change anything."""
-        return self._deadline
+        aside = self._asides.deadline()
+        if aside is None or self._deadline is None:
+            return self._deadline if aside is None else aside
+        return min(aside, self._deadline)
 
     def on_deadline(self, now: float) -> list[Command]:
         """Call when ``deadline()`` has passed; harmless when it has not."""
+        asides = self._due_asides(now)
         if self._deadline is None or now < self._deadline:
-            return []
+            return asides
         self._deadline = None
-        return self._move(WorkerStimulus.TIMER, None, now)
+        return [*asides, *self._move(WorkerStimulus.TIMER, None, now)]
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Tell it what happened; carry out what it answers, in order."""
@@ -440,7 +448,7 @@ class WorkerHalf:
             return []
         if isinstance(event, ev.StepSaid):
             # Beside the conversation: what a task says, and hears, changes no state.
-            return [ev.SendMessage(event.message)]
+            return self._say_aside(event.message, now)
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, ControlReply):
             return [ev.TellStep(event.message.reply)]
         if isinstance(event, ev.MessageReceived) and isinstance(event.message, Cancel):
@@ -448,6 +456,17 @@ class WorkerHalf:
             if back := self._prefetched.release(self.worker_id, why, issue_id):
                 return [self._unheard.say(each, each.request_id) for each in back]
         return self._move(self._sort(event), event, now)
+
+    def _say_aside(self, message: ControlAsked | Aside, now: float) -> list[Command]:
+        if isinstance(message, ControlAsked):
+            return [ev.SendMessage(message)]
+        if self.current is None or not self.current.task.request_id:
+            return []  # It came too late, or its orchestrator speaks version 1 only.
+        self._asides.add(replace(message, issue_id=self.current.task.issue_id))
+        return self._due_asides(now)
+
+    def _due_asides(self, now: float) -> list[Command]:
+        return [ev.SendMessage(message) for message in self._asides.take(now)]
 
     # --- events to stimuli --------------------------------------------------------------------
 
@@ -632,6 +651,7 @@ class WorkerHalf:
 
     def _answer(self, now: float) -> None:
         answer, self.current = self._busy().report(self.worker_id, now), None
+        self._asides.forget()
         self._out.append(self._unheard.say(answer, self._taken))
 
     def _exit(self, status: int) -> None:

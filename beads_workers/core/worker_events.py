@@ -7,7 +7,15 @@ from typing import Any
 
 from beads_workers.core.model import Outcome, value
 from beads_workers.core.plans import Plan, Step
-from beads_workers.core.wire import ControlAsked, ControlReply, Done, Failed, FromWorker, ToWorker
+from beads_workers.core.wire import (
+    Aside,
+    ControlAsked,
+    ControlReply,
+    Done,
+    Failed,
+    FromWorker,
+    ToWorker,
+)
 
 # --- events -----------------------------------------------------------------------------------
 
@@ -75,7 +83,7 @@ class StepSaid:
     One that asks (``ControlAsked``) waits for ``TellStep``.
     """
 
-    message: ControlAsked
+    message: ControlAsked | Aside
 
 
 @value

@@ -20,6 +20,7 @@ from beads_workers.core.journal import (
     CallEnded,
     CallStarted,
     Entry,
+    Live,
     Record,
     encode,
     encode_repeated,
@@ -101,10 +102,11 @@ class Journal:
         return self._began + elapsed
 
     def append(self, record: Record) -> Entry:
-        """Gather a record; returns it with its times."""
+        """Gather a record; returns it with its times. A ``Live`` one is only folded."""
         # As it is read back: whoever watches sees the same numbers as whoever replays.
         entry = Entry(record, time.time_ns() // 1_000_000 / 1e3, int(self.elapsed() * 1e6) / 1e6)
-        self._gathered.append(encode(entry))
+        if not isinstance(record, Live):
+            self._gathered.append(encode(entry))
         self._unfolded.append(entry)
         return entry
 

@@ -34,7 +34,10 @@ EVERY = 97
 def wire() -> str:
     """Every message of the worker protocol: as version 1 and as 1.1, bare and with all fields."""
     lines = b""
-    for kind in typing.get_args(message_types.Message):
+    asides = [k for k in vars(message_types).values() if isinstance(k, type)]
+    asides = [k for k in asides if issubclass(k, message_types.Aside)]
+    kinds = dict.fromkeys([*typing.get_args(message_types.Message), *asides])
+    for kind in (k for k in kinds if k is not message_types.Aside):
         bare = {name: hint for name, hint in _hints(kind).items() if name in _required(kind)}
         for fields in (bare, _hints(kind)):
             message = kind(**{name: _sample(name, hint) for name, hint in fields.items()})
