@@ -44,7 +44,7 @@ def opening(
     )
 
 
-class Progress:
+class KillProgress:
     """On stderr: on a terminal one line that changes, else a plain line now and then."""
 
     def __init__(self, kills: int, *, quiet: bool) -> None:
@@ -292,7 +292,7 @@ def _run(workspace: ChaosWorkspace, targets: Targets, asked: _Asked) -> int:
     began = time.monotonic()
     only = plan.Target(asked.only) if asked.only else None
     pace = plan.pace(asked.source, only, asked.workers)
-    progress = Progress(asked.kills, quiet=asked.quiet)
+    progress = KillProgress(asked.kills, quiet=asked.quiet)
     workspace.fill()
     progress.say(
         opening(
