@@ -210,7 +210,7 @@ def test_every_type_feature_and_limit_is_in_the_protocol() -> None:
     text = PROTOCOL.read_text("utf-8")
     shown = {json.loads(line)["type"] for line in examples()}
     first = {"READY", "DONE", "FAILED", "TASK", "WAIT", "SHUTDOWN"}
-    assert shown == first | {"CANCEL", "CONTROL", "CONTROL_REPLY"}
+    assert shown == first | {"CANCEL", "CONTROL", "CONTROL_REPLY", "PROGRESS"}
     for word in (*RESERVED, f"`{GROUPED}`", f"`{CANCEL}`", f"{LINE_BYTES_MAX:,} bytes"):
         assert word in text
 

@@ -16,6 +16,7 @@ from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.model import value
 from beads_workers.core.states import IssueState
+from beads_workers.core.wire import Progress
 
 # --- board workers -------------------------------------------------------------------------------
 # The workers of a board: a row for each, and their order.
@@ -31,6 +32,7 @@ class ShownWorker:
     issue_id: str | None = None
     title: str | None = None
     attempt: int | None = None
+    progress: Progress | None = None
     done: int = 0
     failed: int = 0
     own: bool = True
@@ -55,13 +57,14 @@ class WorkerRow(ShownWorker):
             return
         self.state, self.since = "busy", since
         self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
+        self.progress = None
 
     def has_not(self, issue_id: str) -> None:
         """It ended this one, or requeued it."""
         if self.issue_id != issue_id:
             self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
-        self.issue_id = self.title = self.attempt = None
+        self.issue_id = self.title = self.attempt = self.progress = None
         if self.prefetched:
             stopping = self.state == "stopping"
             self.has(*self.prefetched.pop(0))
@@ -72,7 +75,7 @@ class WorkerRow(ShownWorker):
     def left(self) -> None:
         """Its connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
-        self.issue_id = self.title = self.attempt = None
+        self.issue_id = self.title = self.attempt = self.progress = None
 
 
 def worker_order(worker_id: str) -> tuple[int, int, str]:
@@ -416,6 +419,11 @@ class Board:
                     row_left.left()
                     if not row_left.own:
                         del self.workers[worker_id]
+            case rec.AsideHeard(worker_id, Progress() as progress):
+                if (row_said := self.workers.get(worker_id)) and (
+                    row_said.issue_id == progress.issue_id
+                ):
+                    row_said.progress = progress
             case rec.WorkerStopping(worker_id):
                 if stopping := self.workers.get(worker_id):
                     stopping.state = "stopping"

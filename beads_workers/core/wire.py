@@ -7,6 +7,7 @@ for peers that opted in. ``parse`` is strict about what decides, and liberal abo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from json.encoder import encode_basestring_ascii as quoted
@@ -125,6 +126,20 @@ class Aside:
     issue_id: IssueId = IssueId("")
 
 
+@value
+class Progress(Aside):
+    """How far a task is: ``percent`` 0 to 100, None where nobody knows, and what it does now."""
+
+    percent: int | None = None
+    activity: str = ""
+
+    @staticmethod
+    def read(line: str) -> Progress:
+        """From a line that a program has printed: all of it, and a percentage that stands there."""
+        found = _PERCENT.search(line)
+        return Progress(percent=int(found[1]) if found else None, activity=_activity(line))
+
+
 # --- orchestrator -> worker -------------------------------------------------------------------
 
 
@@ -185,7 +200,7 @@ FromWorker = Turn | Aside
 ToWorker = Task | Wait | Shutdown | Cancel
 Message = FromWorker | ToWorker | ControlAsked | ControlReply
 
-RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH", "PROGRESS"})
+RESERVED = frozenset({"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH"})
 """Named by the text for later versions; today unknown to both halves like any other type."""
 
 
@@ -254,6 +269,25 @@ def _failed(fields: dict[str, Any]) -> Failed:
     )
 
 
+def _progress(fields: dict[str, Any]) -> Progress:
+    percent = as_number(fields.get("percent"))
+    if percent is not None and not 0 <= percent <= 100:
+        percent = None
+    activity = _activity(text(fields, "activity", ""))
+    return Progress(issue_id(fields), None if percent is None else int(percent), activity)
+
+
+_PERCENT = re.compile(r"(?<![\d.])(100|\d?\d)(?:\.\d+)?\s?%")
+
+
+ACTIVITY_CHARS_MAX = 200
+"""A row of the dashboard has no room for more."""
+
+
+def _activity(said: str) -> str:
+    return said[:ACTIVITY_CHARS_MAX]
+
+
 def _task(fields: dict[str, Any]) -> Task:
     sender(fields)
     priority = as_integer(fields.get("priority"))
@@ -318,6 +352,7 @@ _PARSERS: dict[type[Message], Callable[[dict[str, Any]], Message]] = {
     Done: _done,
     Failed: _failed,
     ControlAsked: _asked,
+    Progress: _progress,
     Task: _task,
     Wait: _wait,
     Shutdown: _shutdown,

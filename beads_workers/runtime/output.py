@@ -414,7 +414,7 @@ class AttemptOutput:
                 os.rename(plan.output_file, f"{folder}/lost{name}.{os.getpid()}.log")  # noqa: PTH104
                 self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
         # Measured before the start: the log may hold earlier steps, and this one is quick.
-        self._start = self._seen = os.fstat(self.fd).st_size
+        self._start = self._seen = self._told = os.fstat(self.fd).st_size
         self._bytes_max = plan.log_bytes_max
         self.look_seconds = LOOK_SECONDS_MIN
         self.tee: LogTee | None = None
@@ -431,7 +431,7 @@ class AttemptOutput:
         if self.fd < 0 or self._from != plan.output_file:
             return False
         self._becomes, self._bytes_max = plan.log_file, plan.log_bytes_max
-        self._start = self._seen = 0
+        self._start = self._seen = self._told = 0
         self.look_seconds = LOOK_SECONDS_MIN
         return True
 
@@ -465,6 +465,21 @@ class AttemptOutput:
             self._start = max(cut.kept, self._start - cut.by)
             size = os.fstat(self.fd).st_size
         self._seen = size
+
+    def news(self) -> str:
+        """What was printed last, in whole lines, if ``look`` has seen more since the last call.
+
+        Without secrets: a line is left out whose beginning is not among it.
+        """
+        if self._seen == self._told:
+            return ""
+        self._told = self._seen
+        begin = max(self._start, self._seen - TAIL_BYTES)
+        data = os.pread(self.fd, self._seen - begin, begin).replace(b"\r", b"\n")
+        first = 0 if begin == self._start else data.find(b"\n") + 1
+        whole = data[first : data.rfind(b"\n") + 1]
+        shown = self.tee.mask(whole) if self.tee is not None else whole
+        return shown.decode("utf-8", "replace")
 
     def end(self, *, keep: bool = False) -> str:
         """The step is over: returns how its output ends.

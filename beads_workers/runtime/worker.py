@@ -29,12 +29,13 @@ from beads_workers.core.wire import (
     ControlAsked,
     ControlReply,
     FromWorker,
+    Progress,
     Task,
     ToWorker,
     encode,
     parse,
 )
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.worker import WorkerHalf, last_line
 from beads_workers.core.worker_events import (
     Command,
     Connect,
@@ -358,6 +359,8 @@ class _Process:
         if self.step is not None and now >= self.look_at:
             self.step.output.look()
             self.look_at = time.monotonic() + self.step.output.look_seconds
+            if line := last_line(self.step.output.news()):
+                self.events.append(StepSaid(Progress.read(line)))
 
     # --- events and commands ------------------------------------------------------------------
 

@@ -156,11 +156,19 @@ def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
         row.add(worker["issue_id"], _id_width(width), "bold").add(" ")
         if worker["attempt"] > 1:
             row.add(f"try {worker['attempt']}: ", style="yellow")
+        if progress := worker["progress"]:
+            _progress_cells(row, progress, room)
         row.fill(worker["title"] or "", leave=room)
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
     row.add(f"{worker['done']}{words[0]}", room // 2, "dim", right=True)
     failed = f"{worker['failed']}{words[1]}" if worker["failed"] else ""
     return row.add(failed, room // 2, "dim", right=True).text()
+
+
+def _progress_cells(row: Row, progress: Fields, leave: int) -> None:
+    percent = progress["percent"]
+    row.add("" if percent is None else f"{percent}%", 4, "green", right=True).add(" ")
+    row.add(progress["activity"], (row.room - leave) * 3 // 5, "dim").add(" ")
 
 
 def outcome_row(outcome: Fields, width: int, *, unicode: bool) -> Text:

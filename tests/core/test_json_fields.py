@@ -141,7 +141,7 @@ def test_a_float_that_overflows_is_refused_wherever_it_stands() -> None:
 
 
 def test_a_reserved_type_is_unknown_and_named_as_reserved() -> None:
-    named = {"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH", "PROGRESS"}
+    named = {"HEARTBEAT", "STATUS", "PAUSE", "RESUME", "PRIORITY", "BATCH"}
     assert named == RESERVED
     for kind in named:
         with pytest.raises(ProtocolError, match="reserved for a later version"):

@@ -109,6 +109,7 @@ MESSAGES: list[dict[str, Any]] = [
     {"type": "CONTROL", **HEAD, "command": "running", "control_data": {"uuid": "u"}},
     {"type": "CONTROL_REPLY", **HEAD, "reply": {"worker-1": {"uuid": "u"}}},
     {"type": "CANCEL", **HEAD, "issue_id": "bw-1", "reason": "timeout"},
+    {"type": "PROGRESS", **HEAD, "issue_id": "bw-1", "percent": 40, "activity": "compiles"},
 ]  # fmt: skip
 RECURSION_ROOM = 100
 """Frames between where the loop reads a line and where it writes one down, with room to spare."""

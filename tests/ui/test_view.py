@@ -12,6 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from beads_workers.core import journal as rec
+from beads_workers.core.model import IssueId
+from beads_workers.core.wire import Progress
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.viewer import Look, Pane, Question, Role, ShownLog
 from tests.ui.snapshots import after, ended, fleet
@@ -65,6 +67,14 @@ def test_a_failure_says_what_comes_next(charged: int, delay: float, said: str) -
         "app-8", outcome="error", verdict="requeue", charged=charged, delay_seconds=delay
     )
     assert any(said in line for line in lines(after(*fleet(1), failed)))
+
+
+def test_a_task_shows_how_far_it_is_beside_its_title() -> None:
+    said = rec.AsideHeard("W1", Progress(IssueId("app-1"), 40, "compiles"))
+    (row,) = [line for line in lines(after(*fleet(2, busy=1), said)) if line.startswith(" W1")]
+    assert " 40% compiles " in row and cell_len(row) <= 80
+    (row,) = [line for line in lines(after(*fleet(2, busy=1))) if line.startswith(" W1")]
+    assert "%" not in row
 
 
 def test_clocks_go_on_with_the_age_of_the_snapshot_until_the_run_is_over() -> None:

@@ -1,0 +1,157 @@
+"""Messages beside the conversation: one a second, the newest wins, and nothing depends on them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
+from beads_workers.core import worker_events as wev
+from beads_workers.core.asides import Asides
+from beads_workers.core.commands import Command
+from beads_workers.core.events import ConnId
+from beads_workers.core.model import IssueId
+from beads_workers.core.states import WorkerState
+from beads_workers.core.status import status
+from beads_workers.core.wire import Progress, encode, parse
+from tests.core.playbook import Play, cancelled, done, notes, ready, records
+from tests.core.test_worker import CONNECTED, OK, Playbook, task
+
+
+def progress(conn: int, issue_id: str, percent: int | None, activity: str = "") -> ev.Received:
+    return ev.Received(ConnId(conn), Progress(IssueId(issue_id), percent, activity))
+
+
+def kept(commands: list[Command]) -> list[int | None]:
+    """The percentages that the board is told."""
+    said = [each.message for each in records(commands, rec.AsideHeard)]
+    return [each.percent for each in said if isinstance(each, Progress)]
+
+
+# --- on the wire ----------------------------------------------------------------------------------
+
+
+def test_it_is_read_as_it_is_written() -> None:
+    said = Progress(IssueId("a"), 40, "compiles")
+    line = encode(said, "W1", 12.5, v1=False)
+    assert line == (
+        b'{"type":"PROGRESS","worker_id":"W1","timestamp":12.500000,'
+        b'"issue_id":"a","percent":40,"activity":"compiles"}\n'
+    )
+    assert parse(line) == said
+
+
+@pytest.mark.parametrize("percent", [-1, 101, "40", True, None, [], float(1 << 60)])
+def test_what_is_no_percentage_is_unknown_and_the_rest_counts(percent: object) -> None:
+    fields = {"type": "PROGRESS", "issue_id": "a", "percent": percent, "activity": "x" * 999}
+    assert parse(json.dumps(fields).encode()) == Progress(IssueId("a"), None, "x" * 200)
+
+
+@pytest.mark.parametrize(
+    ("line", "percent"),
+    [("[ 45%] cc", 45), ("100 %", 100), ("99.7% done", 99), ("1000%", None), ("none", None)],
+)
+def test_a_percentage_is_found_in_a_line(line: str, percent: int | None) -> None:
+    assert Progress.read(line) == Progress(percent=percent, activity=line)
+
+
+# --- both halves ----------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 20), min_size=1).map(sorted))
+def test_one_a_second_is_kept_and_the_newest_wins(moments: list[float]) -> None:
+    asides, taken = Asides(), []
+    for number, moment in enumerate(moments):
+        while (due := asides.deadline()) is not None and due < moment:
+            taken += [(due, each) for each in asides.take(due)]
+        asides.add(Progress(activity=str(number)))
+        taken += [(moment, each) for each in asides.take(moment)]
+    while (due := asides.deadline()) is not None:
+        taken += [(due, each) for each in asides.take(due)]
+    times = [at for at, _ in taken]
+    assert all(b >= a + 1.0 for a, b in pairwise(times))
+    assert taken[-1][1] == Progress(activity=str(len(moments) - 1))
+    assert times[-1] <= moments[-1] + 1.0
+
+
+def test_a_worker_says_what_its_step_says_once_a_second_and_the_newest() -> None:
+    book = Playbook()
+    book.tell(CONNECTED, task(request_id="r"))
+    first = Progress(IssueId("t-1"), 1)
+    assert book.tell(wev.StepSaid(Progress(percent=1))) == [wev.SendMessage(first)]
+    assert book.tell(wev.StepSaid(Progress(percent=2)), wev.StepSaid(Progress(percent=3))) == []
+    assert book.tick() == [wev.SendMessage(Progress(IssueId("t-1"), 3))]
+    assert book.now == 101.0 and book.half.state is WorkerState.WORKING
+    book.tell(wev.StepSaid(Progress(percent=4)))
+    book.tell(OK)
+    assert book.half.deadline() is None, "its task is over"
+
+
+def test_a_worker_says_nothing_to_an_orchestrator_that_speaks_version_1() -> None:
+    book = Playbook()
+    book.tell(CONNECTED, task())
+    assert book.tell(wev.StepSaid(Progress(percent=1))) == []
+    assert book.half.deadline() is None
+
+
+def test_a_worker_keeps_its_timeout_while_it_has_something_to_say() -> None:
+    book = Playbook(timeout=0.5)
+    book.tell(CONNECTED, task(request_id="r"))
+    book.tell(wev.StepSaid(Progress(percent=1)), wev.StepSaid(Progress(percent=2)))
+    assert book.tick() == [wev.EndStep(hard=False)]
+    assert book.now == 100.5
+    assert book.tick() == [wev.SendMessage(Progress(IssueId("t-1"), 2))]
+
+
+def test_the_orchestrator_keeps_the_newest_each_second_whatever_its_worker_does() -> None:
+    play = Play()
+    play.working("a")
+    assert kept(play.do(progress(1, "a", 1))) == [1]
+    assert [kept(play.do(progress(1, "a", n))) for n in (2, 3, 4)] == [[], [], []]
+    assert kept(play.wait(1.0)) == [4]
+    assert kept(play.wait(5.0)) == []
+
+
+def test_what_is_kept_is_shown_until_the_attempt_ends() -> None:
+    play = Play()
+    play.working("a")
+    (row,) = status(play.board, 0.0)["workers"]
+    assert row["progress"] is None
+    play.do(progress(1, "a", 40, "compiles"))
+    (row,) = status(play.board, 0.0)["workers"]
+    assert row["progress"] == {"issue_id": "a", "percent": 40, "activity": "compiles"}
+    play.do(progress(1, "a", 50))
+    play.do(done(1, "a"))
+    play.wait(1.5)
+    (row,) = status(play.board, 0.0)["workers"]
+    assert row["progress"] is None, "and what was still to be shown is not"
+
+
+def test_what_makes_no_sense_is_noted_and_shows_nothing() -> None:
+    play = Play()
+    play.working("a")
+    said = play.do(progress(1, "b", 40))
+    assert kept(said) == []
+    assert notes(said, "error") == ["W1 said PROGRESS of 'b', which it has not"]
+    play.do(cancelled(1, "a"))
+    assert kept(play.do(progress(1, "a", 40))) == []
+
+
+def test_a_version_1_peer_has_no_such_message() -> None:
+    play = Play()
+    play.do(ev.Connected(ConnId(1), 901), ready(1, v1=True))
+    play.answer("a")
+    said = play.do(progress(1, "a", 40))
+    assert kept(said) == [] and len(notes(said, "error")) == 1
+
+
+def test_it_is_no_greeting() -> None:
+    play = Play()
+    play.do(ev.Connected(ConnId(1), 901))
+    assert records(play.do(progress(1, "a", 40)), rec.WorkerJoined) == []
+    assert len(records(play.do(ready(1)), rec.WorkerJoined)) == 1
