@@ -13,7 +13,7 @@ from typing import Any
 
 from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issue, Issues, Standing
-from beads_workers.core.journal import CheckpointEnded, Entry, decode, encode
+from beads_workers.core.journal import CheckpointEnded, Entry, Live, decode, encode
 from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.states import IssueState
@@ -46,6 +46,8 @@ class DoubleRun:
 
     def applied(self, entry: Entry) -> None:
         """The next record of the run; it is taken as whoever comes later reads it."""
+        if isinstance(entry.record, Live):
+            return  # It is never written.
         read = decode(encode(entry))
         assert read is not None
         change = self.issues.apply(read)
