@@ -24,6 +24,7 @@ from beads_workers.core.model import IssueId, ListedIssue
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, Work
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.text import printable
+from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 from beads_workers.runtime.sources import open_source
 
 if TYPE_CHECKING:
@@ -247,6 +248,8 @@ def _run(
         drawn = dashboard(settings.state_directory, started)
     # Whoever reads that the fleet is there may at once tell us to stop it.
     interrupts = None if drawn or detach else Interrupts(launch.client)
+    # This process owns the fleet: a disk that cannot keep what it prints must not end both.
+    outlive_output(lambda error: error.errno in NOT_KEPT)
     if not as_json:
         say_preflight(settings, started)
     if detach:

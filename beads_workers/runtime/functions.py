@@ -291,7 +291,7 @@ class HostProcess:
         except BlockingIOError:
             # A child that it has left may keep the connection open.
             return self._bury() if _is_dead(self._pidfd, 0) else None
-        except ConnectionResetError:
+        except OSError:
             received = b""
         if not received:
             return self._closed()

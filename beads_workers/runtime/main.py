@@ -9,11 +9,13 @@ from __future__ import annotations
 import socket
 import sys
 
+from beads_workers.runtime.processes import outlive_output
 from beads_workers.runtime.zygote import start_zygote
 
 
 def main(argv: list[str]) -> int:
     """See the module text; returns the exit code."""
+    outlive_output()
     zygote = start_zygote()
     client = socket.socket(fileno=int(argv[0]))
     client.set_inheritable(False)

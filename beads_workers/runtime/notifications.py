@@ -244,6 +244,8 @@ class Running:
             data = os.read(self._output.fileno(), min(self._left, 1 << 16))
         except BlockingIOError:
             return
+        except OSError:
+            data = b""  # What else it prints is lost; its end is seen by its pidfd.
         self._write(data)
         self._left -= len(data)
         if not data or not self._left:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import replace
 
 from beads_workers.core import limits
@@ -320,6 +321,8 @@ class CapturedOutput:
                 data = os.read(self.fd, _READ_BYTES)
             except BlockingIOError:
                 return True
+            except OSError:
+                return False
             if not data:
                 return False
             room = max(0, limits.OUTPUT_BYTES_MAX - len(self._kept))
@@ -350,10 +353,8 @@ class CapturedOutput:
     def _log_it(self, data: bytes) -> None:
         try:
             os.write(self._log, data)
-        except OSError as error:
-            # A full disk takes the log, and leaves the result.
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
+        except OSError:
+            pass  # A full disk, or a broken one, takes the log, and leaves the result.
 
 
 def with_result(ended: StepEnded, result: str, path: str) -> StepEnded:
@@ -438,13 +439,15 @@ class AttemptOutput:
     def close(self) -> None:
         """It is not needed any more."""
         if self.fd >= 0:
-            os.close(self.fd)
+            with suppress(OSError):  # Some file systems say only now that there was no room.
+                os.close(self.fd)
             self.fd = -1
 
     def look(self, *, last: bool = False) -> None:
         """Take the middle out of what has grown too long; who writes it goes on meanwhile.
 
-        What it prints is passed on, where that is asked for; ``last``: it prints no more.
+        What it prints is passed on, where that is asked for; ``last``: it prints no more. Raises
+        ``OSError`` where the file cannot be looked at at all.
         """
         size = os.fstat(self.fd).st_size
         fast = size - self._seen > self._bytes_max // 16
@@ -487,16 +490,17 @@ class AttemptOutput:
         ``keep``: nothing of the step lives that could still print, and the next one may print to
         the same file, if this one is empty.
         """
-        if keep and self._becomes and not os.fstat(self.fd).st_size:
-            return ""
-        self.look(last=True)
-        size = os.fstat(self.fd).st_size
-        tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
-        if size and self._becomes:
-            try:
+        tail = b""
+        try:
+            if keep and self._becomes and not os.fstat(self.fd).st_size:
+                return ""
+            self.look(last=True)
+            size = os.fstat(self.fd).st_size
+            tail = os.pread(self.fd, TAIL_BYTES, max(self._start, size - TAIL_BYTES))
+            if size and self._becomes:
                 self._become(size)
-            except OSError:
-                pass  # The run directory is gone; the outcome counts all the same.
+        except OSError:
+            pass  # The run directory is gone, or its disk fails; the outcome counts all the same.
         self.close()
         return tail.decode("utf-8", "replace")
 

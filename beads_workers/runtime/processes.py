@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 # --- own process ---------------------------------------------------------------------------------
 # What orchestrator and workers do to their own process at its start: output, files, signals.
 
 
 OPEN_FILES_MAX = 65_536
+
+SEND_LATER = (errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM)
+"""What a socket says that takes nothing now: its peer is slow, or the kernel short of memory.
+Nothing was sent, and nothing is over."""
+
+NOT_KEPT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a disk says that cannot keep what is printed to it."""
 
 ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What a worker takes as a wish that it should leave."""
@@ -93,13 +103,67 @@ class Spares:
                 return  # None is left just now: taken back after the next time.
 
 
-def say(worker_id: str, text: str) -> None:
-    """Write a line of a worker to stderr, which is the run's log."""
+def say(who: str, text: str) -> None:
+    """Write a line to stderr, which is the run's log; one that cannot be written is lost.
+
+    ``who``: a worker's id, or what else of a run speaks.
+    """
     shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     try:
-        os.write(2, f"{worker_id}: {shown}\n".encode("utf-8", "replace"))
+        os.write(2, f"{who}: {shown}\n".encode("utf-8", "replace"))
     except OSError:
-        pass  # nobody listens any more
+        pass  # Nobody listens any more, or its disk is full.
+
+
+class _LossyOutput(io.RawIOBase):
+    """Takes everything that is written to a descriptor; what meets such an error is lost."""
+
+    def __init__(self, fd: int, lost: Callable[[OSError], bool]) -> None:
+        self._fd = fd
+        self._lost = lost
+
+    def writable(self) -> bool:
+        """It is for writing only."""
+        return True
+
+    def fileno(self) -> int:
+        """The descriptor, which stays open when this is closed."""
+        return self._fd
+
+    def isatty(self) -> bool:
+        """Whether somebody sees it at once."""
+        return os.isatty(self._fd)
+
+    def write(self, data: Any) -> int:
+        """All of it, as far as the caller can tell."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+        except OSError as error:
+            if not self._lost(error):
+                raise
+        return size
+
+
+def outlive_output(lost: Callable[[OSError], bool] = lambda error: True) -> None:
+    """From here on no ``print``, warning or traceback ends this process or what it does, because
+    its stdout or stderr cannot be written: that is lost.
+
+    Children that are forked inherit it. ``lost``: which errors that holds for.
+    """
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            continue
+        lossy = io.TextIOWrapper(
+            io.BufferedWriter(_LossyOutput(fd, lost)),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=fd == 2 or stream.line_buffering,
+        )
+        setattr(sys, name, lossy)
 
 
 def wake_on(signals: Iterable[int]) -> socket.socket:
@@ -117,7 +181,7 @@ def heard(wake: socket.socket) -> bytes:
     """The numbers of signals that have come since the last call; none is fine."""
     try:
         return wake.recv(64)
-    except BlockingIOError:
+    except OSError:
         return b""
 
 

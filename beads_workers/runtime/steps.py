@@ -28,9 +28,11 @@ MACHINE_ERRORS = frozenset(
         errno.ENOMEM,
         errno.EAGAIN,
         errno.EROFS,
+        errno.EIO,
+        errno.ESTALE,
     )
 )
-"""What a machine says that is full: no fault of a task."""
+"""What a machine says that is full or broken: no fault of a task."""
 
 
 class RunningStep:

@@ -222,6 +222,8 @@ class Tracer:
             received = os.read(self._said.fileno(), LINE_BYTES_MAX)
         except BlockingIOError:
             return
+        except OSError:
+            received = b""
         if received:
             self._take_in(received)
             return
