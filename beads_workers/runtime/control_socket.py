@@ -403,7 +403,7 @@ class ControlServer:
             except OSError:
                 pass
             self._selector.unregister(stream)
-            stream.socket.close()
+            stream.release()
         self._streams.clear()
 
     # --- inside -------------------------------------------------------------------------------
@@ -416,7 +416,10 @@ class ControlServer:
         self._last += 1
         stream = Stream(sock, self._last)
         self._streams[self._last] = stream
-        self._selector.register(stream, selectors.EVENT_READ, lambda mask: self._ready(stream))
+        try:
+            self._selector.register(stream, selectors.EVENT_READ, lambda mask: self._ready(stream))
+        except OSError as error:  # The kernel watches no more (ENOSPC, ENOMEM).
+            self._unwatched(stream, error)
         return self._last
 
     def _ready(self, stream: Stream) -> None:
@@ -497,14 +500,22 @@ class ControlServer:
             self._drop(stream)
         elif stream.conn_id in self._streams:
             mask = selectors.EVENT_READ | (selectors.EVENT_WRITE if left else 0)
-            self._selector.modify(stream, mask, lambda mask: self._ready(stream))
+            try:
+                self._selector.modify(stream, mask, lambda mask: self._ready(stream))
+            except OSError as error:
+                self._unwatched(stream, error)
+
+    def _unwatched(self, stream: Stream, error: OSError) -> None:
+        stream.hang_up(f"cannot be watched: {error.strerror}")
+        self._drop(stream)
 
     def _drop(self, stream: Stream) -> None:
         number = stream.conn_id
         if self._streams.pop(number, None) is None:
             return
-        self._selector.unregister(stream)
-        stream.socket.close()
+        if stream in self._selector.get_map():
+            self._selector.unregister(stream)
+        stream.release()
         self.acceptor.room()
         self._followers.discard(number)
         self._watchers.discard(number)

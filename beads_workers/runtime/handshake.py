@@ -23,7 +23,10 @@ def read_settings(client: socket.socket) -> FleetSettings | None:
     """The client's one line; None when it left without a word: it had nothing to start."""
     line = b""
     while not line.endswith(b"\n"):
-        data = client.recv(1 << 16)
+        try:
+            data = client.recv(1 << 16)
+        except OSError:
+            return None
         if not data:
             return None
         line += data

@@ -11,11 +11,13 @@ import stat
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core import limits
 from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
 from beads_workers.core.framing import Framed, LineReader
+from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.run_directory import RUNTIME, runtime_directory
 
 # --- listener ------------------------------------------------------------------------------------
@@ -50,8 +52,10 @@ class Listener:
         """Whether its file is still in its place, and still ours."""
         try:
             return self.path.lstat().st_ino == self._inode
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True  # A disk in trouble tells nothing of it.
 
     def accept(self) -> tuple[socket.socket, int] | None:
         """The next peer and its pid; None when nobody waits. Raises ``OSError`` (EMFILE...)."""
@@ -60,7 +64,10 @@ class Listener:
                 sock, _ = self.socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return None
-            pid, uid = peer_of(sock)
+            try:
+                pid, uid = peer_of(sock)
+            except OSError:
+                pid = uid = -1  # Nobody that the kernel knows is let in.
             if uid == self._uid:
                 return sock, pid
             sock.close()
@@ -68,8 +75,9 @@ class Listener:
     def close(self) -> None:
         """Close, and remove the file if it is still ours."""
         self.socket.close()
-        if self.is_there():
-            self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # What stays there is a dead socket: the next run clears it away.
+            if self.is_there():
+                self.path.unlink(missing_ok=True)
 
 
 class TcpListener:
@@ -220,8 +228,8 @@ class Acceptor:
         self._next_look = next_look(now)
         if self._shut and not self._held:
             self._shut = False
-            self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
-            self._knocked(0)
+            if self._watch():
+                self._knocked(0)
             self._next_look = now + TRY_AGAIN_SECONDS
         elif not self._listener.is_there():
             self._listen_anew()
@@ -243,7 +251,7 @@ class Acceptor:
         if held:
             self._selector.unregister(self._listener)
         else:
-            self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
+            self._watch()
 
     def close(self) -> None:
         """Nobody is let in any more, and the file goes."""
@@ -274,13 +282,21 @@ class Acceptor:
             try:
                 return self._listener.accept()
             except OSError as error:
-                if error.errno not in NONE_LEFT:
-                    raise
                 why = error
-            if not self._spares:
+            if why.errno not in NONE_LEFT or not self._spares:
                 self._shut_for_now(why)
                 return None
             os.close(self._spares.pop())
+
+    def _watch(self) -> bool:
+        """False where the kernel has no room for that (ENOSPC, ENOMEM): tried again by ``tick``."""
+        try:
+            self._selector.register(self._listener, selectors.EVENT_READ, self._knocked)
+        except OSError as error:
+            self._shut = True
+            self._degrade(error)
+            return False
+        return True
 
     def _shut_for_now(self, why: OSError) -> None:
         # The selector would report whoever waits outside again and again.
@@ -312,10 +328,9 @@ class Acceptor:
             self._selector.unregister(self._listener)
         self._listener.close()
         self._listener, self._shut = fresh, False
-        if not self._held:
-            self._selector.register(fresh, selectors.EVENT_READ, self._knocked)
         self._tell(Warned(f"{fresh.path} was removed, and is there again"))
-        self._recover()
+        if self._held or self._watch():
+            self._recover()
 
     def _degrade(self, error: OSError) -> None:
         if not self._degraded:
@@ -395,9 +410,9 @@ class Stream:
             return False
         try:
             sent = self.socket.send(self._outbox)
-        except (BlockingIOError, InterruptedError):
-            return True
         except OSError as error:
+            if error.errno in SEND_LATER:
+                return True
             self._end(error.strerror or "write failed")
             return False
         del self._outbox[:sent]
@@ -406,6 +421,11 @@ class Stream:
     def hang_up(self, reason: str) -> None:
         """Close it from our side."""
         self._end(reason)
+
+    def release(self) -> None:
+        """Let its descriptor go: call last."""
+        with suppress(OSError):  # It is closed, whatever that says.
+            self.socket.close()
 
     def _end(self, reason: str) -> None:
         if not self.closed:

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
@@ -61,6 +62,7 @@ from beads_workers.runtime.functions import CallStep, Functions
 from beads_workers.runtime.processes import (
     ASK_TO_END,
     GIT_PLACES,
+    SEND_LATER,
     Spares,
     heard,
     keep_from_tasks,
@@ -185,11 +187,12 @@ class WorkerConnection:
             return
         try:
             del self._outbox[: self._socket.send(self._outbox)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            # Whether it is over is for reading to find out: a SHUTDOWN may be waiting there.
-            self._outbox.clear()
+        except OSError as error:
+            if error.errno not in SEND_LATER:
+                # It is over, but for what is still to be read: a SHUTDOWN may be waiting there.
+                self._outbox.clear()
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_WR)
         if len(self._outbox) > limits.OUTBOX_BYTES_MAX:
             yield from self._hang_up()
             return
@@ -357,7 +360,8 @@ class _Process:
 
     def _look_at_output(self, now: float) -> None:
         if self.step is not None and now >= self.look_at:
-            self.step.output.look()
+            with suppress(OSError):  # A disk that fails: the task goes on, and so do we.
+                self.step.output.look()
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if line := last_line(self.step.output.news()):
                 self.events.append(StepSaid(Progress.read(line)))

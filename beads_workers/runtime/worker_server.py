@@ -119,7 +119,7 @@ class WorkerServer:
         for conn_id, stream in self._streams.items():
             if self._masks.pop(conn_id):
                 self._selector.unregister(stream)
-            stream.socket.close()
+            stream.release()
         self._streams.clear()
         self.acceptor.close()
 
@@ -136,20 +136,25 @@ class WorkerServer:
         stream = Stream(sock, self._last)
         conn_id = ConnId(self._last)
         self._streams[conn_id] = stream
-        self._watch(conn_id, stream)
         self._tell(ev.Connected(conn_id, pid, start_time(pid) or 0))
+        self._watch(conn_id, stream)
 
     def _watch(self, conn_id: ConnId, stream: Stream, *, writes: bool = False) -> None:
         before = self._masks.get(conn_id, 0)
         mask = 0 if conn_id in self._waiting else selectors.EVENT_READ
         mask |= selectors.EVENT_WRITE if writes else 0
         self._masks[conn_id] = mask
-        if not mask and before:
-            self._selector.unregister(stream)
-        elif mask and not before:
-            self._selector.register(stream, mask, partial(self._ready, conn_id, stream))
-        elif mask != before:
-            self._selector.modify(stream, mask, partial(self._ready, conn_id, stream))
+        try:
+            if not mask and before:
+                self._selector.unregister(stream)
+            elif mask and not before:
+                self._selector.register(stream, mask, partial(self._ready, conn_id, stream))
+            elif mask != before:
+                self._selector.modify(stream, mask, partial(self._ready, conn_id, stream))
+        except OSError as error:  # The kernel watches no more (ENOSPC, ENOMEM).
+            self._masks[conn_id] = 0
+            stream.hang_up(f"cannot be watched: {error.strerror}")
+            self._drop(stream)
 
     def _ready(self, conn_id: ConnId, stream: Stream, mask: int) -> None:
         if mask & selectors.EVENT_WRITE and not stream.flush():
@@ -201,7 +206,7 @@ class WorkerServer:
         self._waiting.pop(conn_id, None)
         if self._masks.pop(conn_id):
             self._selector.unregister(stream)
-        stream.socket.close()
+        stream.release()
         self.acceptor.room()
         self._tell(ev.Disconnected(conn_id, stream.reason))
 

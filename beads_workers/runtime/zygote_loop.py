@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.settings import WorkerSettings, worker_from_json
 from beads_workers.core.wire import Shutdown, Wait, encode
 from beads_workers.runtime import sessions
+from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.sessions import kill_sessions, start_time
 from beads_workers.runtime.worker import run_worker
 
@@ -68,17 +70,24 @@ class Reports:
         if self._outbox:
             try:
                 sent = self._connection.send(self._outbox)
-            except BlockingIOError:
+            except OSError as error:
+                if error.errno not in SEND_LATER:
+                    self._give_up()
+                    return
                 sent = 0
-            except OSError:
-                self._outbox.clear()
-                self._let_go(reported=False)
-                return
             del self._outbox[:sent]
         if not self._outbox:
             self._let_go(reported=True)
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
         self._selector.modify(self._connection, wanted)
+
+    def _give_up(self) -> None:
+        """A report is lost: an orchestrator that still lives must not wait for it. It finds that
+        this zygote has closed, and looks after the workers itself."""
+        self._outbox.clear()
+        self._let_go(reported=False)
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def _let_go(self, *, reported: bool) -> None:
         for report_end, workers in self._waiting:
@@ -91,7 +100,7 @@ class Reports:
 def _say_reported(report_end: int, workers: int) -> None:
     try:
         os.write(report_end, b"1" * workers)
-    except BrokenPipeError:
+    except OSError:
         pass  # They were killed while they waited; their end is seen like any other.
 
 
@@ -115,9 +124,12 @@ def warm_up(settings: WorkerSettings) -> None:
     said = (Wait(1), Shutdown("user_requested"))
     lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in said)
     for _ in range(TIMES):
-        ours, theirs = socket.socketpair()
-        theirs.sendall(lines)
         try:
+            ours, theirs = socket.socketpair()
+        except OSError:
+            return  # No descriptor left.
+        try:
+            theirs.sendall(lines)
             if run_worker(settings, dial=partial(_given, ours)):
                 return
         except Exception:  # Whatever it met: the workers do without, and find out by themselves.

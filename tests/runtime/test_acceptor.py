@@ -3,6 +3,7 @@ itself."""
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import selectors
@@ -10,17 +11,32 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
-from beads_workers.runtime.sockets import Acceptor, Peers
+from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener
+
+
+class FullSelector(selectors.DefaultSelector):
+    """``full``: the kernel watches no more descriptors than it does (``max_user_watches``)."""
+
+    full = False
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """As it is, or ENOSPC."""
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().register(fileobj, events, data)
 
 
 class Hall:
     """An acceptor, and what comes of it; ``turn`` is one turn of a loop at a told time."""
 
-    def __init__(self, path: Path, spares: int = 0) -> None:
+    def __init__(self, path: Path | TcpListener, spares: int = 0) -> None:
         self.path = path
-        self.selector = selectors.DefaultSelector()
+        self.selector = FullSelector()
         self.events: list[Event] = []
         self.peers: Peers = []
         self.acceptor = Acceptor(
@@ -39,6 +55,7 @@ class Hall:
 
     def knock(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
+        assert isinstance(self.path, Path)
         client.connect(str(self.path))
         return client
 
@@ -144,3 +161,48 @@ def test_an_acceptor_that_backs_off_lets_nobody_in_and_loses_nobody(tmp_path: Pa
             assert len(hall.peers) == 2
         hall.acceptor.back_off(True)
         hall.close()
+
+
+class Troubled(TcpListener):
+    """Meets an error with each peer that comes, once."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__("127.0.0.1", 0)
+        self.errors = [error]
+
+    def accept(self) -> tuple[socket.socket, int] | None:
+        """As it is, but for the errors."""
+        if self.errors:
+            raise OSError(number := self.errors.pop(), os.strerror(number))
+        return super().accept()
+
+
+@pytest.mark.parametrize(
+    "error", [errno.ECONNRESET, errno.ENOBUFS, errno.ENOMEM, errno.EPROTO, errno.EIO, errno.EMFILE]
+)
+def test_whatever_keeps_a_peer_from_coming_in_ends_nobody_and_passes(error: int) -> None:
+    listener = Troubled(error)
+    hall = Hall(listener)
+    with socket.create_connection(("127.0.0.1", listener.port)):
+        hall.turn()
+        (told,) = hall.events
+        assert isinstance(told, Degraded) and os.strerror(error) in told.text and not hall.peers
+        hall.tick()
+        assert len(hall.peers) == 1
+        hall.tick()
+        assert hall.events == [told, ConditionRecovered("the acceptor")]
+    hall.close()
+
+
+def test_a_kernel_that_watches_no_more_is_asked_again(tmp_path: Path) -> None:
+    hall = Hall(tmp_path / "s")
+    hall.acceptor.back_off(True)
+    hall.selector.full = True
+    hall.acceptor.back_off(False)
+    hall.tick()
+    with hall.knock():
+        assert hall.turn() == 0
+        hall.selector.full = False
+        hall.tick()
+        assert len(hall.peers) == 1
+    hall.close()

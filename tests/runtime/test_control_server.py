@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import selectors
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
 from beads_workers.runtime.control_socket import ControlServer
+from tests.runtime.test_acceptor import FullSelector
 
 
 class Served:
@@ -24,7 +24,7 @@ class Served:
 
     def __init__(self, folder: Path, owner: socket.socket | None = None) -> None:
         self.path = folder / "control.sock"
-        self.selector = selectors.DefaultSelector()
+        self.selector = FullSelector()
         self.events: list[ev.Event] = []
         self.frames = Frames(Board(), watched=False)
         self.server = ControlServer(
@@ -262,3 +262,14 @@ def test_the_owner_follows_from_the_start_and_hears_of_the_end(tmp_path: Path) -
     served.server.close({"exit_code": 7})
     assert lines(owner) == [{"e": "claimed"}, {"ended": {"exit_code": 7}}]
     owner.close()
+
+
+def test_who_cannot_be_watched_is_let_go_and_comes_again(served: Served) -> None:
+    served.selector.full = True
+    with served.client() as client:
+        served.turn()
+        assert client.recv(100) == b""
+    served.selector.full = False
+    with served.client() as client:
+        served.ask(client, "bw.status")
+        assert lines(client) == [{"state": "running"}]

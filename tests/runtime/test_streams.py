@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -87,3 +89,31 @@ def test_the_first_reason_of_an_end_is_kept(pair: Pair) -> None:
 def test_the_kernel_says_who_the_peer_is(pair: Pair) -> None:
     stream, _ = pair
     assert peer_of(stream.socket) == (os.getpid(), os.getuid())
+
+
+class Short(socket.socket):
+    """Meets an error once, whenever it is to send."""
+
+    error = 0
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        if error := self.error:
+            self.error = 0
+            raise OSError(error, os.strerror(error))
+        return super().send(data, flags)
+
+
+@pytest.mark.parametrize("error", [errno.ENOBUFS, errno.ENOMEM, errno.EINTR])
+def test_a_kernel_that_is_short_of_memory_ends_no_connection(error: int) -> None:
+    ours, peer = socket.socketpair()
+    short = Short(fileno=ours.detach())
+    stream = Stream(short, 1)
+    short.error = error
+    stream.queue(b"words\n")
+    assert stream.flush() and not stream.closed
+    assert not stream.flush() and peer.recv(100) == b"words\n"
+    short.error = errno.ECONNRESET
+    stream.queue(b"more\n")
+    assert not stream.flush() and stream.closed
+    stream.release()
+    peer.close()

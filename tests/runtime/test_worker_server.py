@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Ready, Task, Wait
 from beads_workers.runtime.sessions import start_time
 from beads_workers.runtime.worker_server import WorkerServer
+from tests.runtime.test_acceptor import FullSelector
 
 READY = b'{"type":"READY","worker_id":"w","timestamp":1.5}\n'
 
@@ -28,7 +28,7 @@ class Acceptor:
     """A worker server, its events, and the turning of its selector."""
 
     def __init__(self, folder: Path) -> None:
-        self.selector = selectors.DefaultSelector()
+        self.selector = FullSelector()
         self.events: list[ev.Event] = []
         self.now = 0.0
         self.path = folder / "s"
@@ -237,3 +237,20 @@ def test_a_slow_reader_that_talks_much_gets_everything_too(acceptor: Acceptor) -
             got += len(client.recv(1 << 16))
             acceptor.turn()
         assert sum(isinstance(e, ev.Misread) for e in acceptor.events) == 100
+
+
+def test_who_cannot_be_watched_is_let_go_and_nobody_else(acceptor: Acceptor) -> None:
+    early = acceptor.client()
+    acceptor.turn()
+    acceptor.selector.full = True
+    before = len(acceptor.events)
+    late = acceptor.client()
+    told = acceptor.events[before:]
+    assert [type(event) for event in told] == [ev.Connected, ev.Disconnected]
+    assert "cannot be watched" in told[1].reason  # type: ignore[union-attr]
+    assert late.recv(100) == b""
+    acceptor.selector.full = False
+    early.sendall(READY)
+    assert isinstance(acceptor.turn()[0], ev.Received)
+    early.close()
+    late.close()
