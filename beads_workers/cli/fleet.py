@@ -147,11 +147,13 @@ def stop(
             else f"the orchestrator (pid {pid}) is still there",
             "'beads-workers status' shows it; the next start settles what it left",
         )
+    if (broken := ended.get("broken")) and not as_json:
+        raise CommandError(printable(broken), "'beads-workers start' goes on with all of it")
     ended["left"] = [asdict(each) for each in left]
     requeued, pending = ended["requeued"], ended["pending"]
     if as_json:
         print(json.dumps(ended))
-        raise typer.Exit(1 if left else EXIT_UNFINISHED if pending else 0)
+        raise typer.Exit(1 if left or broken else EXIT_UNFINISHED if pending else 0)
     everyone = "not everyone has left" if left else "everyone has left"
     print(f"stopped: {everyone}, {len(requeued)} issues requeued")
     if requeued:

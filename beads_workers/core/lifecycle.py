@@ -444,7 +444,10 @@ class DegradedConditions:
         self._standing[event.what] = event
         self._effects.write(DegradedBegan(event.what, event.text, event.todo, event.stops))
 
-    def recovered(self, what: str) -> None:
-        """A condition is over."""
-        if self._standing.pop(what, None) is not None:
-            self._effects.write(DegradedEnded(what))
+    def recovered(self, what: str) -> bool:
+        """A condition is over; returns whether it was the last that kept new work from being
+        taken."""
+        if (ended := self._standing.pop(what, None)) is None:
+            return False
+        self._effects.write(DegradedEnded(what))
+        return ended.stops and not self.stop

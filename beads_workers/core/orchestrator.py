@@ -258,7 +258,9 @@ class Orchestrator:
             case ev.Degraded():
                 self._parts.degraded.degraded(event)
             case ev.ConditionRecovered(what):
-                self._parts.degraded.recovered(what)
+                if self._parts.degraded.recovered(what):
+                    # It was in the way of the tracker, too: no reason to wait for its next turn.
+                    self._parts.round_trips.hurry()
                 self._scheduler.reschedule()
             case _:
                 self._control.asked(event)

@@ -164,7 +164,8 @@ class RoundTrips:
         self._effects.timers.cancel(CLAIM_AGAIN)
 
     def hurry(self) -> None:
-        """The end of the run: everything that is pending can be asked for now."""
+        """Everything that is pending can be asked for now: the run ends, or what was in the way is
+        gone."""
         self.wake()
         for pending in self.pending.values():
             pending.not_before = self._effects.now

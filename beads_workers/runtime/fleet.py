@@ -12,6 +12,8 @@ import selectors
 import socket
 import sys
 import time
+import traceback
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from beads_workers import __version__, registry
 from beads_workers.core.events import Warned
-from beads_workers.core.journal import CheckpointEnded, Noted, RunStarted
+from beads_workers.core.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings, WorkerSettings
@@ -29,7 +31,7 @@ from beads_workers.core.status import Frames, ending
 from beads_workers.runtime import sessions
 from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import StartRefused, read_settings, say, say_failed, vars_of
-from beads_workers.runtime.journal import Journal, Size
+from beads_workers.runtime.journal import Journal, JournalLost, Size
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
@@ -72,6 +74,8 @@ class Fleet:
         self._zygote = zygote
         self._directory = RunDirectory(Path(settings.state_directory))
         self._tracer: RunTracer | None = None
+        self._broken = ""
+        """Why the run came to an end that the core did not decide on."""
         self.has_log = False  # Until then, stderr is the user's terminal.
 
     def run(self) -> int:
@@ -168,7 +172,7 @@ class Fleet:
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             self._trace(selector, loop)
-            code = loop.run()
+            code = self._run(loop, board)
             recovery.abandon()
         finally:
             loop.workers.close()
@@ -177,6 +181,18 @@ class Fleet:
             if loop.metrics is not None:
                 loop.metrics.close()
         return self._end(loop, zygote_client, board, code)
+
+    def _run(self, loop: Loop, board: Board) -> int:
+        """Until its end. One that the core did not decide on has its word too: for clients and
+        ``ended.json``, because the journal may be what is wrong."""
+        try:
+            return loop.run()
+        except Exception as error:  # Ours or the machine's: whoever waits is told.
+            traceback.print_exc()
+            why = str(error.strerror) if isinstance(error, JournalLost) else _as_a_bug(error)
+            board.apply(Entry(RunEnded(1, why), time.time(), self._journal.elapsed()))
+            self._broken = why
+            return 1
 
     def _ingress(self, selector: selectors.BaseSelector, loop: Loop) -> Ingress | None:
         return open_ingress(
@@ -209,8 +225,10 @@ class Fleet:
         self._journal.sync()
 
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
-        loop.tracker_thread.stop(TRACKER_STOP_SECONDS)
-        zygote_client.close()
+        # Broken off, nothing waits: what the tracker is told now, the next start finds out.
+        loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
+        with suppress(OSError):
+            zygote_client.close()
         if loop.settled:
             self._directory.mark_settled(self._run_id)
         self._journal.close()
@@ -219,6 +237,8 @@ class Fleet:
         farewell["requeued"] = list(board.requeued)
         farewell["pending"] = list(loop.pending)
         farewell["claimed"] = board.claims
+        if self._broken:
+            farewell["broken"] = self._broken
         loop.control.close(farewell)
         if loop.notifier is not None:
             loop.notifier.finish()
@@ -311,6 +331,13 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     except StartRefused as refused:
         say_failed(client, str(refused), refused.hint, refused.exit_code)
         return refused.exit_code
+
+
+def _as_a_bug(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}".strip(": ")
+    return (
+        f"the orchestrator failed ({text}): its log has more; the next start settles what it held"
+    )
 
 
 class RunTracer(Protocol):

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core import limits
@@ -32,6 +33,36 @@ from beads_workers.runtime.journal_file import remove_oldest, segment_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
+
+LOST_SECONDS = 30.0
+"""Room comes back, however long that takes. Any other error may pass too (a disk on the network, a
+cable): one that lasts for so long ends the run."""
+
+
+class JournalLost(OSError):
+    """The journal cannot be written, and will not be: see ``lost``."""
+
+
+class _Patience:
+    """How long one writer goes on trying."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: float | None = None
+
+    def failed(self, error: OSError) -> None:
+        """Raises ``JournalLost`` where trying again has become hopeless."""
+        if error.errno in DISK_FULL:
+            self._since = None
+            return
+        if self._since is None:
+            self._since = self._clock()
+        if self._clock() >= self._since + LOST_SECONDS:
+            raise lost(error) from None
+
+    def worked(self) -> None:
+        """It begins anew with the next error."""
+        self._since = None
 
 
 @value
@@ -59,6 +90,7 @@ class Journal:
         write: Callable[[int, bytes | memoryview], int] = os.write,
         size: Size = DEFAULT,
         fdatasync: Callable[[int], None] = os.fdatasync,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """``path``: of the first segment. Raises ``OSError``."""
         self.path = self._current = path
@@ -67,6 +99,7 @@ class Journal:
         self._clock = clock
         self._os_write = write
         self._fdatasync = fdatasync
+        self._sleep = sleep
         self._limit = size
         self._began = clock()
         self._gathered: list[bytes] = []
@@ -89,9 +122,11 @@ class Journal:
         self._removal_due = False
         self._retired: list[int] = []
         """Segments before this one that may not be on disk yet."""
-        self.unsafe = False
-        """What was written cannot be brought to disk, for lack of room: the tracker thread waits
-        for that."""
+        self._patience = _Patience(clock)
+        self._renewal_of = 0
+        """The segment that could not be brought to disk: another one is to take its place."""
+        self.unsafe: OSError | None = None
+        """Why what was written cannot be brought to disk: the tracker thread waits for that."""
 
     def elapsed(self) -> float:
         """Seconds since the run began."""
@@ -123,21 +158,27 @@ class Journal:
     def flush(self) -> bytes:
         """Write what has gathered; returns the bytes.
 
-        Raises ``OSError`` (disk full...): call again later, nothing is lost or written twice.
+        Raises ``OSError`` (disk full...): call again later, nothing is lost or written twice; and
+        ``JournalLost`` where that has become hopeless.
         """
         if not (self._gathered or self._leaving):
             return b""
         with self._lock:
             self._leaving += b"".join(self._gathered)
             self._gathered.clear()
-            self._write_on()
+            try:
+                self._write_on()
+            except OSError as error:
+                self._patience.failed(error)
+                raise
+            self._patience.worked()
             data = self._leaving[self._untold :]
             self._leaving, self._left, self._untold = b"", 0, 0
         return data
 
     def is_long(self) -> bool:
         """Whether ``begin_segment`` is due; it may be called after a ``flush`` only."""
-        return self._written >= self._next_at or self.unsafe
+        return self._written >= self._next_at or self._number == self._renewal_of
 
     def begin_segment(self, board: Board) -> None:
         """Go on in a new file, which says first what of the old ones still holds.
@@ -168,14 +209,17 @@ class Journal:
             self._next_at = self._written + due
             try:
                 self._write_on()
-            except OSError as error:
-                if error.errno not in DISK_FULL:
-                    raise
+            except OSError:
+                pass  # The next ``flush`` goes on with it, or says what is wrong.
 
     def write_now(self, record: Record) -> None:
-        """Append one record at once, from any thread; waits for as long as the disk is full."""
+        """Append one record at once, from any thread; waits until it can be written.
+
+        Raises ``JournalLost``.
+        """
         entry = Entry(record, time.time(), self.elapsed())
         line = encode(entry)
+        patience = _Patience(self._clock)
         while True:
             with self._lock:
                 try:
@@ -184,9 +228,8 @@ class Journal:
                     self._note_call(entry)
                     return
                 except OSError as error:
-                    if error.errno not in DISK_FULL:
-                        raise lost(error) from None
-            time.sleep(DISK_RETRY_SECONDS)
+                    patience.failed(error)
+            self._sleep(DISK_RETRY_SECONDS)
 
     def sync(self) -> None:
         """Everything flushed so far is on disk when this returns. Called by the tracker thread.
@@ -205,56 +248,62 @@ class Journal:
         self._fdatasync(fd)
         self._synced = written
         for old in retired:
-            self._retired.remove(old)
-            os.close(old)
+            self._let_go(old)
         if whole and self._removal_due:
             self._removal_due = False
             self._remove_old()
 
     def sync_patiently(self) -> None:
-        """``sync``, once there is room; ``unsafe`` meanwhile. Raises ``OSError`` for other reasons.
+        """``sync``, once that succeeds; ``unsafe`` meanwhile. Raises ``JournalLost``.
 
         What a file system could not bring to disk it may forget, and call the next try a success:
         so that waits for a new segment, whose checkpoint says all that matters once more.
         """
-        failed = 0
+        patience = _Patience(self._clock)
         while True:
-            if self._number != failed:
+            if self._number != self._renewal_of:
                 try:
                     self.sync()
                 except OSError as error:
-                    if error.errno not in DISK_FULL:
-                        raise lost(error) from None
-                    failed, self.unsafe = self._number, True
+                    self.unsafe, self._renewal_of = error, self._number
                 else:
-                    self.unsafe = False
+                    self.unsafe, self._renewal_of = None, 0
                     return
-            time.sleep(DISK_RETRY_SECONDS)
+            if self.unsafe is not None:
+                patience.failed(self.unsafe)
+            self._sleep(DISK_RETRY_SECONDS)
 
     def is_gone(self) -> bool:
         """Whether the file was deleted, or its folder: then the run has lost its memory."""
         try:
             return self._current.stat().st_ino != os.fstat(self._fd).st_ino
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError:
+            return False  # A disk in trouble: whoever writes to it finds out.
 
     def close(self) -> None:
-        """Sync, as far as there is room for that, and close."""
-        try:
+        """Sync, as far as the disk lets us, and close."""
+        with suppress(OSError):
             self.sync()
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-        os.close(self._fd)
-        os.close(self._folder)
+        for fd in (self._fd, self._folder):
+            with suppress(OSError):  # Some file systems say only now that there is no room.
+                os.close(fd)
 
     def _sync_retired(self, fd: int, *, whole: bool) -> None:
         try:
             self._fdatasync(fd)
-        except OSError as error:
+        except OSError:
             # What it tells and what matters is in a whole checkpoint behind it, synced next.
-            if not (whole and error.errno in DISK_FULL):
+            if not whole:
                 raise
+            self._let_go(fd)  # Another try would prove nothing.
+
+    def _let_go(self, retired: int) -> None:
+        if retired in self._retired:
+            self._retired.remove(retired)
+            with suppress(OSError):
+                os.close(retired)
 
     def _remove_old(self) -> None:
         # Only now: until its checkpoint is on disk, what is before a segment may still be needed.
@@ -290,10 +339,10 @@ class Journal:
             self._torn = False
 
 
-def lost(error: OSError) -> OSError:
-    """What ends a run: nothing may be done that is not on file, and this will not change."""
+def lost(error: OSError) -> JournalLost:
+    """What ends a run: nothing may be done that is not on file, and nobody waits any longer."""
     text = f"the journal cannot be kept ({error.strerror}): the run ends here, its workers with it"
-    return OSError(error.errno, f"{text}, and the next start settles what it held")
+    return JournalLost(error.errno, f"{text}, and the next start settles what it held")
 
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

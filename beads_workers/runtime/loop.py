@@ -6,10 +6,10 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -41,7 +41,14 @@ from beads_workers.core.snapshot import Board
 from beads_workers.core.states import RunState
 from beads_workers.core.status import Frames, status
 from beads_workers.runtime.control_socket import ControlServer, FiguresServer
-from beads_workers.runtime.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, lost
+from beads_workers.runtime.journal import (
+    DISK_FULL,
+    DISK_RETRY_SECONDS,
+    Journal,
+    JournalLost,
+    lost,
+)
+from beads_workers.runtime.processes import say
 from beads_workers.runtime.sessions import watch_exit
 from beads_workers.runtime.sockets import next_look
 from beads_workers.runtime.tracker_thread import TrackerThread
@@ -76,8 +83,8 @@ class Mailbox:
         self._posted.append(event)
         try:
             self._write.send(b"\0")
-        except BlockingIOError:
-            pass  # It is full: the loop is about to wake anyway.
+        except OSError:
+            pass  # It is full, and the loop about to wake; or it has a look every other second.
 
     def collect(self) -> list[Event]:
         """What has been posted; a bug in another thread surfaces here."""
@@ -92,8 +99,8 @@ class Mailbox:
     def _drain(self) -> None:
         try:
             self._read.recv(4096)
-        except BlockingIOError:
-            pass
+        except OSError:
+            pass  # Each turn collects what was posted, whatever has ended the wait.
 
 
 # --- conditions ----------------------------------------------------------------------------------
@@ -101,6 +108,9 @@ class Mailbox:
 #
 # Each condition that fails becomes a ``Degraded``, and ``ConditionRecovered`` when it holds again.
 # The run directory itself is not among them: without it a run has lost its memory (``Loop``).
+
+
+AGAIN_SECONDS = 0.5
 
 
 @value
@@ -139,7 +149,6 @@ class Conditions:
         """Tell what has changed; does nothing before ``deadline``."""
         if now < self._next_look:
             return
-        self._next_look = next_look(now)
         for place in self._places:
             degraded = judge(place)
             if degraded is not None:
@@ -148,6 +157,8 @@ class Conditions:
             elif place.what in self._standing:
                 self._standing.discard(place.what)
                 self._tell(ConditionRecovered(place.what))
+        # What is in the way is looked at more often: the fleet is to go on soon.
+        self._next_look = now + AGAIN_SECONDS if self._standing else next_look(now)
 
 
 def judge(place: RequiredFolder) -> Degraded | None:
@@ -177,6 +188,10 @@ def judge(place: RequiredFolder) -> Degraded | None:
 # workers, processes, answers. It decides nothing and never blocks.
 
 
+BLOCKED_STOP_SECONDS = 10.0
+"""How long a stop waits for a journal that cannot be written. Then the run ends without it, as if
+it were killed."""
+
 _OVER = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 
@@ -204,8 +219,13 @@ class Loop:
         self._events: deque[Event] = deque()
         self._exit_code: int | None = None
         self._memory_lost = False
-        self._disk_full = False
-        self._unsafe = False
+        self._blocked: OSError | None = None
+        """Why the journal cannot be written now."""
+        self._retry_at = 0.0
+        self._shown_at = 0.0
+        self._end_due = inf
+        """When a stop that the journal holds up is over without it (monotonic seconds)."""
+        self._journal_trouble = ""
         self._unshown: list[dict[str, Any]] = []
         self._unwatched: list[int] = []
         self.pending: tuple[str, ...] = ()
@@ -279,7 +299,7 @@ class Loop:
         self.control.flush(time.monotonic())
         if self.metrics is not None:
             self.metrics.flush(time.monotonic())
-        if self._disk_full:
+        if self._blocked is not None:
             return
         if (snapshot := self._frames.due(self._journal.elapsed())) is not None:
             self.control.show(snapshot)
@@ -294,11 +314,13 @@ class Loop:
     def _patience(self, deadline: float | None) -> float | None:
         if self._events or (self.metrics is not None and self.metrics.pending):
             return 0.0
-        if self._disk_full:
-            return DISK_RETRY_SECONDS
+        if self._blocked is not None:
+            return max(0.0, self._retry_at - time.monotonic())
         frame_over = self._journal.clock_at(self._frames.ends)
         due = [self.workers.acceptor.deadline(), self.control.acceptor.deadline()]
         due.append(self.conditions.deadline())
+        if self._journal.unsafe is not None:
+            due.append(time.monotonic() + DISK_RETRY_SECONDS)
         soon = (deadline, self.workers.deadline(), self.control.deadline(), frame_over)
         due += [at for at in (*soon, self._zygote_client.deadline()) if at is not None]
         if self.ingress is not None:
@@ -326,18 +348,24 @@ class Loop:
         return True
 
     def _write_journal(self) -> bool:
-        """False where the disk is full: nothing may be done then, and nothing is thrown away."""
+        """False where it cannot be written: nothing may be done then, and nothing is thrown away.
+
+        Raises ``JournalLost`` where that will not change, or a stop has waited long enough for it.
+        """
+        now = time.monotonic()
+        if self._blocked is not None and now < self._retry_at:
+            return False
         try:
             self.control.publish(self._journal.flush())
+        except JournalLost:
+            raise
         except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise lost(error) from None
-            if not self._disk_full:
-                print(f"the journal cannot be written: {error}", file=sys.stderr, flush=True)
-            self._disk_full = True
-            del self._unshown[:-1]  # Whoever watches is shown the last one, once it is on file.
+            self._retry_at = now + DISK_RETRY_SECONDS
+            self._hold_back(error)
             return False
-        self._disk_full = False
+        if self._blocked is not None:
+            self._blocked, self._end_due = None, inf
+            self._look_at_journal()
         if self._journal.is_long():
             self._fold()
             self._journal.begin_segment(self._frames.board)
@@ -376,7 +404,8 @@ class Loop:
                 self.notifier.add(entry)
 
     def _show(self) -> None:
-        if self._disk_full:
+        if self._blocked is not None:
+            self._show_blocked(time.monotonic())
             return
         unshown, self._unshown = self._unshown, []
         for snapshot in unshown:
@@ -405,14 +434,45 @@ class Loop:
             self._memory_lost = True
             self.tell(FatalError("the state directory was deleted under the running fleet"))
 
+    def _hold_back(self, error: OSError) -> None:
+        again, self._blocked = self._blocked is not None, error
+        if again:  # What has passed by then is not worth a word, nor two more records.
+            self._look_at_journal()
+        else:
+            say("orchestrator", f"the journal cannot be written: {error.strerror}")
+        self._end_blocked_stop(error)
+        del self._unshown[:-1]  # Whoever watches is shown the last one, once it is on file.
+
     def _look_at_journal(self) -> None:
-        what = "the journal"
-        if self._journal.unsafe and not self._unsafe:
-            text = f"{what} cannot be brought to disk: no room; the tracker is told nothing"
-            self.tell(Degraded(what, text, f"df -h {self._journal.path.parent}", stops=True))
-        elif self._unsafe and not self._journal.unsafe:
+        what, text = "the journal", ""
+        error = self._blocked or self._journal.unsafe
+        if self._blocked is not None:
+            text = f"{what} cannot be written: {self._blocked.strerror}; nothing new is begun"
+        elif error is not None:
+            text = (
+                f"{what} cannot be brought to disk: {error.strerror}; the tracker is told nothing"
+            )
+        if text == self._journal_trouble:
+            return
+        self._journal_trouble = text
+        if error is None:
             self.tell(ConditionRecovered(what))
-        self._unsafe = self._journal.unsafe
+        else:
+            todo = f"df -h {self._journal.path.parent}" if error.errno in DISK_FULL else "doctor"
+            self.tell(Degraded(what, text, todo, stops=True))
+
+    def _show_blocked(self, now: float) -> None:
+        # Not on file yet, like the answer to ``status``: or nobody who watches would see why.
+        if self._frames.watched and now >= self._shown_at:
+            self._shown_at = now + DISK_RETRY_SECONDS
+            self.control.show(self.snapshot())
+
+    def _end_blocked_stop(self, error: OSError) -> None:
+        if self._core.state in (RunState.STOPPING, RunState.SETTLING):
+            now = time.monotonic()
+            self._end_due = min(self._end_due, now + BLOCKED_STOP_SECONDS)
+            if now >= self._end_due:
+                raise lost(error)
 
     def _watch_owner(self, pid: int) -> None:
         try:

@@ -268,7 +268,10 @@ class Recovery:
             ]
             settled += self._settle(left, list(ends.values()))
         # Only now: until it was settled, a run's journal was all that knew of its pending writes.
-        rotate(self._directory, self._keep)
+        try:
+            rotate(self._directory, self._keep)
+        except RuntimeError:
+            pass  # There is no thread to be had: the next start removes them.
         return RecoveryEnded(tuple(settled), tuple(heard))
 
     def _hear(self, left: RecoveryState) -> dict[str, Entry]:
@@ -284,12 +287,13 @@ class Recovery:
                 settled = [
                     s for crashed in left.unsettled_runs() for s in self._source.recover(crashed)
                 ]
-            except SourceError as error:
+            except (SourceError, OSError) as error:
                 delay = min(
                     limits.SOURCE_RETRY_SECONDS * 2.0**failures, limits.SOURCE_RETRY_MAX_SECONDS
                 )
                 failures = min(failures + 1, 10)
-                self._post(RecoveryFailed(str(error), error.hint, delay))
+                hint = error.hint if isinstance(error, SourceError) else "doctor"
+                self._post(RecoveryFailed(str(error), hint, delay))
                 self._abandoned.wait(delay)
                 continue
             if all(s.result is not Result.FAILED for s in settled):

@@ -36,3 +36,12 @@ def test_only_what_would_make_new_work_fail_stops_claiming() -> None:
     assert conditions.stop
     conditions.recovered("the disk")
     assert not conditions.stop
+
+
+def test_only_the_last_that_stops_claiming_is_worth_hurrying_for() -> None:
+    conditions = DegradedConditions(Effects(0.0))
+    other = Degraded("the tracker", "gone", "ls", stops=True)
+    for each in (SHUT, FULL, other):
+        conditions.degraded(each)
+    ended = [conditions.recovered(each.what) for each in (SHUT, FULL, other, other)]
+    assert ended == [False, False, True, False]

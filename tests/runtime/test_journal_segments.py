@@ -16,7 +16,7 @@ from beads_workers.core.journal import Resumed, is_repeated
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
 from beads_workers.core.snapshot import Board
-from beads_workers.runtime.journal import Journal, Size
+from beads_workers.runtime.journal import LOST_SECONDS, Journal, JournalLost, Size
 from beads_workers.runtime.journal_file import following, read_end, read_journal, segments
 from beads_workers.runtime.retention import forget
 from beads_workers.runtime.run_directory import RunDirectory
@@ -24,6 +24,7 @@ from tests.core.test_checkpoint import pending
 from tests.support.journals import started
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
+BROKEN = OSError(errno.EIO, "Input/output error")
 
 
 class Run:
@@ -32,8 +33,10 @@ class Run:
     def __init__(self, path: Path, size: int = 80_000) -> None:
         self.room: int | None = None
         self.sync_error: OSError | None = None
+        self.write_error: OSError | None = None
+        self.now = 5.0
         self.journal = Journal(
-            path, write=self._write, size=Size(size), fdatasync=self._sync, clock=lambda: 5.0
+            path, write=self._write, size=Size(size), fdatasync=self._sync, clock=lambda: self.now
         )
         self.board = Board()
         self.told = b""
@@ -61,7 +64,12 @@ class Run:
                 action = "release" if number % 3 else "close"
                 self.add(rec.SettledRecord(issue_id, action, "applied"))
 
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
     def _write(self, fd: int, data: bytes | memoryview) -> int:
+        if self.write_error is not None:
+            raise self.write_error
         if self.room is None:
             return os.write(fd, data)
         if not self.room:
@@ -194,13 +202,102 @@ def test_what_has_no_room_on_disk_is_written_again_as_a_checkpoint_and_waited_fo
     assert len(segments(path)) == 2 and recovery_state(read_end(path)).whole
 
 
-def test_a_disk_that_is_broken_ends_the_run_with_a_clear_word(path: Path) -> None:
+def test_what_a_broken_disk_lost_is_written_again_where_it_works_once_more(path: Path) -> None:
     run = Run(path)
-    run.sync_error = OSError(errno.EIO, "Input/output error")
+    run.attempts(3)
+    run.sync_error = BROKEN
+
+    def repaired(seconds: float) -> None:
+        run.sync_error = None
+        run.add(rec.Noted("info", "the loop goes on"))
+
+    run.journal._sleep = repaired
+    run.journal.sync_patiently()
+    assert len(segments(path)) == 2 and recovery_state(read_end(path)).whole
+
+
+def test_one_failure_to_sync_begins_one_segment(path: Path) -> None:
+    run = Run(path)
+    run.sync_error = BROKEN
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        for _ in range(5):
+            run.add(rec.Noted("info", "the loop goes on"))
+        if len(naps) == 3:
+            run.sync_error = None
+
+    run.journal._sleep = nap
+    run.journal.sync_patiently()
+    assert len(segments(path)) == 1 + len(naps)
+
+
+def test_a_disk_that_stays_broken_ends_the_run_with_a_clear_word(path: Path) -> None:
+    run = Run(path)
+    run.sync_error = BROKEN
+    run.journal._sleep = run.pass_time
     with pytest.raises(
-        OSError, match=r"the journal cannot be kept \(Input/output error\): the run"
+        JournalLost, match=r"the journal cannot be kept \(Input/output error\): the run"
     ):
         run.journal.sync_patiently()
+    assert LOST_SECONDS <= run.now - 5.0 < LOST_SECONDS + 1.0
+
+
+def test_room_is_waited_for_however_long_that_takes(path: Path) -> None:
+    run = Run(path)
+    run.journal.append(rec.Noted("info", "waits"))
+    run.room = 0
+    for _ in range(1000):
+        with pytest.raises(OSError, match="No space left") as caught:
+            run.journal.flush()
+        assert not isinstance(caught.value, JournalLost)
+        run.pass_time(60.0)
+    run.room = None
+    assert b"waits" in run.journal.flush()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ESTALE])
+def test_any_other_error_may_pass_for_half_a_minute(path: Path, number: int) -> None:
+    run = Run(path)
+    run.journal.append(rec.Noted("info", "waits"))
+    run.write_error = OSError(number, os.strerror(number))
+    for _ in range(3):
+        for _ in range(29):
+            with pytest.raises(OSError, match=os.strerror(number)) as caught:
+                run.journal.flush()
+            assert not isinstance(caught.value, JournalLost)
+            run.pass_time(1.0)
+        # It begins anew once something could be written.
+        run.write_error, error = None, run.write_error
+        run.journal.append(rec.Noted("info", "more"))
+        assert b"more" in run.journal.flush()
+        run.write_error = error
+        run.journal.append(rec.Noted("info", "waits"))
+    for _ in range(30):
+        with pytest.raises(OSError):
+            run.journal.flush()
+        run.pass_time(1.0)
+    with pytest.raises(JournalLost):
+        run.journal.flush()
+
+
+def test_a_call_of_the_tracker_is_noted_once_the_disk_works_again(path: Path) -> None:
+    run = Run(path)
+    run.write_error = BROKEN
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        run.write_error = BROKEN if len(naps) < 3 else None
+
+    run.journal._sleep = nap
+    run.journal.write_now(rec.CallStarted(7, 8))
+    assert len(naps) == 3
+    assert recovery_state(read_end(path)).last_call == (7, 8)
+    run.write_error, run.journal._sleep = BROKEN, run.pass_time
+    with pytest.raises(JournalLost):
+        run.journal.write_now(rec.CallEnded(7))
 
 
 def test_a_call_of_the_tracker_that_runs_is_named_in_the_new_segment(path: Path) -> None:

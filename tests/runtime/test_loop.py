@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from beads_workers.core.events import ConditionRecovered, Degraded, Event
-from beads_workers.runtime.loop import Conditions, RequiredFolder
+from beads_workers.runtime.loop import AGAIN_SECONDS, Conditions, RequiredFolder
 
 
 def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> None:
@@ -23,3 +23,14 @@ def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> 
     assert events == [told], "not before it is due"
     conditions.look(conditions.deadline())
     assert events == [told, ConditionRecovered("the folder")]
+
+
+def test_what_is_in_the_way_is_looked_at_more_often(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    conditions = Conditions([RequiredFolder("the folder", folder)], lambda event: None)
+    now = 100.0
+    conditions.look(now)
+    assert conditions.deadline() == now + AGAIN_SECONDS
+    folder.mkdir()
+    conditions.look(now := conditions.deadline())
+    assert conditions.deadline() > now + AGAIN_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -12,7 +13,7 @@ from beads_workers.core.events import RecoveryFailed
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Started, Unsettled, encode
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.source import Action, Result
+from beads_workers.core.source import Action, CrashedRun, Result, Settled
 from beads_workers.core.wire import Done
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
@@ -55,6 +56,25 @@ def test_what_a_crashed_run_held_is_requeued_and_the_run_is_settled(scene: Scene
     assert (settled.settlement.action, settled.result) == (Action.RELEASE, Result.APPLIED)
     assert scene.source.tracker.issues["a"].status == "open"
     assert scene.directory.is_settled(scene.run_id)
+
+
+class Broken(MemorySource):
+    """Meets an error of the machine instead of the tracker."""
+
+    def recover(self, dead: CrashedRun) -> list[Settled]:
+        """No descriptor, no process, no room."""
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_machine_in_trouble_is_waited_for_like_a_tracker_in_trouble(scene: Scene) -> None:
+    os.close(scene.alive)
+    scene.recovery = Recovery(
+        scene.directory, Broken([], actor="actor/new"), [scene.dead], scene.failed
+    )
+    assert scene.recovery.run().settled == ()
+    (told,) = scene.trouble
+    assert "Too many open files" in told.error
+    assert not scene.directory.is_settled(scene.run_id)
 
 
 def test_what_it_had_done_is_closed(scene: Scene) -> None:
