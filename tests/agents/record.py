@@ -13,8 +13,8 @@ this, and look at the difference.
 **The format.** An ending is two files, ``corpus/AGENT-VERSION/NAME.json`` and ``NAME.out``:
 
 - ``NAME.out`` is stdout, byte for byte as the program wrote it, but for this: folders are
-  ``/corpus/work`` (the repository) and ``/corpus/home``, and the long lists of the first line
-  (tools, commands, skills) have at most three entries. Identifiers of sessions are as they were.
+  ``/corpus/work`` (the repository) and ``/corpus/home``, and the long lists of claude's
+  ``init`` (tools, commands, skills) have at most three entries. Identifiers of sessions are as they were.
 - ``NAME.json`` has the rest, as ``tests.agents.endings.Ending`` describes: ``agent``, ``version``,
   ``form`` (``stream-json`` or ``text``), ``arguments``, ``status`` or ``signal``, ``sent``,
   ``git`` {``commits``, ``changed``}, ``began``, ``seconds``, ``zone``, ``stderr`` and the
@@ -29,11 +29,244 @@ this, and look at the difference.
 - ``transient``: overload, errors of the server, a 429 of a minute, a stream that was cut.
 - ``capped``: it was stopped by our own limit of turns or money.
 - ``unfinished``: it was ended by a signal, or in the middle of its task: no result, refused its
-  tools and changed nothing, no turn at all.
-- ``no_change``: it ended well and changed nothing, whatever it says (also a question, a refusal).
+  tools and changed nothing, stopped by the service's safeguards, no turn at all, called wrongly.
+- ``no_change``: it ended well and changed nothing, whatever it says (also a question).
 - ``done``: it ended well, and there is a commit or a change.
 
 ``git`` is part of the verdict: the same stdout is ``done`` with a change and ``no_change`` without.
 """
 
 from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.agents.endings import Ending, Git, Label
+from tests.agents.scenarios import Scenario, scenarios
+from tests.agents_api import ModelApi
+from tests.support.real_agents import AgentHome, cache, git, program, repository
+
+PATIENCE_SECONDS = 90.0
+LIST_MAX = 3
+STDERR_MAX = 2000
+
+_CLAUDE_MODES = {
+    "free": ("--dangerously-skip-permissions",),
+    "asking": ("--permission-mode", "default"),
+    "edits": ("--permission-mode", "acceptEdits"),
+    "dont-ask": ("--permission-mode", "dontAsk"),
+    "no-bash": ("--permission-mode", "acceptEdits", "--disallowedTools", "Bash"),
+}
+_CODEX_MODES = {
+    "free": "danger-full-access",
+    "workspace": "workspace-write",
+    "read-only": "read-only",
+}
+
+
+def _claude(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
+    verbose = ["--verbose"] if scenario.form == "stream-json" else []
+    argv = ["-p", "--output-format", scenario.form, *verbose, *_CLAUDE_MODES[scenario.mode]]
+    return [*argv, *scenario.extra], prompt
+
+
+def _codex(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
+    lines = ["--json"] if scenario.form == "stream-json" else []
+    argv = ["exec", "--sandbox", _CODEX_MODES[scenario.mode], "-c", 'approval_policy="never"']
+    return [*argv, *scenario.extra, *lines, "-"], prompt
+
+
+def _copilot(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
+    argv = ["-p", prompt, "--allow-all-tools", "--output-format", "json", "--no-ask-user"]
+    return [*argv, *scenario.extra], ""
+
+
+def _gemini(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
+    argv = ["-p", prompt, "-o", "stream-json", "-y", "--skip-trust", "-m", "gemini-2.5-pro"]
+    return [*argv, *scenario.extra], ""
+
+
+def _opencode(scenario: Scenario, prompt: str) -> tuple[list[str], str]:
+    argv = ["run", "--format", "json", "-m", "anthropic/claude-sonnet-4-5", "--auto"]
+    return [*argv, *scenario.extra, prompt], ""
+
+
+CALLS: dict[str, Callable[[Scenario, str], tuple[list[str], str]]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "copilot": _copilot,
+    "gemini": _gemini,
+    "opencode": _opencode,
+}
+"""Of each program: its arguments, and what it reads from stdin."""
+
+
+def record(agent: str, version: str, scenario: Scenario) -> Ending:
+    """Run one scenario to its end. Raises ``subprocess.TimeoutExpired`` when it has none."""
+    with ModelApi(script=scenario.script if scenario.quiet else "") as api:
+        home = AgentHome(api, scenario.key, retries=scenario.retries)
+        work = Path(tempfile.mkdtemp(prefix="corpus-", dir=home.folder)) / "work"
+        work.mkdir()
+        if scenario.git:
+            repository(work)
+        script = "" if scenario.quiet else f" [[stub: {scenario.script}]]"
+        prompt = scenario.prompt + script
+        arguments, given = CALLS[agent](scenario, prompt)
+        environment = home.environment | dict(scenario.environment)
+        environment = {name: text for name, text in environment.items() if text}
+        began = time.time()
+        code, stdout, stderr = _run(
+            [str(program(agent, version)), *arguments], given, work, environment, scenario, api
+        )
+        seconds = time.time() - began
+        until = api.account(scenario.key).until
+        facts = _facts(work) if scenario.git else Git(0, any(work.iterdir()))
+        scrub = _Scrub(work, home.folder, api.url)
+        home.close()
+    return Ending(
+        name=scenario.name,
+        agent=agent,
+        version=version,
+        form=scenario.form,
+        scenario=scenario.script,
+        label=Label(scenario.verdict, until, scenario.window),
+        status=None if code < 0 else code,
+        signal=signal.Signals(-code).name.removeprefix("SIG") if code < 0 else None,
+        sent=scenario.send,
+        git=facts,
+        began=int(began),
+        seconds=round(seconds, 1),
+        zone="UTC",
+        arguments=tuple(scrub(word.encode()).decode() for word in arguments),
+        stderr=scrub(stderr).decode(errors="replace")[-STDERR_MAX:],
+        stdout=_shorten(scrub(stdout)),
+    )
+
+
+def _run(
+    argv: Sequence[str],
+    given: str,
+    work: Path,
+    environment: dict[str, str],
+    scenario: Scenario,
+    api: ModelApi,
+) -> tuple[int, bytes, bytes]:
+    process = subprocess.Popen(
+        argv,
+        cwd=work,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(0.05):
+            silent = any(request.outcome == "silence" for request in api.requests)
+            if silent or (work / ".git" / "begun").exists():
+                # Its lines come a moment after the tool.
+                over.wait(0.5)
+                process.send_signal(signal.Signals[f"SIG{scenario.send}"])
+                return
+
+    if scenario.send:
+        threading.Thread(target=send).start()
+    try:
+        stdout, stderr = process.communicate(given.encode(), PATIENCE_SECONDS)
+    finally:
+        over.set()
+        # What a tool left behind is in a session of its own, and ends by itself.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, stdout, stderr
+
+
+def _facts(work: Path) -> Git:
+    commits = int(git(work, "rev-list", "--count", "HEAD")) - 1
+    return Git(commits, bool(git(work, "status", "--porcelain")))
+
+
+class _Scrub:
+    """Replaces what is of this machine and moment."""
+
+    def __init__(self, work: Path, home: Path, url: str) -> None:
+        folders = ((str(work), "/corpus/work"), (str(home), "/corpus/home"))
+        pairs = [(url.removeprefix("http://"), "127.0.0.1:1"), *folders]
+        # Names of transcripts are made of folders.
+        pairs += [
+            (re.sub(r"[^A-Za-z0-9]", "-", old), new.replace("/", "-")) for old, new in folders
+        ]
+        self._pairs = [(old.encode(), new.encode()) for old, new in pairs]
+
+    def __call__(self, text: bytes) -> bytes:
+        for old, new in self._pairs:
+            text = text.replace(old, new)
+        return text
+
+
+def _shorten(stdout: bytes) -> bytes:
+    """claude names every tool and command when it begins: three of each are enough."""
+    return b"".join(map(_shorten_line, stdout.splitlines(keepends=True)))
+
+
+def _shorten_line(line: bytes) -> bytes:
+    if not line.startswith(b'{"type":"system","subtype":"init"') or not line.endswith(b"\n"):
+        return line
+    facts = {
+        name: what[:LIST_MAX] if isinstance(what, list) else what
+        for name, what in json.loads(line).items()
+    }
+    return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def installed() -> list[tuple[str, str]]:
+    """Programs and versions that ``scripts/setup-agents`` has installed."""
+    folders = sorted(mark.parent.name for mark in (cache() / "agents").glob("*/complete"))
+    return [(name, version) for name, _, version in (f.partition("-") for f in folders)]
+
+
+def main() -> None:
+    """Record what the arguments name."""
+    parser = argparse.ArgumentParser(description="Record how agents end.")
+    parser.add_argument("programs", nargs="*", help="claude-2.1.328, ... (all that are installed)")
+    parser.add_argument("--only", default="", help="scenarios with this in their name")
+    parser.add_argument("--jobs", type=int, default=2)
+    given = parser.parse_args()
+    wanted = [
+        (agent, version, scenario)
+        for agent, version in installed()
+        if not given.programs or f"{agent}-{version}" in given.programs
+        for scenario in scenarios(agent)
+        if given.only in scenario.name
+    ]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        list(pool.map(lambda one: _keep(*one), wanted))
+
+
+def _keep(agent: str, version: str, scenario: Scenario) -> None:
+    place = f"{agent}-{version}/{scenario.name}"
+    try:
+        ending = record(agent, version, scenario)
+    except subprocess.TimeoutExpired:
+        print(f"{place}: had not ended after {PATIENCE_SECONDS:.0f} s, not kept", flush=True)
+        return
+    ending.write()
+    end = ending.signal or ending.status
+    print(f"{place}: {ending.label.verdict}, {end}, {ending.git}, {ending.seconds} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

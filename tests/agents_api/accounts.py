@@ -57,6 +57,7 @@ class Account:
     """One credential. Change it under ``Accounts.lock``, by the methods."""
 
     name: str
+    plan: str = "plus"
     window: str = ""
     until: int | None = None
     opens: float = 0.0

@@ -91,7 +91,7 @@ class OpenAI:
             return failed(429, {"error": error})
         error = {"type": "usage_limit_reached", "message": "The usage limit has been reached"}
         extra = {} if refusal.until is None else {"resets_at": refusal.until}
-        return failed(429, {"error": error | extra | {"plan_type": "plus"}})
+        return failed(429, {"error": error | extra | {"plan_type": account.plan}})
 
     def failure(self, fault: Fault) -> Failure:
         if fault.verb == "overload":

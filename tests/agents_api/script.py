@@ -23,7 +23,7 @@ The last turn has no call. By itself it says "Done."; otherwise one of these end
 These come before the turn that follows them, once, or N times with ``xN`` at the end, or ``always``
 (counted by the text of the script and its place in it, in all sessions together):
 
-- ``limit [WINDOW] [TIME | unknown]``: closes the account; ``limit seven_day 3d``
+- ``limit [WINDOW] [TIME | unknown] [PLAN]``: closes the account; ``limit seven_day 3d team``
 - ``login [TIME]`` · ``credit``: closes it until somebody mends it, or for that time
 - ``overload`` (529) · ``error [STATUS]`` (500) · ``busy`` (429 of a minute)
 - ``drop``: no answer, the connection ends · ``cut``: it ends in the middle of the answer

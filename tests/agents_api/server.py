@@ -133,6 +133,7 @@ class ModelApi:
             window = words[0] if words else "five_hour"
             span = words[1] if len(words) > 1 else "2h"
             unknown = span == "unknown"
+            account.plan = words[2] if len(words) > 2 else account.plan
             length = seconds("2h" if unknown else span) * self.scale
             account.close(window, length, unknown=unknown)
 

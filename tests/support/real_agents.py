@@ -165,18 +165,16 @@ class AgentHome:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def claude(version: str = CLAUDE, form: str = "stream-json") -> list[str]:
+def claude(version: str = CLAUDE) -> list[str]:
     """How claude is called."""
-    verbose = ["--verbose"] if form == "stream-json" else []
-    argv = [str(program("claude", version)), "-p", "--output-format", form, *verbose]
+    argv = [str(program("claude", version)), "-p", "--output-format", "stream-json", "--verbose"]
     return [*argv, "--dangerously-skip-permissions"]
 
 
-def codex(version: str = CODEX, *resume: str, json_lines: bool = True) -> list[str]:
+def codex(version: str = CODEX, *resume: str) -> list[str]:
     """How codex is called."""
     argv = [str(program("codex", version)), "exec", "--sandbox", "danger-full-access"]
-    argv += ["-c", 'approval_policy="never"', *resume]
-    return [*argv, *(["--json"] if json_lines else []), "-"]
+    return [*argv, "-c", 'approval_policy="never"', *resume, "--json", "-"]
 
 
 def new_session() -> str:

@@ -1,0 +1,169 @@
+"""Which endings are recorded: for each a script of the stub, how it is run, and the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tests.agents.endings import Verdict
+
+SUBSCRIPTION, API_KEY = "sk-ant-oat01-corpus", "sk-ant-api03-corpus"
+LONG = "run \"touch .git/begun; python3 -c 'import time; time.sleep(20)'\""
+"""A tool call in whose middle a signal comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``script``: for the stub. ``prompt``: around it; where it is ``quiet`` the program gets the
+    prompt alone, and the script is the server's own. ``send``: a signal, when ``.git/begun`` is
+    there or the stub keeps silent. ``mode`` names the arguments of the program
+    (``tests.agents.record``). ``extra``: more arguments. ``environment``: changes; an empty text
+    removes a variable. ``git``: whether the folder is a repository.
+    """
+
+    name: str
+    script: str
+    verdict: Verdict
+    window: str = ""
+    form: str = "stream-json"
+    prompt: str = "Do the issue of this script."
+    send: str = ""
+    mode: str = "free"
+    extra: tuple[str, ...] = ()
+    key: str = SUBSCRIPTION
+    retries: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    git: bool = True
+    quiet: bool = False
+
+
+WORK = 'write shop/cart.py "total = 1"'
+
+COMMON = (
+    Scenario("done-commit", f'{WORK}; commit "Add the cart"; say "The cart is there."', "done"),
+    Scenario("done-uncommitted", f'{WORK}; say "The cart is there."', "done"),
+    Scenario("done-empty-words", f"{WORK}; commit; empty", "done"),
+    Scenario("done-after-failed-command", f'run "false"; {WORK}; commit', "done"),
+    Scenario("done-asks", f'{WORK}; ask "Should I commit this?"', "done"),
+    Scenario("liar", 'say "I have written shop/cart.py and all tests pass."', "no_change"),
+    Scenario("liar-after-look", 'run "ls"; say "Everything was done already."', "no_change"),
+    Scenario("question", 'ask "Which currency should the cart use?"', "no_change"),
+    Scenario("refuses-in-words", 'say "I cannot help with this."', "no_change"),
+    Scenario("failed-commands", 'run "exit 3"; run "exit 4"; say "It does not work."', "no_change"),
+    Scenario("empty", "empty", "no_change"),
+    Scenario("refusal", "refuse", "unfinished"),
+    Scenario("cutoff-after-change", f"{WORK}; cutoff", "unfinished"),
+    Scenario("cutoff", "cutoff", "unfinished"),
+    Scenario("midtask", "midtask", "unfinished"),
+    Scenario("limit-five-hour", "limit five_hour 2h", "limited", "five_hour"),
+    Scenario("limit-weekly", "limit seven_day 3d", "limited", "seven_day"),
+    Scenario("limit-unknown", "limit five_hour unknown", "limited", "five_hour"),
+    Scenario("limit-after-change", f"{WORK}; limit five_hour 4h", "limited", "five_hour"),
+    Scenario("limit-after-commit", f"{WORK}; commit; limit five_hour 4h", "limited", "five_hour"),
+    Scenario("login-lost", "login", "needs_person"),
+    Scenario("login-lost-midway", f"{WORK}; login", "needs_person"),
+    Scenario("credit-low", "credit", "needs_person"),
+    Scenario("overload", "overload always", "transient"),
+    Scenario("overload-after-change", f"{WORK}; overload always", "transient"),
+    Scenario("overload-then-done", f"overload x1; {WORK}; commit", "done", retries=2),
+    Scenario("server-error", "error always", "transient"),
+    Scenario("bad-gateway", "error 502 always", "transient"),
+    Scenario("busy", "busy always", "transient"),
+    Scenario("busy-retried", "busy always", "transient", retries=1),
+    Scenario("cut", "cut always", "transient"),
+    Scenario("cut-after-commit", f"{WORK}; commit; cut always", "transient"),
+    Scenario("cut-then-done", f"cut x1; {WORK}; commit", "done", retries=2),
+    Scenario("dropped", "drop always", "transient"),
+    *(
+        Scenario(f"signal-{name.lower()}", f"{WORK}; {LONG}; commit", "unfinished", send=name)
+        for name in ("TERM", "INT", "KILL", "HUP")
+    ),
+    Scenario("silence-term", "silence", "unfinished", send="TERM"),
+    Scenario("silence-kill", "silence", "unfinished", send="KILL"),
+    Scenario("background", f'background "sleep 2"; {WORK}; commit', "done"),
+)
+
+TEXTS = tuple(
+    replace(scenario, name=f"text-{scenario.name}", form="text")
+    for scenario in COMMON
+    if scenario.name
+    in {
+        *("done-commit", "liar", "question", "limit-five-hour", "limit-weekly", "limit-unknown"),
+        *("login-lost", "credit-low", "overload", "server-error", "busy", "cut", "signal-term"),
+        *("signal-int", "empty"),
+    }
+)
+
+_CLAUDE = (
+    Scenario("warning-then-done", f"warn 0.92; {WORK}; commit", "done"),
+    Scenario(
+        *("limit-opus", "limit seven_day_opus 3d", "limited", "seven_day_opus"),
+        extra=("--model", "opus"),
+    ),
+    Scenario("api-key-busy", "busy always", "transient", key=API_KEY),
+    Scenario("api-key-lost", "login", "needs_person", key=API_KEY),
+    Scenario("api-key-credit", "credit", "needs_person", key=API_KEY),
+    Scenario(
+        *("no-credentials", WORK, "needs_person"), environment={"CLAUDE_CODE_OAUTH_TOKEN": ""}
+    ),
+    Scenario(
+        *("text-no-credentials", WORK, "needs_person"),
+        form="text",
+        environment={"CLAUDE_CODE_OAUTH_TOKEN": ""},
+    ),
+    Scenario("max-turns", f"{WORK}; commit; run ls; run pwd", "capped", extra=("--max-turns", "2")),
+    Scenario(
+        *("max-turns-no-change", "run ls; run pwd; run ls", "capped"), extra=("--max-turns", "2")
+    ),
+    Scenario(
+        *("max-budget", f"tokens 1000 100000; {WORK}; commit; run ls", "capped"),
+        extra=("--max-budget-usd", "0.5"),
+    ),
+    Scenario("denied", f"{WORK}; commit; say Done.", "unfinished", mode="asking"),
+    Scenario("denied-in-part", f"{WORK}; commit; say Done.", "done", mode="edits"),
+    Scenario("denied-rule", "run ls; say Done.", "unfinished", mode="no-bash"),
+    Scenario("denied-dont-ask", f"{WORK}; commit; say Done.", "unfinished", mode="dont-ask"),
+    Scenario(
+        *("bad-resume", WORK, "unfinished"),
+        extra=("--resume", "00000000-0000-4000-8000-000000000000"),
+    ),
+    Scenario("bad-option", WORK, "unfinished", extra=("--no-such-option",)),
+    Scenario("bad-model", "error 404 always", "unfinished", extra=("--model", "no-such-model")),
+    Scenario("as-root", WORK, "unfinished", environment={"IS_SANDBOX": ""}),
+    Scenario("slash-command", WORK, "unfinished", prompt="/cost", quiet=True),
+    Scenario("empty-prompt", WORK, "unfinished", prompt="", quiet=True),
+)
+
+_CODEX = (
+    *(
+        Scenario(f"limit-{plan}", f"limit five_hour 2h {plan}", "limited", "five_hour")
+        for plan in ("pro", "team", "business", "enterprise", "free")
+    ),
+    Scenario("sandbox-no-commit", f'{WORK}; commit; say "Done."', "done", mode="workspace"),
+    Scenario("read-only", f'{WORK}; commit; say "Done."', "no_change", mode="read-only"),
+    Scenario(
+        *("bad-resume", WORK, "unfinished"),
+        extra=("resume", "00000000-0000-4000-8000-000000000000"),
+    ),
+    Scenario("bad-option", WORK, "unfinished", extra=("--no-such-option",)),
+    Scenario("outside-git", WORK, "unfinished", git=False),
+    Scenario("no-key", WORK, "needs_person", environment={"STUB_KEY": ""}),
+    Scenario("empty-prompt", WORK, "unfinished", prompt="", quiet=True),
+)
+
+
+_OTHERWISE: dict[tuple[str, str], Verdict] = {
+    # It says that the turn is complete, and nothing else.
+    ("codex", "refusal"): "no_change",
+    ("codex", "midtask"): "no_change",
+}
+"""Where the same script has another truth, because nothing of it reaches the outside."""
+
+
+def scenarios(agent: str) -> tuple[Scenario, ...]:
+    """All that are recorded with that program."""
+    own = {"claude": (*TEXTS, *_CLAUDE), "codex": (*TEXTS, *_CODEX)}.get(agent, ())
+    return tuple(
+        replace(scenario, verdict=_OTHERWISE.get((agent, scenario.name), scenario.verdict))
+        for scenario in (*COMMON, *own)
+    )
