@@ -13,8 +13,8 @@ this, and look at the difference.
 **The format.** An ending is two files, ``corpus/AGENT-VERSION/NAME.json`` and ``NAME.out``:
 
 - ``NAME.out`` is stdout, byte for byte as the program wrote it, but for this: folders are
-  ``/corpus/work`` (the repository) and ``/corpus/home``, and the long lists of claude's
-  ``init`` (tools, commands, skills) have at most three entries. Identifiers of sessions are as they were.
+  ``/corpus/work`` (the repository) and ``/corpus/home``, the stub is ``127.0.0.1:1``, and the
+  long lists of claude's ``init`` (tools, commands, skills) have at most three entries.
 - ``NAME.json`` has the rest, as ``tests.agents.endings.Ending`` describes: ``agent``, ``version``,
   ``form`` (``stream-json`` or ``text``), ``arguments``, ``status`` or ``signal``, ``sent``,
   ``git`` {``commits``, ``changed``}, ``began``, ``seconds``, ``zone``, ``stderr`` and the

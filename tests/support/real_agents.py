@@ -16,12 +16,10 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.agents_api import ModelApi
 
@@ -199,18 +197,3 @@ def git(folder: Path, *words: str) -> str:
     """What git says."""
     argv = ["git", "-C", str(folder), *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-
-
-@pytest.fixture
-def api() -> Iterator[ModelApi]:
-    """A stub of the model APIs, which ends with the test."""
-    with ModelApi() as stub:
-        yield stub
-
-
-@pytest.fixture
-def home(api: ModelApi) -> Iterator[AgentHome]:
-    """A home whose agents have a subscription."""
-    made = AgentHome(api)
-    yield made
-    made.close()
