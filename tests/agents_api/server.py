@@ -44,7 +44,10 @@ WARNED = ("warn", "limit", "login", "credit")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that came, and what became of it: ``answered``, a fault's verb, ``limit``, ..."""
+    """One request that came, and what became of it.
+
+    ``outcome``: ``answered``, the verb of a fault, ``limit``, ``login``, ``credit``, ``unknown
+    path``, ``stranger`` (another server was meant), ``script: ...`` (one that has a mistake)."""
 
     at: float
     account: str
@@ -185,6 +188,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.server.api.note("", "", self.path, "unknown path")
             self._json(404, {"error": {"type": "not_found_error", "message": "not in the stub"}})
+
+    def do_CONNECT(self) -> None:
+        """It is also the proxy of its agents: they wanted to talk to somebody else."""
+        self.server.api.note("", "", self.path, "stranger")
+        self._json(403, {"error": {"message": "the stub lets nobody out"}})
 
     def do_POST(self) -> None:
         api, path = self.server.api, urlsplit(self.path).path

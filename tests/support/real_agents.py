@@ -32,6 +32,8 @@ model_provider = "stub"
 check_for_update_on_startup = false
 [analytics]
 enabled = false
+[features]
+plugins = false
 [model_providers.stub]
 name = "stub"
 base_url = "{url}/v1"
@@ -102,8 +104,6 @@ class AgentHome:
         gemini = self.folder / ".gemini"
         gemini.mkdir()
         (gemini / "settings.json").write_text(json.dumps(GEMINI_SETTINGS), encoding="utf-8")
-        git = "[user]\nname = agent\nemail = agent@example.invalid\n[safe]\ndirectory = *\n"
-        (self.folder / ".gitconfig").write_text(git, encoding="utf-8")
         (self.folder / ".claude").mkdir()
 
     @property
@@ -116,7 +116,10 @@ class AgentHome:
             "HOME": str(self.folder),
             "TZ": "UTC",
             "LANG": "C.UTF-8",
-            "NO_PROXY": "*",
+            # Whoever asks another server asks the stub instead, which refuses and writes it down.
+            "HTTP_PROXY": url,
+            "HTTPS_PROXY": url,
+            "NO_PROXY": "127.0.0.1,localhost",
             "GIT_CONFIG_NOSYSTEM": "1",
             login: self.key,
             "ANTHROPIC_BASE_URL": url,
@@ -135,6 +138,8 @@ class AgentHome:
             "COPILOT_PROVIDER_TYPE": "anthropic",
             "COPILOT_PROVIDER_API_KEY": self.key,
             "COPILOT_MODEL": "claude-sonnet-5-5",
+            "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode(url, self.key)),
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
         }
 
     def run(self, argv: Sequence[str], prompt: str, work: Path) -> Ran:
@@ -163,6 +168,20 @@ class AgentHome:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _opencode(url: str, key: str) -> dict[str, Any]:
+    """Its settings: a provider ``stub`` with one model."""
+    prices = {"input": 2, "output": 10, "cache_read": 0.1, "cache_write": 2.5}
+    limit = {"context": 200_000, "output": 32_000}
+    stub = {
+        "npm": "@ai-sdk/anthropic",
+        "name": "stub",
+        "options": {"baseURL": f"{url}/v1", "apiKey": key},
+        "models": {"claude-sonnet-5-5": {"name": "stub", "limit": limit, "cost": prices}},
+    }
+    settings = {"provider": {"stub": stub}, "share": "disabled", "autoupdate": False}
+    return settings | {"enabled_providers": ["stub"], "permission": "allow"}
+
+
 def claude(version: str = CLAUDE) -> list[str]:
     """How claude is called."""
     argv = [str(program("claude", version)), "-p", "--output-format", "stream-json", "--verbose"]
@@ -185,12 +204,12 @@ def repository(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q", "-b", "main")
     (folder / "README").write_text("a shop\n", encoding="utf-8")
+    # Of its own: gemini hides the one of its home from git.
+    git(folder, "config", "user.name", "agent")
+    git(folder, "config", "user.email", "agent@example.invalid")
     git(folder, "add", "-A")
-    git(folder, *IDENTITY, "commit", "-q", "-m", "begin")
+    git(folder, "commit", "-q", "-m", "begin")
     return folder
-
-
-IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
 
 
 def git(folder: Path, *words: str) -> str:
