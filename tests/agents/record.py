@@ -222,7 +222,8 @@ class _Scrub:
 def _shorten(stdout: bytes) -> bytes:
     """claude names every tool and command when it begins: three of each are enough. copilot says
     again and again that its background tasks have changed: once is enough."""
-    lines, noise = [], b'{"type":"session.background_tasks_changed"'
+    lines: list[bytes] = []
+    noise = b'{"type":"session.background_tasks_changed"'
     for line in stdout.splitlines(keepends=True):
         if not line.startswith(noise) or not any(kept.startswith(noise) for kept in lines):
             lines.append(_shorten_line(line))

@@ -30,7 +30,7 @@ FOREVER = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one answer cost. ``complete``: it was sent to its end."""
+    """What one answer cost. ``complete``: it was not cut by the script."""
 
     account: str
     session: str

@@ -184,7 +184,10 @@ def _step(building: _Building, verb: str, words: list[str], step: str) -> bool:
             building.add(Action("read", (words[0],)))
         building.add(Action(verb, tuple(words)))
     elif verb in FAULTS:
-        building.faults.append(Fault(verb, *_times(words)))
+        fault = Fault(verb, *_times(words))
+        if verb in ("wait", "stall", "warn") and len(fault.words) != 1:
+            raise ScriptError(f"{step.strip()!r}: {verb} needs one word")
+        building.faults.append(fault)
     elif verb == "tokens":
         building.tokens = Tokens(*map(int, words))
     elif verb in ENDS:

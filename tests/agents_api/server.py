@@ -250,13 +250,15 @@ class _Handler(BaseHTTPRequestHandler):
                 self._break()
                 return
         pieces = wire.answer(asked, turn)
-        complete = self._answer(asked, pieces, wire.headers(account), faults)
+        # Before it is sent: whoever has the answer finds it on the meter.
+        complete = all(fault.verb != "cut" for fault in faults)
         api.accounts.charge(account, asked.session, asked.model, turn.tokens, complete)
+        self._answer(asked, pieces, wire.headers(account), faults)
 
     def _answer(
         self, asked: Asked, pieces: list[bytes], headers: dict[str, str], faults: list[Fault]
-    ) -> bool:
-        """Send it; whether all of it went out."""
+    ) -> None:
+        cut = any(fault.verb == "cut" for fault in faults)
         self.send_response(200)
         for name, text in headers.items():
             self.send_header(name, text)
@@ -264,16 +266,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(pieces[0])))
             self.end_headers()
-            verbs = {fault.verb for fault in faults}
-            self.wfile.write(pieces[0][: 20 if "cut" in verbs else None])
-            if "cut" in verbs:
+            self.wfile.write(pieces[0][: 20 if cut else None])
+            if cut:
                 self._break()
-            return "cut" not in verbs
+            return
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         stall = sum(seconds(f.words[0]) for f in faults if f.verb == "stall")
-        cut = any(fault.verb == "cut" for fault in faults)
         # A stream that is cut has begun its answer, and lacks the end.
         for number, piece in enumerate(pieces[:-2] if cut else pieces):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
@@ -282,9 +282,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._wait(stall * self.server.api.scale)
         if cut:
             self._break()
-            return False
-        self.wfile.write(b"0\r\n\r\n")
-        return True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _fail(self, failure: Failure) -> None:
         self.send_response(failure.status)
