@@ -10,6 +10,7 @@ from tests.agents.endings import Verdict
 SUBSCRIPTION, API_KEY = "sk-ant-oat01-corpus", "sk-ant-api03-corpus"
 LONG = "run \"touch .git/begun; python3 -c 'import time; time.sleep(20)'\""
 """A tool call in whose middle a signal comes."""
+LATE = "sleep 4; touch .git/begun; sleep 20"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,11 @@ _CLAUDE = (
     Scenario("bad-option", WORK, "unfinished", extra=("--no-such-option",)),
     Scenario("bad-model", "error 404 always", "unfinished", extra=("--model", "no-such-model")),
     Scenario("as-root", WORK, "unfinished", environment={"IS_SANDBOX": ""}),
+    Scenario(
+        # It waits for its background work after its result, and is ended there.
+        *("result-then-term", f'background "{LATE}"; {WORK}; commit', "done"),
+        send="TERM",
+    ),
     Scenario("slash-command", WORK, "unfinished", prompt="/cost", quiet=True),
     Scenario("empty-prompt", WORK, "unfinished", prompt="", quiet=True),
 )
@@ -156,8 +162,16 @@ _OTHERWISE: dict[tuple[str, str], Verdict] = {
     # It says that the turn is complete, and nothing else.
     ("codex", "refusal"): "no_change",
     ("codex", "midtask"): "no_change",
+    ("copilot", "refusal"): "no_change",
+    ("copilot", "cutoff-after-change"): "done",
+    # An answer without words is an error to them.
+    ("copilot", "empty"): "unfinished",
+    ("gemini", "empty"): "unfinished",
+    ("gemini", "done-empty-words"): "unfinished",
+    # It does not try again.
+    ("gemini", "cut-then-done"): "transient",
 }
-"""Where the same script has another truth, because nothing of it reaches the outside."""
+"""Where the same script has another truth, because programs make different things of it."""
 
 
 def scenarios(agent: str) -> tuple[Scenario, ...]:

@@ -17,11 +17,15 @@ from tests.agents_api.script import Tokens
 
 PRICES: dict[str, tuple[float, float, float, float]] = {
     "claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5),
+    "claude-opus-5-5": (4.0, 20.0, 0.2, 5.0),
+    "claude-sonnet-5": (3.0, 15.0, 0.3, 3.75),
+    "claude-opus-4-8": (5.0, 25.0, 0.5, 6.25),
     "gpt": (1.25, 10.0, 0.125, 0.0),
     "gemini": (1.25, 10.0, 0.125, 0.0),
 }
 """Dollars for a million tokens: input, output, read from the cache, written to it. The longest
-beginning of a model's name counts; what is in no line costs nothing."""
+beginning of a model's name counts; what is in no line costs nothing. Those of claude are what
+2.1.328 and 2.1.197 count with; the others are invented, as their programs know no money."""
 
 
 FOREVER = 1e9
