@@ -13,9 +13,9 @@ this, and look at the difference.
 **The format.** An ending is two files, ``corpus/AGENT-VERSION/NAME.json`` and ``NAME.out``:
 
 - ``NAME.out`` is stdout, byte for byte as the program wrote it, but for this: folders are
-  ``/corpus/work`` (the repository) and ``/corpus/home``, the stub is ``127.0.0.1:1``, the long
-  lists of claude's ``init`` (tools, commands, skills) have at most three entries, and copilot's
-  ``session.background_tasks_changed`` stands there once.
+  ``/corpus/work`` (the repository), ``/corpus/home`` and ``/corpus/agents``, the stub is
+  ``127.0.0.1:1``, the long lists of claude's ``init`` (tools, commands, skills) have at most three
+  entries, and copilot's ``session.background_tasks_changed`` stands there once.
 - ``NAME.json`` has the rest, as ``tests.agents.endings.Ending`` describes: ``agent``, ``version``,
   ``form`` (``stream-json`` or ``text``), ``arguments``, ``status`` or ``signal``, ``sent``,
   ``git`` {``commits``, ``changed``}, ``began``, ``seconds``, ``zone``, ``stderr`` and the
@@ -209,6 +209,7 @@ class _Scrub:
     def __init__(self, work: Path, home: Path, url: str) -> None:
         folders = ((str(work), "/corpus/work"), (str(home), "/corpus/home"))
         pairs = [(url.removeprefix("http://"), "127.0.0.1:1"), *folders]
+        pairs.append((str(cache() / "agents"), "/corpus/agents"))
         # Names of transcripts are made of folders.
         pairs += [
             (re.sub(r"[^A-Za-z0-9]", "-", old), new.replace("/", "-")) for old, new in folders

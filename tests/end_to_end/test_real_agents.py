@@ -137,6 +137,13 @@ def test_a_limit_of_codex_names_the_minute_and_the_thread_goes_on_after_it(
     assert git(work, "ls-files").split() == ["README", "a.txt", "b.txt"]
 
 
+def test_nobody_but_the_stub_is_asked(api: ModelApi, home: AgentHome, work: Path) -> None:
+    # It is also their proxy, and writes down who wanted to talk to another server.
+    home.claude("[[stub: run ls]]", work)
+    home.codex("[[stub: run ls]]", work)
+    assert [request.outcome for request in api.requests] == ["answered"] * 4
+
+
 def test_eight_agents_at_once_are_charged_each_for_itself(
     api: ModelApi, home: AgentHome, tmp_path: Path
 ) -> None:

@@ -105,6 +105,7 @@ class AgentHome:
         gemini.mkdir()
         (gemini / "settings.json").write_text(json.dumps(GEMINI_SETTINGS), encoding="utf-8")
         (self.folder / ".claude").mkdir()
+        (self.folder / "tmp").mkdir()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -114,6 +115,7 @@ class AgentHome:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
+            "TMPDIR": str(self.folder / "tmp"),
             "TZ": "UTC",
             "LANG": "C.UTF-8",
             # Whoever asks another server asks the stub instead, which refuses and writes it down.
