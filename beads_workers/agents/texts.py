@@ -1,0 +1,175 @@
+"""What agents print when they fail: the fallback behind their events, in one table.
+
+Such texts change: claude's for a usage limit did so six times in 14 months. An event that says the
+same is always preferred. The clock and the zone are arguments: ``reset`` computes and nothing else
+(it reads the system's table of time zones where a text names one).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, tzinfo
+
+from beads_workers.agents.events import Kind
+from beads_workers.core.model import value
+
+RESET_SECONDS_MAX = 40 * 86_400.0
+"""No limit is longer than a month. A reset beyond that was misread: it counts as unknown."""
+
+SLACK_SECONDS = 60.0
+"""Texts have minutes: a moment that is over for less than one is meant, not the one tomorrow."""
+
+_SEARCHED_CHARS = 4000
+
+
+@value
+class Pattern:
+    """``words``: a regular expression, in lower case. ``seen``: program and version, or a report.
+
+    ``session_lost``: nothing was tried; without that session it may go.
+    """
+
+    kind: Kind
+    words: str
+    seen: str
+    session_lost: bool = False
+
+
+PATTERNS = (
+    # Usage limits of an account.
+    Pattern(Kind.LIMITED, r"hit your (?:[\w-]+ ){0,3}limit", "claude 2.1.328, codex 0.169"),
+    Pattern(Kind.LIMITED, r"usage limit reached", "claude 1.0 to 2.0"),
+    Pattern(Kind.LIMITED, r"-hour limit reached|weekly limit reached", "claude 2.0"),
+    Pattern(Kind.LIMITED, r"out of extra usage", "claude 2.1"),
+    Pattern(Kind.LIMITED, r"usage_limit_reached", "claude 2.1.328, codex 0.169"),
+    Pattern(Kind.LIMITED, r"exhausted your (?:daily quota|capacity)", "gemini 0.61"),
+    # What only a person mends.
+    Pattern(Kind.NEEDS_PERSON, r"not logged in|please run /login", "claude 2.1.328"),
+    Pattern(Kind.NEEDS_PERSON, r"invalid api key|invalid_api_key", "claude 2.1.328, codex 0.169"),
+    Pattern(Kind.NEEDS_PERSON, r"credit balance is too low", "claude 2.1.328"),
+    Pattern(Kind.NEEDS_PERSON, r"check your plan and billing", "codex 0.169"),
+    Pattern(Kind.NEEDS_PERSON, r"\b40[13] (?:unauthorized|forbidden)", "codex 0.169"),
+    Pattern(Kind.NEEDS_PERSON, r"api key not valid|set an auth method", "gemini 0.61"),
+    Pattern(Kind.NEEDS_PERSON, r"failed to authenticate", "claude 2.1.328"),
+    Pattern(Kind.NEEDS_PERSON, r"missing environment variable", "codex 0.169"),
+    # What passes by itself.
+    Pattern(Kind.TRANSIENT, r"overloaded|temporarily limiting requests", "claude 2.1.328"),
+    Pattern(Kind.TRANSIENT, r"connection to the api was lost", "claude 2.1.328"),
+    Pattern(Kind.TRANSIENT, r"model is at capacity", "codex 0.169"),
+    Pattern(Kind.TRANSIENT, r"experiencing high demand", "codex 0.169"),
+    Pattern(Kind.TRANSIENT, r"last status: (?:429|5\d\d)", "codex 0.169"),
+    Pattern(Kind.TRANSIENT, r"api error: (?:request rejected \(429\)|5\d\d)", "claude 2.1.328"),
+    Pattern(Kind.TRANSIENT, r"unexpected status 5\d\d", "codex 0.169"),
+    Pattern(Kind.TRANSIENT, r"stream disconnected before completion", "codex 0.169"),
+    Pattern(Kind.TRANSIENT, r"\bconnection error\b|fetch failed|error sending request", "several"),
+    # What could not begin as it was asked for.
+    Pattern(Kind.UNFINISHED, r"no conversation found with session id", "claude 2.1.328", True),
+    Pattern(Kind.UNFINISHED, r"session id \S+ is already in use", "claude 2.1.328", True),
+    Pattern(Kind.UNFINISHED, r"no rollout found for thread id", "codex 0.169", True),
+)
+"""In the order in which they hold. An entry has an example in ``tests/agents/test_texts.py``."""
+
+
+def recognise(text: str) -> Pattern | None:
+    """The first pattern that ``text`` contains, whatever apostrophes and case it has."""
+    lowered = text[-_SEARCHED_CHARS:].lower()
+    return next((p for p in PATTERNS if re.search(p.words, lowered)), None)
+
+
+def sentence(text: str, chars_max: int = 160) -> str:
+    """The beginning of a message as one short line for people."""
+    line = next((" ".join(each.split()) for each in text.splitlines() if each.strip()), "")
+    first = re.split(r"(?<=[.!?]) (?=[A-Z])", line, maxsplit=1)[0]
+    return first if len(first) <= chars_max else first[: chars_max - 1].rstrip() + "…"
+
+
+# --- resets ---------------------------------------------------------------------------------------
+
+
+def reset(text: str, now: float, zone: tzinfo) -> float | None:
+    """When a limit ends that ``text`` tells of, in epoch seconds; None where it does not say.
+
+    ``now``: when it was said. ``zone``: of the process that said it, for times without a zone.
+    A time without a date is the next such moment; nothing is more than ``SLACK_SECONDS`` ago.
+    """
+    text = text[-_SEARCHED_CHARS:]
+    for moment in _moments(text, now, zone):
+        if now - SLACK_SECONDS < moment <= now + RESET_SECONDS_MAX:
+            return moment
+    return None
+
+
+def _moments(text: str, now: float, zone: tzinfo) -> Iterator[float]:
+    """What could be meant, the surest first."""
+    for match in _EPOCH.finditer(text):
+        yield float(match[1])
+    for match in _AFTER.finditer(text):
+        yield now + sum(int(n) * _UNITS[unit.lower()] for n, unit in _PARTS.findall(match[1]))
+    for match in _AT.finditer(text):
+        hour, minute = _time_of_day(match)
+        if hour is not None:
+            yield from _next(match, (hour, minute), now, _zone(match["zone"]) or zone)
+
+
+def _time_of_day(match: re.Match[str]) -> tuple[int | None, int]:
+    if match["hour"] is None:
+        return (0 if match["month"] else None), 0
+    hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    if match["half"]:
+        hour = hour % 12 + (12 if match["half"] in "pP" else 0) if 1 <= hour <= 12 else 24
+    elif match["minute"] is None:
+        return None, 0  # A bare number is no time.
+    return (hour, minute) if hour < 24 and minute < 60 else (None, 0)
+
+
+def _next(match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo) -> Iterator[float]:
+    """The moments at that time of day which are next, in their order."""
+    today = datetime.fromtimestamp(now, zone)
+    if match["month"] is None:
+        days = [(today + timedelta(days=n)).date() for n in (-1, 0, 1, 2)]
+        dates = [(day.year, day.month, day.day) for day in days]
+    else:
+        month, day = _MONTHS.index(match["month"].lower()) + 1, int(match["day"])
+        years = [int(match["year"])] if match["year"] else range(today.year - 1, today.year + 2)
+        dates = [(year, month, day) for year in years]
+    for date in dates:
+        try:
+            first = datetime(*date, *time, tzinfo=zone)
+            second = first.replace(fold=1)
+            yield first.timestamp()
+            # An hour that comes twice: where the first one is over, the second one is meant.
+            if second.utcoffset() != first.utcoffset() and second.timestamp() > first.timestamp():
+                yield second.timestamp()
+        except (ValueError, OverflowError):
+            continue
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    if not name:
+        return None
+    from zoneinfo import ZoneInfo  # Only a text that names a zone needs it.
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_EPOCH = re.compile(r"\|(\d{10})(?:\d{3})?(?!\d)")
+_PARTS = re.compile(r"(\d{1,9})\s*([dhms])", re.IGNORECASE)
+_AFTER = re.compile(
+    r"\b(?:again|resets?|retry|wait)\s+(?:in|after)\s+"
+    r"((?:\d{1,9}\s*(?:days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[dhms])(?![a-z])[\s,]*(?:and\s+)?)+)",
+    re.IGNORECASE,
+)
+_AT = re.compile(
+    r"(?:\bresets?|\bagain)\s+(?:at\s+|on\s+)?"
+    rf"(?:(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b"
+    r"(?:,?\s+(?P<year>\d{4}))?(?:,?\s+at\s+|,?\s+)?)?"
+    r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::\d\d)?(?:\s*(?P<half>[ap])\.?m\b)?)?"
+    r"\.?\s*(?:\((?P<zone>[A-Za-z0-9_+/-]{1,60})\))?",
+    re.IGNORECASE,
+)

@@ -1,0 +1,149 @@
+"""From what a command line says of usage, in any way, to increments that can be summed.
+
+Some say it for each answer, some as a total at the end, and some of those totals go on counting
+where the session was resumed. Which of them do differs between versions (claude 2.1.328 does,
+2.1.197 does not) and after a kill, so it is not assumed: the total is explained by what was heard.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from beads_workers.agents.events import MODELS_MAX, Usage
+from beads_workers.core.framing import as_integer, as_number
+from beads_workers.core.model import value
+
+MESSAGES_MAX = 1000
+"""Answers that are remembered by id: a repetition comes within a few lines."""
+
+ByModel = Mapping[str, Usage]
+
+
+@value
+class Totals:
+    """What a session had cost when its last process ended; to be kept and given to the next one.
+
+    ``reported``: the last total that a process of the session said, by model. ``unreported``: what
+    was heard beyond it, from processes that ended without a total.
+    """
+
+    session: str = ""
+    reported: ByModel = field(default_factory=dict)
+    unreported: ByModel = field(default_factory=dict)
+
+    def to_object(self) -> dict[str, Any]:
+        """As JSON; each usage is ``[input, output, cached_read, cached_write, money]``."""
+        return {
+            "session": self.session,
+            "reported": _to_lists(self.reported),
+            "unreported": _to_lists(self.unreported),
+        }
+
+
+def from_object(fields: object) -> Totals:
+    """What ``to_object`` made; whatever is none of it counts as nothing."""
+    if not isinstance(fields, dict) or not isinstance(session := fields.get("session"), str):
+        return Totals()
+    return Totals(
+        session, _from_lists(fields.get("reported")), _from_lists(fields.get("unreported"))
+    )
+
+
+class Increments:
+    """The usage of one process, each token counted once. ``last``: of the session it resumes."""
+
+    def __init__(self, last: Totals | None = None) -> None:
+        self._last = last or Totals()
+        self._session = self._last.session
+        self._messages: OrderedDict[str, Usage] = OrderedDict()
+        self._told: dict[str, Usage] = {}
+        self._reported: ByModel | None = None
+
+    def begin(self, session: str) -> None:
+        """The session that the process says it is in: another one has no earlier totals."""
+        if session != self._session:
+            self._session, self._last = session, Totals(session)
+
+    def answer(self, message_id: str, usage: Usage) -> list[Usage]:
+        """One answer of the model. The same id may come again; only what is more then counts."""
+        before = self._messages.get(message_id, Usage(usage.model))
+        if message_id:
+            self._messages[message_id] = usage
+            self._messages.move_to_end(message_id)
+            if len(self._messages) > MESSAGES_MAX:
+                self._messages.popitem(last=False)
+        return self._tell([usage.beyond(before)])
+
+    def total(self, usages: Iterable[Usage]) -> list[Usage]:
+        """A total by model: of this process, or of the whole session. May come several times."""
+        self._reported = total = _sum(usages)
+        base = self._base(total)
+        own = (usage.beyond(base.get(model, _NOTHING)) for model, usage in total.items())
+        return self._tell([usage.beyond(self._told.get(usage.model, _NOTHING)) for usage in own])
+
+    def totals(self) -> Totals:
+        """What the next process of this session is to be given."""
+        if self._reported is not None:
+            return Totals(self._session, self._reported)
+        unreported = _sum([*self._last.unreported.values(), *self._told.values()])
+        return Totals(self._session, self._last.reported, unreported)
+
+    def _base(self, total: ByModel) -> ByModel:
+        """Where the count began: what leaves the tokens that come nearest to those heard.
+
+        Nothing; the last total (a process that was killed since is not in it); or that and what the
+        killed one was heard to use. Where two explain it as well, the later one does.
+        """
+        last = self._last
+        both = _sum([*last.reported.values(), *last.unreported.values()])
+        possible: list[ByModel] = [
+            base
+            for base in (both, last.reported)
+            if all(total.get(m, _NOTHING).covers(usage) for m, usage in base.items())
+        ]
+        heard = _tokens(self._told)
+        return min([*possible, {}], key=lambda base: abs(_tokens(total) - _tokens(base) - heard))
+
+    def _tell(self, increments: Iterable[Usage]) -> list[Usage]:
+        told = [usage for usage in increments if usage.tokens or usage.money]
+        for usage in told:
+            before = self._told.get(usage.model, Usage(usage.model))
+            if usage.model in self._told or len(self._told) < MODELS_MAX:
+                self._told[usage.model] = before.plus(usage)
+        return told
+
+
+_NOTHING = Usage()
+
+
+def _sum(usages: Iterable[Usage]) -> dict[str, Usage]:
+    by_model: dict[str, Usage] = {}
+    for usage in usages:
+        by_model[usage.model] = by_model.get(usage.model, Usage(usage.model)).plus(usage)
+    return by_model
+
+
+def _tokens(usages: ByModel) -> int:
+    return sum(usage.tokens for usage in usages.values())
+
+
+def _to_lists(usages: ByModel) -> dict[str, list[Any]]:
+    return {
+        model: [u.input, u.output, u.cached_read, u.cached_write, u.money]
+        for model, u in usages.items()
+    }
+
+
+def _from_lists(lists: object) -> dict[str, Usage]:
+    found: dict[str, Usage] = {}
+    for model, numbers in lists.items() if isinstance(lists, dict) else ():
+        if not isinstance(model, str) or not isinstance(numbers, list) or len(numbers) != 5:
+            continue
+        counts = [as_integer(number) for number in numbers[:4]]
+        if all(count is not None and count >= 0 for count in counts):
+            usage = Usage(model, *(count or 0 for count in counts))
+            found[model] = replace(usage, money=as_number(numbers[4]))
+    return found
