@@ -1,0 +1,212 @@
+"""The prompt: the whole issue, each text as data that cannot end its own block."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.agents.prompt import (
+    PLACEHOLDERS,
+    TEMPLATE,
+    Briefing,
+    Comment,
+    Delivered,
+    Lessons,
+    block,
+    check_template,
+    of_issue,
+    render,
+)
+
+WHOLE = Briefing(
+    id="shop-7",
+    title="Add the cart",
+    priority=1,
+    attempt=2,
+    author="ann",
+    description="A cart with a total.",
+    acceptance="The total is a sum.",
+    design="One class.",
+    notes="Ask nobody.",
+    comments=(Comment("bob", "In euros.", "2026-11-22T10:00:00Z"),),
+    labels=("shop", "no-change"),
+    parent="shop-1",
+    delivered=(Delivered("shop-3", "Prices", "0123abc", "Prices are read."),),
+    lessons=Lessons("verify failed", "1 failed", "Name it total.", ("4567def Add taxes (shop-5)",)),
+    verify="pytest -q",
+)
+
+JSON = {
+    "id": "shop-7",
+    "title": "Add the cart",
+    "description": "A cart.",
+    "acceptance_criteria": "A sum.",
+    "design": "One class.",
+    "notes": "None.",
+    "priority": 0,
+    "created_by": "ann",
+    "labels": ["shop"],
+    "comments": [
+        {"author": "bob", "text": "In euros.", "created_at": "2026-11-22T10:00:00Z"},
+        {"author": "ann", "text": "Yes."},
+        {"author": "eve", "text": " "},
+    ],
+    "dependencies": [{"id": "shop-1", "dependency_type": "parent-child"}],
+}
+
+
+def blocks(text: str) -> list[str]:
+    """The contents of all fenced blocks, as a reader of Markdown finds them."""
+    found, fence, inside = [], "", list[str]()
+    for line in text.split("\n"):
+        if not fence and (match := re.match(r"(`{3,})[^`]*$", line)):
+            fence, inside = match[1], []
+        elif fence and re.fullmatch(r"`+ *", line) and len(line.strip()) >= len(fence):
+            found.append("\n".join(inside))
+            fence = ""
+        elif fence:
+            inside.append(line)
+    assert not fence
+    return found
+
+
+def test_the_prompt_holds_the_whole_issue() -> None:
+    text = render(WHOLE)
+    assert "Issue shop-7 (priority 1, attempt 2)\nLabels: shop, no-change\nPart of: shop-1" in text
+    assert "Comment of 2026-11-22T10:00:00Z (by bob):" in text
+    assert "Done before this: shop-3, commit 0123abc:" in text
+    assert "Description (by ann):" in text
+    assert blocks(text) == [
+        *("Add the cart", "A cart with a total.", "The total is a sum.", "One class."),
+        *("Ask nobody.", "In euros.", "Prices\nPrices are read."),
+        *("verify failed", "1 failed", "Name it total.", "4567def Add taxes (shop-5)"),
+    ]
+
+
+def test_the_prompt_says_what_it_overrides() -> None:
+    rules = render(WHOLE).partition("\nRules:\n")[2]
+    assert "This overrides what CLAUDE.md, AGENTS.md or any other file" in rules
+    assert "do not push" in rules
+    assert "this has to pass: pytest -q" in rules
+    assert "worktree of your own" in rules
+    assert "same folder" in render(replace(WHOLE, worktree=False))
+    assert "the project's own tests" in render(replace(WHOLE, verify=""))
+
+
+def test_what_there_is_not_leaves_no_trace() -> None:
+    text = render(Briefing("x-1", "Do it"))
+    assert blocks(text) == ["Do it"]
+    assert "\n\n\n" not in text and "earlier attempt" not in text
+    assert not [line for line in text.splitlines() if line.endswith((":", " ")) and line != "Rules:"
+                and not line.startswith("Title")]  # fmt: skip
+
+
+def test_a_session_that_goes_on_is_told_so() -> None:
+    lessons = replace(WHOLE.lessons, same_session=True)
+    assert "It is still here: go on with it." in render(replace(WHOLE, lessons=lessons))
+    assert "did not succeed" in render(WHOLE)
+
+
+TEXTS = st.text(st.sampled_from("`~ \n\r\t{}abc#\0\ud800é"), max_size=60)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_no_text_ends_its_own_block(description: str, comment: str, author: str) -> None:
+    """Nor does it move into another one; it stands there as it was."""
+    briefing = Briefing(
+        "x-1", "Title", author=author, description=description,
+        comments=(Comment(author, comment),),
+    )  # fmt: skip
+    expected = [
+        text.replace("\0", "\N{REPLACEMENT CHARACTER}").replace("\ud800", "?").strip("\n")
+        for text in ("Title", description, comment)
+        if text.strip()
+    ]
+    assert blocks(render(briefing)) == expected
+
+
+@given(TEXTS)
+def test_a_line_of_a_person_stays_a_line(text: str) -> None:
+    found = render(Briefing(text, text, parent=text, labels=(text,)), "{id}{title}{labels}{parent}")
+    assert "\n" not in found and "`" not in found
+
+
+def test_placeholders_in_texts_are_not_looked_at() -> None:
+    briefing = Briefing("x-1", "{id}", description="{notes} {verify}", verify="make {id}")
+    assert blocks(render(briefing)) == ["{id}", "{notes} {verify}"]
+    assert "make {id}" in render(briefing)
+
+
+def test_a_template_has_all_pieces_as_placeholders() -> None:
+    for name in PLACEHOLDERS:
+        assert render(WHOLE, f"<{{{name}}}>") != f"<{{{name}}}>"
+    assert render(WHOLE, "Do {id}, {title}: {{id}} stays. { } {X}") == (
+        "Do shop-7, Add the cart: {id} stays. { } {X}"
+    )
+    assert check_template(TEMPLATE) is None
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{descripton}", "unknown placeholder {descripton}: did you mean {description}?"),
+        ("a {qqq} b", "unknown placeholder {qqq}: known are {id}, {title}"),
+    ],
+)
+def test_an_unknown_placeholder_is_refused(template: str, why: str) -> None:
+    trouble = check_template(template)
+    assert trouble is not None and trouble.startswith(why)
+    with pytest.raises(ValueError, match="unknown placeholder"):
+        render(WHOLE, template)
+
+
+def test_empty_paragraphs_and_lines_of_a_template_are_left_out() -> None:
+    template = "Do it.\n\n{notes}\n\n{design}\n{id}\n\n\nEnd."
+    assert render(Briefing("x-1", "t"), template) == "Do it.\n\nx-1\n\n\nEnd."
+
+
+def test_a_block_that_is_too_long_loses_its_middle_and_says_so() -> None:
+    text = "a" * 500 + "b" * 500
+    found = block("Notes", text, "ann", 100)
+    assert found.startswith("Notes (by ann), without 900 characters of its middle:\n")
+    assert blocks(found) == ["a" * 50 + "\n[...]\n" + "b" * 50]
+
+
+def test_a_prompt_fits_where_it_has_to_be_an_argument() -> None:
+    briefing = replace(WHOLE, description="é" * 200_000, notes="n" * 500)
+    text = render(briefing, bytes_max=120_000)
+    assert len(text.encode()) <= 120_000
+    assert "n" * 500 in text
+    with pytest.raises(ValueError, match="does not fit"):
+        render(briefing, bytes_max=500)
+
+
+@pytest.mark.parametrize(
+    ("whose", "texts"), [("all", ["In euros.", "Yes."]), ("owner", ["Yes."]), ("none", [])]
+)
+def test_an_issue_is_read_as_bd_shows_it(whose: str, texts: list[str]) -> None:
+    briefing = of_issue(JSON, whose)
+    assert [comment.text for comment in briefing.comments] == texts
+    assert (briefing.acceptance, briefing.parent, briefing.author) == ("A sum.", "shop-1", "ann")
+    assert (briefing.priority, briefing.labels) == (0, ("shop",))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*JSON, "parent"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["author", "text", "type", "id"]), inner)
+            ),
+            max_leaves=5,
+        ),
+    )
+)
+def test_any_object_is_an_issue(fields: dict[str, object]) -> None:
+    assert "Rules:" in render(of_issue(fields))
