@@ -1,19 +1,17 @@
-"""AI agents that can be named with ``--agent``, and the prompt that they are given.
+"""AI agents that can be named with ``--agent`` today: called for their text, judged by their exit.
 
-An agent is one more entry in ``PRESETS``, or a table ``[agents.NAME]`` in beads-workers.toml.
-Every preset runs without a terminal, reads its prompt from stdin to the end, and says its
-permissions in its arguments, so that nobody has to know a default.
-
-Sources, both read in 2026: https://docs.anthropic.com/claude/docs/claude-code/cli-usage and
-https://developers.openai.com/codex/noninteractive (with openai/codex issue 13614: ``exec``
-takes the approval policy as a configuration value, not as ``--ask-for-approval``).
+They are the adapters that have a ``text_argv``: it runs without a terminal, reads its prompt from
+stdin to the end, and says its permissions, so that nobody has to know a default. A table
+``[agents.NAME]`` in beads-workers.toml is one more.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
-from beads_workers.core.model import value
+from beads_workers.agents.adapter import Adapter, Program, load, names
 from beads_workers.core.settings import Agent
 
 _TEMPLATE = """\
@@ -48,66 +46,37 @@ WORKTREE_PROMPT = _TEMPLATE.replace(
 )
 """The template where each attempt has a worktree: work that is not committed is easily missed."""
 
-PRESETS: dict[str, Agent] = {
-    agent.name: agent
-    for agent in (
-        Agent(
-            "claude",
-            # Edits and commands inside the folder without questions; everything else is refused,
-            # which is not the same as --dangerously-skip-permissions.
-            (
-                *("claude", "-p", "--output-format", "text"),
-                *("--permission-mode", "acceptEdits"),
-                *("--allowedTools", "Bash,Edit,Write,Read,Glob,Grep"),
-            ),
-            DEFAULT_PROMPT,
-        ),
-        Agent(
-            "codex",
-            # Writes stay inside the folder; a question that nobody could answer is a refusal.
-            (
-                *("codex", "exec", "--sandbox", "workspace-write"),
-                *("-c", 'approval_policy="never"', "--color", "never", "-"),
-            ),
-            DEFAULT_PROMPT,
-        ),
-    )
-}
+_T = TypeVar("_T")
 
 
-@value
-class Program:
-    """What is known of an agent's program: how it is installed and logged in, and how that shows.
+class _OfAdapters(Mapping[str, _T]):
+    """By name, from whichever adapters have it. Asking for one imports no other."""
 
-    ``variables``: any of these in the environment is a login. ``login_files``: where a login is
-    kept, below ``$HOME``; whether one exists is all that is ever looked at. ``login_status``: a
-    call that tells without a network and without cost (exit 0: logged in), where there is one.
-    """
+    def __init__(self, pick: Callable[[Adapter], _T | None]) -> None:
+        self._pick = pick
 
-    install: str
-    login: str
-    variables: tuple[str, ...]
-    login_files: tuple[str, ...] = ()
-    login_status: tuple[str, ...] = ()
+    def __getitem__(self, name: str) -> _T:
+        adapter = load(name)
+        found = self._pick(adapter) if adapter else None
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in names() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-PROGRAMS: dict[str, Program] = {
-    "claude": Program(
-        install="npm install -g @anthropic-ai/claude-code",
-        login="claude /login",
-        variables=(
-            *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-            *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
-        ),
-        login_files=(".claude/.credentials.json",),
-    ),
-    "codex": Program(
-        install="npm install -g @openai/codex",
-        login="codex login",
-        variables=("CODEX_API_KEY",),
-        login_status=("login", "status"),
-    ),
-}
+def _preset(adapter: Adapter) -> Agent | None:
+    argv = adapter.text_argv
+    return Agent(adapter.name, argv, DEFAULT_PROMPT) if argv else None
+
+
+PRESETS: Mapping[str, Agent] = _OfAdapters(_preset)
+
+PROGRAMS: Mapping[str, Program] = _OfAdapters(lambda adapter: adapter.program)
 """Programs, by name, that answer ``--version`` at once and for nothing. Others are never run."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz import (
+    entries_agents,
     entries_dispatcherd,
     entries_functions,
     entries_hero,
@@ -29,6 +30,7 @@ ENTRIES = (
     entries_people,
     entries_places,
     entries_scrapes,
+    entries_agents,
 )
 
 PARSERS: dict[str, Parser] = {p.name: p for entries in ENTRIES for p in entries.PARSERS}

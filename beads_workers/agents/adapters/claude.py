@@ -1,0 +1,296 @@
+"""Claude Code: ``claude -p --output-format stream-json``.
+
+Measured with 2.1.197 and 2.1.328; the shapes are those of ``sdk.d.ts`` in
+@anthropic-ai/claude-agent-sdk 0.3.330. What to know:
+
+- Its exit status says nothing about why, and a result of ``subtype: success`` with ``is_error``
+  is how it tells of a limit, a login, an overload.
+- One answer of the model comes as several lines with the same message id and usage.
+- ``modelUsage`` of the result is the right account (``usage`` leaves out sub-agents, and is zero at
+  a budget); after ``--resume`` it is that of the session, in newer versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from beads_workers.agents.adapter import Adapter, Invocation, Permission, Program, Request
+from beads_workers.agents.events import (
+    DENIED_MAX,
+    Denied,
+    Event,
+    Failed,
+    Kind,
+    Limit,
+    Result,
+    Retrying,
+    Said,
+    Session,
+    Usage,
+)
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.texts import recognise
+from beads_workers.agents.verdict import of_status
+
+_TOOLS = "Bash,Edit,Write,Read,Glob,Grep"
+
+_PERMISSIONS = {
+    Permission.READ: ("--permission-mode", "dontAsk", "--allowedTools", "Read,Glob,Grep"),
+    # Edits and commands inside the folder without questions; everything else is refused.
+    Permission.EDIT: ("--permission-mode", "acceptEdits", "--allowedTools", _TOOLS),
+    Permission.ALL: ("--permission-mode", "bypassPermissions"),
+}
+
+_ERRORS = {
+    "authentication_failed": Kind.NEEDS_PERSON,
+    "oauth_org_not_allowed": Kind.NEEDS_PERSON,
+    "account_on_hold": Kind.NEEDS_PERSON,
+    "verification_required": Kind.NEEDS_PERSON,
+    "billing_error": Kind.NEEDS_PERSON,
+    "cloud_credential_error": Kind.NEEDS_PERSON,
+    "rate_limit": Kind.TRANSIENT,
+    "overloaded": Kind.TRANSIENT,
+    "server_error": Kind.TRANSIENT,
+}
+"""``error`` of an assistant line or of a retry. A ``rate_limit`` is a usage limit where it says so;
+any other error is known by its status and text."""
+
+_USAGE_LIMIT = "usage_limit_reached"
+
+_CAPS = {
+    "error_max_turns": "it reached its limit of turns",
+    "error_max_budget_usd": "it reached its budget",
+    "max_turns": "it reached its limit of turns",
+    "budget_exhausted": "it reached its budget",
+}
+"""``subtype`` and ``terminal_reason`` of what we asked for."""
+
+_CUT_OFF = {
+    "aborted_streaming": "it was interrupted",
+    "aborted_tools": "it was interrupted",
+    "background_requested": "it went on in the background",
+    "hook_stopped": "a hook stopped it",
+    "stop_hook_prevented": "a hook stopped it",
+    "tool_deferred": "a tool waits for somebody",
+    "tool_deferred_unavailable": "a tool waits for somebody",
+}
+"""``terminal_reason`` of a run that is over although nothing went wrong."""
+
+_STOPPED = {
+    "tool_use": "it ended in the middle of its task",
+    "refusal": "the model refused to go on",
+}
+"""``stop_reason`` of a result that calls itself a success."""
+
+_NO_TOOL = re.compile(r"No such tool available: (\S{1,100}?)(?:<|\s|$)")
+"""A tool that the user's rules deny altogether: the model does not know of it, and tries anyway."""
+
+_ANSWER_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
+_TOTAL_TOKENS = (
+    "inputTokens",
+    "outputTokens",
+    "cacheReadInputTokens",
+    "cacheCreationInputTokens",
+)
+
+
+class ClaudeParser(Parser):
+    """Its stream to events."""
+
+    _error: Failed | None = None
+    _rejected: Limit | None = None
+    _refused: frozenset[str] = frozenset()
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("type"), said.text("subtype"):
+            case "system", "init":
+                return self._begin(said)
+            case "system", "api_retry":
+                return [self._retry(said)]
+            case "system", "permission_denied":
+                return self._denied(said)
+            case "rate_limit_event", _:
+                return self._limit(said.at("rate_limit_info"))
+            case "assistant", _:
+                return self._assistant(said)
+            case "user", _:
+                return self._tool_results(said)
+            case "result", subtype:
+                return self._result(said, subtype)
+        return ()
+
+    def _begin(self, said: Fields) -> Iterator[Event]:
+        self.model = _model(said.name("model")) or self.model
+        self.folder = said.name("cwd") or self.folder
+        if session := said.name("session_id"):
+            self.usage.begin(session)
+            yield Session(session)
+
+    def _retry(self, said: Fields) -> Retrying:
+        status, error = said.count("error_status"), said.name("error")
+        failed = _failed(error, status, said.text("error_message"))
+        why = f"{error or 'error'}{f' {status}' if status else ''}"
+        return Retrying(f"{why}, attempt {said.count('attempt')}", failed.kind)
+
+    def _limit(self, info: Fields) -> Iterator[Event]:
+        limit = _limit(info)
+        self._rejected = limit if limit.rejected and not limit.overage else None
+        yield limit
+
+    def _denied(self, said: Fields) -> Iterator[Event]:
+        if (call := said.name("tool_use_id")) not in self._refused:
+            if call and len(self._refused) < DENIED_MAX:
+                self._refused |= {call}
+            yield Denied(said.name("tool_name") or "a tool")
+
+    def _tool_results(self, said: Fields) -> Iterator[Event]:
+        for part in said.each("message", "content"):
+            if part.flag("is_error") and (match := _NO_TOOL.search(part.text("content"))):
+                yield Denied(match[1])
+
+    def _assistant(self, said: Fields) -> Iterator[Event]:
+        message = said.at("message")
+        texts = [part.text("text") for part in message.each("content") if part.has("text")]
+        if error := said.name("error"):
+            yield from self._assistant_error(said, error, "\n".join(texts))
+            return
+        self._error = None
+        model = _model(message.name("model")) or self.model
+        usage = message.at("usage").usage(_ANSWER_TOKENS, model)
+        yield from self.usage.answer(message.name("id"), usage)
+        if said.text("parent_tool_use_id"):
+            texts = []  # A sub-agent's words are no answer.
+        yield from (Said(text) for text in texts if text.strip())
+        for part in message.each("content"):
+            if part.text("type") == "tool_use":
+                yield self.activity(part.name("name"), part.at("input"))
+
+    def _assistant_error(self, said: Fields, error: str, text: str) -> Iterator[Event]:
+        failed = _failed(error, said.count("api_error_status"), text)
+        if info := said.at("api_error_params", "rate_limit_info"):
+            self._rejected = _limit(info)
+        if said.text("api_error") == _USAGE_LIMIT or (error == "rate_limit" and self._rejected):
+            limit = self._rejected or Limit("")
+            failed = Failed(Kind.LIMITED, text or limit.window, limit.until)
+        self._error = failed
+        if not said.text("parent_tool_use_id"):
+            yield failed
+
+    def _result(self, said: Fields, subtype: str) -> Iterator[Event]:
+        usages = [
+            fields.usage(_TOTAL_TOKENS, _model(model), "costUSD")
+            for model, fields in said.items("modelUsage")
+        ]
+        if usages:
+            yield from self.usage.total(usages)
+        elif (money := said.money("total_cost_usd")) and said.has("usage"):
+            tokens = said.at("usage").usage(_ANSWER_TOKENS, self.model)
+            yield from self.usage.total([tokens.plus(Usage(money=money))])
+        for denied in said.each("permission_denials"):
+            yield from self._denied(denied)
+        text = said.text("result")
+        if (failure := self._ended_badly(said, subtype, text)) is not None:
+            yield failure
+        yield Result(text, failure is None)
+
+    def _ended_badly(self, said: Fields, subtype: str, text: str) -> Failed | None:
+        reason = said.name("terminal_reason")
+        if why := _CAPS.get(subtype) or _CAPS.get(reason):
+            return Failed(Kind.CAPPED, why)
+        if said.flag("is_error") or subtype != "success":
+            text = text or _CUT_OFF.get(reason) or next(iter(said.strings("errors")), "")
+            status = said.count("api_error_status")
+            if self._error and (status or reason == "api_error" or text in self._error.text):
+                return self._error
+            return _failed("", status, text or subtype)
+        if why := _CUT_OFF.get(reason):
+            return Failed(Kind.UNFINISHED, why)
+        if why := _STOPPED.get(said.text("stop_reason")):
+            return Failed(Kind.UNFINISHED, why)
+        if said.number("num_turns") == 0:
+            return Failed(Kind.UNFINISHED, "it ended before its first turn")
+        return None
+
+
+def _failed(error: str, status: int, text: str) -> Failed:
+    kind = _ERRORS.get(error)
+    known = recognise(text)
+    if kind is None or (known and known.kind is Kind.LIMITED):
+        return of_status(status, text)
+    return Failed(kind, text or error)
+
+
+def _limit(info: Fields) -> Limit:
+    window = info.name("rateLimitType")
+    windows = dict(info.items("unifiedWindows"))
+    resets = [info.number("resetsAt")]
+    # Several windows can be full at once: all of them have to reset.
+    resets += [w.number("resetsAt") for w in windows.values() if _is_rejected(w)]
+    own = windows.get(window, Fields(None))
+    utilization = info.number("utilization")
+    return Limit(
+        window,
+        own.number("utilization") if utilization is None else utilization,
+        max((moment for moment in resets if moment), default=None),
+        # Without a window it is a 429 of a minute, which says "rejected" as well.
+        rejected=_is_rejected(info) and bool(window or resets[0]),
+        overage=info.flag("isUsingOverage"),
+        model=window.removeprefix("seven_day_") if window in _WINDOWS_OF_MODELS else "",
+    )
+
+
+_WINDOWS_OF_MODELS = ("seven_day_opus", "seven_day_sonnet")
+
+
+def _is_rejected(info: Fields) -> bool:
+    return info.text("status") == "rejected"
+
+
+def _model(name: str) -> str:
+    """Without what ``modelUsage`` adds for a larger context (``[1m]``), and none for its own
+    messages (``<synthetic>``)."""
+    return "" if name.startswith("<") else name.partition("[")[0]
+
+
+class Claude(Adapter):
+    """Its arguments. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
+
+    name = "claude"
+    parser_class = ClaudeParser
+    own_session = True
+    program = Program(
+        install="npm install -g @anthropic-ai/claude-code",
+        login="claude /login",
+        variables=(
+            *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+            *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
+        ),
+        login_files=(".claude/.credentials.json",),
+    )
+    text_argv = ("claude", "-p", "--output-format", "text", *_PERMISSIONS[Permission.EDIT])
+
+    def arguments(self, request: Request) -> Invocation:
+        """``stream-json`` needs ``--verbose``."""
+        argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
+        argv += _PERMISSIONS[request.permission]
+        if request.session:
+            argv += ["--resume" if request.resume else "--session-id", request.session]
+        if request.model:
+            argv += ["--model", request.model]
+        if request.money is not None:
+            argv += ["--max-budget-usd", f"{request.money:g}"]
+        if request.turns is not None:
+            argv += ["--max-turns", str(request.turns)]
+        if request.settings:
+            argv += ["--settings", request.settings]
+        return Invocation((*argv, *request.arguments), request.prompt)
+
+
+ADAPTER = Claude()

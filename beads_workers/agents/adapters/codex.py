@@ -1,0 +1,141 @@
+"""Codex: ``codex exec --json``.
+
+Measured with 0.169.0; the shapes are those of ``index.d.ts`` in @openai/codex-sdk. What to know:
+
+- An ``error`` line may be a retry ("Reconnecting... 1/5"); ``turn.failed`` is the end.
+- Why it failed stands in a sentence only: a usage limit names its reset as local time.
+- ``usage`` of a turn is the total of the thread, resumed ones included; there is no money.
+- In its sandbox it cannot commit: its work lies in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from beads_workers.agents.adapter import Adapter, Invocation, Permission, Program, Request
+from beads_workers.agents.events import (
+    Activity,
+    Denied,
+    Event,
+    Kind,
+    Result,
+    Retrying,
+    Said,
+    Session,
+    Usage,
+)
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.texts import recognise
+from beads_workers.agents.verdict import of_text
+
+_SANDBOXES = {
+    Permission.READ: ("--sandbox", "read-only"),
+    Permission.EDIT: ("--sandbox", "workspace-write"),
+    Permission.ALL: ("--sandbox", "danger-full-access"),
+}
+
+_ASKS_NOBODY = ("-c", 'approval_policy="never"')
+"""``exec`` takes it as a configuration value only (openai/codex issue 13614)."""
+
+
+class CodexParser(Parser):
+    """Its stream to events."""
+
+    _answer = ""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("type"):
+            case "thread.started":
+                return self._begin(said.name("thread_id"))
+            case "item.started":
+                return self._started(said.at("item"))
+            case "item.completed":
+                return self._completed(said.at("item"))
+            case "turn.completed":
+                return self._turn(said.at("usage"))
+            case "turn.failed":
+                text = said.text("error", "message") or "the turn failed"
+                return [of_text(text), Result(text, False)]
+            case "error":
+                return [_error(said.text("message"))]
+        return ()
+
+    def _begin(self, thread: str) -> Iterator[Event]:
+        if thread:
+            self.usage.begin(thread)
+            yield Session(thread)
+
+    def _started(self, item: Fields) -> Iterator[Event]:
+        match item.text("type"):
+            case "command_execution":
+                yield self.activity("shell", item)
+            case "mcp_tool_call":
+                yield Activity("using", item.name("tool"))
+            case "web_search":
+                yield Activity("searching", item.name("query"))
+
+    def _completed(self, item: Fields) -> Iterator[Event]:
+        if item.text("status") == "declined":
+            yield Denied(item.name("command") or item.name("type"))
+        match item.text("type"):
+            case "agent_message" if text := item.text("text"):
+                self._answer = text
+                yield Said(text)
+            case "file_change":
+                for change in item.each("changes")[:20]:
+                    yield self.activity("edit", change)
+
+    def _turn(self, usage: Fields) -> Iterator[Event]:
+        cached, written = (usage.count(n) for n in ("cached_input_tokens", _WRITTEN))
+        total = Usage(
+            self.model,
+            max(0, usage.count("input_tokens") - cached - written),
+            usage.count("output_tokens"),
+            cached,
+            written,
+        )
+        yield from self.usage.total([total])
+        yield Result(self._answer, True)
+
+
+_WRITTEN = "cache_write_input_tokens"
+
+
+def _error(text: str) -> Event:
+    """Not yet the end: it may be a retry, and what is the end comes again in ``turn.failed``."""
+    if recognise(text) and not text.startswith("Reconnecting"):
+        return of_text(text)
+    return Retrying(text, of_text(text, Kind.TRANSIENT).kind)
+
+
+class Codex(Adapter):
+    """Its arguments. The prompt comes on stdin (``-``), which it reads to its end in any case."""
+
+    name = "codex"
+    parser_class = CodexParser
+    program = Program(
+        install="npm install -g @openai/codex",
+        login="codex login",
+        variables=("CODEX_API_KEY",),
+        login_status=("login", "status"),
+    )
+    text_argv = (
+        *("codex", "exec", *_SANDBOXES[Permission.EDIT], *_ASKS_NOBODY),
+        *("--color", "never", "-"),
+    )
+
+    def arguments(self, request: Request) -> Invocation:
+        """Options stand before ``resume``, which does not know ``--sandbox``."""
+        argv = ["codex", "exec", "--json", *_SANDBOXES[request.permission], *_ASKS_NOBODY]
+        # A login shell would set PATH anew, and with it pass by what we put first there.
+        argv += ["-c", "allow_login_shell=false"]
+        if request.model:
+            argv += ["-m", request.model]
+        argv += request.arguments
+        if request.resume:
+            argv += ["resume", request.session]
+        return Invocation((*argv, "-"), request.prompt)
+
+
+ADAPTER = Codex()

@@ -1,0 +1,133 @@
+"""GitHub Copilot: ``copilot -p TEXT --output-format json``.
+
+Measured with 1.0.102, with a model provider of our own; the shapes are those of the events of
+github/copilot-sdk. Tokens stand only in the file of ``--usage-output-file``; it has no money, but
+"premium requests". Of a limit it says no reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from beads_workers.agents.adapter import (
+    ARGUMENT_BYTES_MAX,
+    Adapter,
+    Invocation,
+    Permission,
+    Request,
+)
+from beads_workers.agents.events import (
+    Denied,
+    Event,
+    Failed,
+    Kind,
+    Result,
+    Retrying,
+    Said,
+    Session,
+)
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.verdict import of_status
+from beads_workers.core.framing import ProtocolError, parse_object
+
+_PERMISSIONS = {
+    Permission.READ: ("--allow-all-tools", "--deny-tool=write", "--deny-tool=shell"),
+    Permission.EDIT: ("--allow-all-tools",),
+    Permission.ALL: ("--allow-all-tools", "--allow-all-paths"),
+}
+
+_ERRORS = {
+    "rate_limit": Kind.LIMITED,
+    "quota": Kind.LIMITED,
+    "authentication": Kind.NEEDS_PERSON,
+    "authorization": Kind.NEEDS_PERSON,
+}
+
+_TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+
+
+class CopilotParser(Parser):
+    """Its stream to events."""
+
+    _failed: Failed | None = None
+    _answer = ""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream; what it is about lies in ``data``, in the result beside it."""
+        data = said.at("data") or said
+        match said.text("type"):
+            case "session.start" | "session.resume":
+                return [Session(session)] if (session := data.name("sessionId")) else []
+            case "assistant.message":
+                return self._message(data)
+            case "tool.execution_start":
+                return [self.activity(data.name("toolName"), data.at("arguments"))]
+            case "tool.execution_complete":
+                return _refusals(data)
+            case "model.call_failure":
+                failed = of_status(data.count("statusCode"), data.text("errorMessage"))
+                return [Retrying(f"status {data.count('statusCode')}", failed.kind)]
+            case "assistant.turn_retry":
+                return [Retrying(data.text("reason"))]
+            case "session.error":
+                return self._error(data)
+            case "result":
+                return self._result(data)
+        return ()
+
+    def _message(self, data: Fields) -> Iterator[Event]:
+        if (text := data.text("content")).strip():
+            self._failed, self._answer = None, text
+            yield Said(text)
+
+    def _error(self, data: Fields) -> Iterator[Event]:
+        text = data.text("message") or data.text("errorType")
+        kind = _ERRORS.get(data.text("errorType"))
+        status = data.count("statusCode")
+        self._failed = Failed(kind, text) if kind else of_status(status, text)
+        yield self._failed
+
+    def _result(self, data: Fields) -> Iterator[Event]:
+        if session := data.name("sessionId"):
+            yield Session(session)
+        ok = data.number("exitCode") == 0 and self._failed is None
+        yield Result(self._answer if ok or not self._failed else self._failed.text, ok)
+
+
+def _refusals(data: Fields) -> Iterable[Event]:
+    if data.text("error", "code") in ("denied", "rejected"):
+        return [Denied(data.name("toolName") or "a tool")]
+    return ()
+
+
+class Copilot(Adapter):
+    """Its arguments. The prompt is one of them."""
+
+    name = "copilot"
+    parser_class = CopilotParser
+    own_session = True
+    prompt_bytes_max = ARGUMENT_BYTES_MAX
+
+    def arguments(self, request: Request) -> Invocation:
+        """``--session-id`` begins a session or goes on with it."""
+        argv = ["copilot", "-p", request.prompt, "--output-format", "json", "--no-ask-user"]
+        argv += _PERMISSIONS[request.permission]
+        if request.session:
+            argv += ["--session-id", request.session]
+        if request.model:
+            argv += ["--model", request.model]
+        if request.usage_file:
+            argv += ["--usage-output-file", request.usage_file]
+        return Invocation((*argv, *request.arguments))
+
+    def usage_told(self, text: str) -> list[Event]:
+        """The tokens by model; anything that is no such file has none."""
+        try:
+            said = Fields(parse_object(text.strip().encode("utf-8", "replace")))
+        except ProtocolError:
+            return []
+        models = said.items("modelMetrics")
+        return [fields.at("usage").usage(_TOKENS, model) for model, fields in models]
+
+
+ADAPTER = Copilot()

@@ -1,0 +1,64 @@
+"""Cursor: ``cursor-agent -p --output-format stream-json``. Untried.
+
+From cursor.com/docs/cli/reference/output-format only. A failure is a text on stderr and an exit
+status, without JSON; which texts a limit has is unknown. It tells neither tokens nor money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from beads_workers.agents.adapter import (
+    ARGUMENT_BYTES_MAX,
+    Adapter,
+    Invocation,
+    Permission,
+    Request,
+)
+from beads_workers.agents.events import Event, Result, Said, Session
+from beads_workers.agents.lines import Fields, Parser
+
+
+class CursorParser(Parser):
+    """Its stream to events."""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("type"), said.text("subtype"):
+            case "system", "init":
+                return [Session(session)] if (session := said.name("session_id")) else []
+            case "assistant", _:
+                texts = (part.text("text") for part in said.each("message", "content"))
+                return [Said(text) for text in texts if text.strip()]
+            case "tool_call", "started":
+                return self._calls(said)
+            case "result", _:
+                return [Result(said.text("result"), not said.flag("is_error"))]
+        return ()
+
+    def _calls(self, said: Fields) -> Iterator[Event]:
+        for name, call in said.items("tool_call"):
+            yield self.activity(name.removesuffix("ToolCall"), call.at("args"))
+
+
+class Cursor(Adapter):
+    """Its arguments. The prompt is the last of them."""
+
+    name = "cursor"
+    parser_class = CursorParser
+    prompt_bytes_max = ARGUMENT_BYTES_MAX
+    untried = True
+
+    def arguments(self, request: Request) -> Invocation:
+        """Without ``--force`` it proposes changes and makes none."""
+        argv = ["cursor-agent", "-p", "--output-format", "stream-json"]
+        if request.permission is not Permission.READ:
+            argv += ["--force"]
+        if request.resume:
+            argv += ["--resume", request.session]
+        if request.model:
+            argv += ["--model", request.model]
+        return Invocation((*argv, *request.arguments, "--", request.prompt))
+
+
+ADAPTER = Cursor()

@@ -1,0 +1,107 @@
+"""Gemini CLI: ``gemini -p TEXT -o stream-json``.
+
+Measured with 0.61.0, and geminicli.com/docs/cli/headless. It tells no money, and tokens only at its
+end. Its exit status is that of the API modulo 256 where that refused it (429 is 173).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
+from beads_workers.agents.events import Event, Failed, Kind, Result, Said, Session, Tally, Usage
+from beads_workers.agents.lines import Fields, Parser
+from beads_workers.agents.verdict import Ending, Verdict, of_status, of_text
+
+_PERMISSIONS = {
+    Permission.READ: ("--approval-mode", "plan"),
+    # ``auto_edit`` refuses every command, the project's tests too.
+    Permission.EDIT: ("--approval-mode", "yolo"),
+    Permission.ALL: ("--approval-mode", "yolo"),
+}
+
+_STATUSES = {41: 401, 144: 400, 145: 401, 147: 403, 173: 429, 244: 500, 247: 503}
+"""HTTP statuses by exit status: modulo 256, and 41 where no login is chosen."""
+
+_TURNS = 53
+
+
+class GeminiParser(Parser):
+    """Its stream to events."""
+
+    _answer = ""
+
+    def read(self, said: Fields) -> Iterable[Event]:
+        """One line of the stream."""
+        match said.text("type"):
+            case "init":
+                self.model = said.name("model") or self.model
+                return [Session(session)] if (session := said.name("session_id")) else []
+            case "message" if said.text("role") == "assistant":
+                return self._message(said)
+            case "tool_use":
+                return [self.activity(said.name("tool_name"), said.at("parameters"))]
+            case "error":
+                return [of_text(said.text("message"))]
+            case "result":
+                return self._result(said)
+        return ()
+
+    def _message(self, said: Fields) -> Iterator[Event]:
+        text = said.text("content")
+        self._answer = (self._answer + text if said.flag("delta") else text)[-_ANSWER_CHARS_MAX:]
+        if text.strip():
+            yield Said(self._answer)
+
+    def _result(self, said: Fields) -> Iterator[Event]:
+        stats = said.at("stats")
+        models = [_usage(fields, model) for model, fields in stats.items("models")]
+        yield from self.usage.total(models or [_usage(stats, self.model)])
+        if said.text("status") == "success":
+            yield Result(self._answer, True)
+            return
+        text = said.text("error", "message") or "it ended with an error"
+        yield of_text(text)
+        yield Result(text, False)
+
+
+_ANSWER_CHARS_MAX = 16 << 10
+
+
+def _usage(stats: Fields, model: str) -> Usage:
+    cached = stats.count("cached")
+    fresh = max(0, stats.count("input_tokens") - cached)
+    return Usage(model, fresh, stats.count("output_tokens"), cached)
+
+
+class Gemini(Adapter):
+    """Its arguments. The prompt comes on stdin, and what ``-p`` says is put behind it."""
+
+    name = "gemini"
+    parser_class = GeminiParser
+    own_session = True
+
+    def arguments(self, request: Request) -> Invocation:
+        """``--skip-trust``: nobody is there to say that the folder is to be trusted."""
+        argv = ["gemini", "-o", "stream-json", "--skip-trust", *_PERMISSIONS[request.permission]]
+        if request.session:
+            argv += ["--resume" if request.resume else "--session-id", request.session]
+        if request.model:
+            argv += ["-m", request.model]
+        return Invocation((*argv, *request.arguments, "-p", "Do this."), request.prompt)
+
+    def verdict(self, tally: Tally, ending: Ending) -> Verdict:
+        """Where it said nothing, its exit status does."""
+        succeeded = tally.result is not None and tally.result.ok
+        if tally.failure is None and not succeeded:
+            text = tally.printed[-1] if tally.printed else tally.text
+            if ending.status == _TURNS:
+                failure = Failed(Kind.CAPPED, "it reached its limit of turns")
+                tally = replace(tally, failure=failure)
+            elif ending.status in _STATUSES:
+                tally = replace(tally, failure=of_status(_STATUSES[ending.status], text))
+        return super().verdict(tally, ending)
+
+
+ADAPTER = Gemini()

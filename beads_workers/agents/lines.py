@@ -1,0 +1,197 @@
+"""Streams of JSON objects, one a line: what all parsers of agents have in common.
+
+A stream may be cut anywhere. What is no JSON object is ``Printed``; a line that is too long is
+skipped. Nothing that a stream holds raises, and no length of it costs memory.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from beads_workers.agents.events import (
+    PRINTED_CHARS_MAX,
+    TEXT_CHARS_MAX,
+    Activity,
+    Event,
+    Printed,
+    Usage,
+)
+from beads_workers.agents.totals import Increments, Totals
+from beads_workers.core import limits
+from beads_workers.core.framing import (
+    Framed,
+    Line,
+    LineReader,
+    ProtocolError,
+    as_number,
+    parse_object,
+)
+
+LINE_BYTES_MAX = 4 << 20
+"""A tool's output stands in one line, images too; what says how a run went is far shorter."""
+
+NAME_CHARS_MAX = 200
+"""Of an id, a model, a tool, a path or a command, in an event."""
+
+
+class Parser(ABC):
+    """Bytes of one run to events. A subclass says what one object means: ``read``.
+
+    ``model``: what was asked for, where the stream does not say. ``last``: of the session that the
+    run resumes; ``totals()`` is the same for the next one. ``folder``: where it works, left out of
+    paths in activities.
+    """
+
+    def __init__(self, model: str = "", last: Totals | None = None, folder: str = "") -> None:
+        self.model = model
+        self.folder = folder
+        self.usage = Increments(last)
+        self._lines = LineReader(LINE_BYTES_MAX)
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events of what has come; half a line waits for its end."""
+        return [event for framed in self._lines.feed(data) for event in self._events(framed)]
+
+    def end(self) -> list[Event]:
+        """The stream is over: the events of a last line without an end."""
+        return self.feed(b"\n")
+
+    def totals(self) -> Totals:
+        """What is to be kept for the next run of this session."""
+        return self.usage.totals()
+
+    def activity(self, tool: str, arguments: Fields) -> Event:
+        """What a call of a tool is."""
+        return activity(tool, arguments, self.folder)
+
+    @abstractmethod
+    def read(self, said: Fields) -> Iterable[Event]:
+        """What one object of the stream means: nothing, for most of them."""
+
+    def line(self, line: str) -> Iterable[Event]:
+        """What a line means: that of its object, or it was ``Printed``."""
+        if line.lstrip().startswith("{"):
+            try:
+                return self.read(Fields(parse_object(line.strip().encode())))
+            except ProtocolError:
+                pass
+        return [Printed(line.rstrip()[:PRINTED_CHARS_MAX])]
+
+    def _events(self, framed: Framed) -> Iterable[Event]:
+        if not isinstance(framed, Line):
+            return ()
+        return self.line(framed.text.decode("utf-8", "replace").removeprefix("\ufeff"))
+
+
+class Fields:
+    """An object of a stream. Each look at it is total: what is missing, or of another type, is
+    empty. A path leads through objects: ``said.text("message", "id")``."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Any) -> None:
+        self._fields: dict[str, Any] = fields if isinstance(fields, dict) else {}
+
+    def __bool__(self) -> bool:
+        return bool(self._fields)
+
+    def text(self, *path: str) -> str:
+        """A text, bounded."""
+        found = self._find(path)
+        return found[:TEXT_CHARS_MAX] if isinstance(found, str) else ""
+
+    def name(self, *path: str) -> str:
+        """A short text: an id, a model, a path."""
+        return self.text(*path)[:NAME_CHARS_MAX]
+
+    def number(self, *path: str) -> float | None:
+        """A finite number."""
+        return as_number(self._find(path))
+
+    def count(self, *path: str) -> int:
+        """A whole number from 0 on."""
+        return int(min(max(0.0, self.number(*path) or 0.0), limits.INTEGER_MAX))
+
+    def money(self, *path: str) -> float | None:
+        """Dollars, from 0 on."""
+        number = self.number(*path)
+        return None if number is None else max(0.0, number)
+
+    def flag(self, *path: str) -> bool:
+        """Whether it is true, and nothing else."""
+        return self._find(path) is True
+
+    def at(self, *path: str) -> Fields:
+        """An object inside."""
+        return Fields(self._find(path))
+
+    def each(self, *path: str) -> list[Fields]:
+        """The objects of a list."""
+        found = self._find(path)
+        return [Fields(x) for x in found if isinstance(x, dict)] if isinstance(found, list) else []
+
+    def strings(self, *path: str) -> list[str]:
+        """The texts of a list."""
+        found = self._find(path)
+        return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
+
+    def items(self, *path: str) -> Iterator[tuple[str, Fields]]:
+        """The objects of an object, with their names."""
+        for name, each in self.at(*path)._fields.items():
+            yield name[:NAME_CHARS_MAX], Fields(each)
+
+    def has(self, name: str) -> bool:
+        """Whether it is there, whatever it is."""
+        return name in self._fields
+
+    def usage(self, names: Sequence[str], model: str, money: str = "") -> Usage:
+        """Tokens by the names of input, output, cached_read and cached_write."""
+        own, output, read, written = (self.count(name) for name in names)
+        return Usage(model, own, output, read, written, self.money(money) if money else None)
+
+    def _find(self, path: tuple[str, ...]) -> Any:
+        found: Any = self._fields
+        for name in path:
+            if not isinstance(found, dict):
+                return None
+            found = found.get(name)
+        return found
+
+
+# --- activities -----------------------------------------------------------------------------------
+
+
+def activity(tool: str, arguments: Fields, folder: str = "") -> Activity:
+    """What a call of a tool is, in the words of people; the tools of all agents are much alike.
+
+    ``folder``: left out where a path begins with it.
+    """
+    word = tool.lower().replace("_", "")
+    if command := arguments.text("command") or arguments.text("cmd"):
+        wrapped = _SHELL.fullmatch(command)
+        return Activity("running", _first_line(wrapped[2] if wrapped else command))
+    path = next((p for name in _PATHS if (p := arguments.name(name))), "")
+    path = path.removeprefix(f"{folder}/") if folder else path
+    for verb, words in _VERBS.items():
+        if any(each in word for each in words) and path:
+            return Activity(verb, _first_line(path))
+    if pattern := arguments.name("pattern") or arguments.name("query"):
+        return Activity("searching", _first_line(pattern))
+    return Activity("using", _first_line(tool)[:NAME_CHARS_MAX])
+
+
+_SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (['\"]?)(.*)\1", re.DOTALL)
+"""What a shell was called with is what people want to see."""
+
+_PATHS = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "filename")
+_VERBS = {
+    "editing": ("edit", "write", "replace", "patch", "create", "strreplace"),
+    "reading": ("read", "view", "cat", "open"),
+}
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:NAME_CHARS_MAX]

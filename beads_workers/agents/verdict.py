@@ -1,0 +1,173 @@
+"""From what was heard of a run and how it ended to what became of it: one order for all agents.
+
+The exit status alone says nothing: claude ends with 0 when it is interrupted or was refused all
+of its tools, and with 1 for a limit, a login, an overload and its own caps alike.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, tzinfo
+
+from beads_workers.agents.events import Failed, Kind, Tally
+from beads_workers.agents.texts import RESET_SECONDS_MAX, recognise, reset, sentence
+from beads_workers.core.model import value
+
+
+@value
+class Ending:
+    """How the process ended, and what it left.
+
+    ``status``: the exit status; None where ``signal`` ended it. ``clock``: which of our clocks
+    ended it: ``timeout``, ``stall``, ``result`` (it lingered after its result), else empty.
+    ``changed``: whether there is a commit or a change; None where nobody can tell. ``at``: epoch
+    seconds. ``zone``: of the process, for times of day in its texts.
+    """
+
+    status: int | None
+    signal: int | None = None
+    clock: str = ""
+    changed: bool | None = None
+    at: float = 0.0
+    zone: tzinfo = UTC
+
+
+@value
+class Verdict:
+    """What became of a run. ``why``: one short sentence for people; ``text``: the agent's answer.
+
+    ``until``: when a limit ends, in epoch seconds; None where it is unknown. ``session_lost``: the
+    next run must begin a session of its own; nothing was tried in this one.
+    """
+
+    kind: Kind
+    why: str = ""
+    until: float | None = None
+    text: str = ""
+    session_lost: bool = False
+
+
+WINDOWS = {
+    "five_hour": "5-hour limit",
+    "seven_day": "weekly limit",
+    "seven_day_opus": "weekly limit of Opus",
+    "seven_day_sonnet": "weekly limit of Sonnet",
+    "overage": "limit of extra usage",
+}
+"""Windows of accounts as people know them."""
+
+CLOCKS = {
+    "timeout": "it ran into its time-out",
+    "stall": "it said nothing for too long",
+    "result": "it did not end after its result",
+}
+
+
+def judge(tally: Tally, ending: Ending) -> Verdict:
+    """The verdict, in the order of ``Kind``. A run without a good result has failed somehow."""
+    result = tally.result
+    if result is None or not result.ok:
+        failure = _failure(tally)
+        return _failed(failure, tally, ending) if failure else _unfinished(tally, ending)
+    if why := _cut_short(ending):
+        return Verdict(Kind.UNFINISHED, why, text=tally.text)
+    return succeeded(tally, ending)
+
+
+def succeeded(tally: Tally, ending: Ending) -> Verdict:
+    """The verdict on a run that ended well by its own account: is the work there?"""
+    outcome, reason = said_outcome(tally.text)
+    if outcome == "blocked":
+        return Verdict(
+            Kind.UNFINISHED, sentence(reason) or "it says it is blocked", text=tally.text
+        )
+    if tally.denied and not ending.changed:
+        tools = ", ".join(sorted(tally.denied)[:3])
+        return Verdict(Kind.UNFINISHED, f"refused: {tools}; nothing changed", text=tally.text)
+    if ending.changed is False or (outcome == "no change needed" and not ending.changed):
+        why = sentence(reason or tally.text) or "it changed nothing"
+        return Verdict(Kind.NO_CHANGE, why, text=tally.text)
+    return Verdict(Kind.DONE, text=tally.text)
+
+
+def said_outcome(text: str) -> tuple[str, str]:
+    """``Outcome: blocked: no such file`` in the last line, as the prompt asks for it: the outcome
+    (``done``, ``no change needed``, ``blocked``) and the reason; empty texts without such a line.
+    """
+    lines = text.rstrip().rsplit("\n", 1)
+    match = _OUTCOME.match(lines[-1])
+    return (match[1].lower(), match[2].strip(" *_`")) if match else ("", "")
+
+
+_OUTCOME = re.compile(
+    r"[\s>*_`#-]*outcome[\s*_`]*:[\s*_`]*(done|no change needed|blocked)\b[\s*_`:.,–—-]*(.*)",
+    re.IGNORECASE,
+)
+
+
+def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> Failed:
+    """A failure that is known by its text only; ``kind``: where no pattern has it."""
+    pattern = recognise(text)
+    if pattern is None:
+        return Failed(kind, text)
+    return Failed(pattern.kind, text, session_lost=pattern.session_lost)
+
+
+def of_status(status: int, text: str) -> Failed:
+    """A failure of a request by its HTTP status (0: none), and by its text before that."""
+    if recognise(text):
+        return of_text(text)
+    if status in (401, 402, 403):
+        return Failed(Kind.NEEDS_PERSON, text)
+    if status in (408, 429) or status >= 500:
+        return Failed(Kind.TRANSIENT, text)
+    return Failed(Kind.UNFINISHED, text)
+
+
+def printed_failure(tally: Tally) -> Failed | None:
+    """A failure by the last lines that are no events."""
+    for line in reversed(tally.printed):
+        if recognise(line):
+            return of_text(line)
+    return None
+
+
+def _failure(tally: Tally) -> Failed | None:
+    if tally.failure:
+        return tally.failure
+    if tally.result is None:
+        if tally.retrying:
+            return Failed(tally.retrying.kind, tally.retrying.why)
+        return printed_failure(tally)
+    return of_text(tally.text) if recognise(tally.text) else None
+
+
+def _failed(failure: Failed, tally: Tally, ending: Ending) -> Verdict:
+    until = None
+    why = WINDOWS.get(failure.text) or sentence(failure.text) or failure.kind.value
+    if failure.kind is Kind.LIMITED:
+        until = failure.until or reset(failure.text, ending.at, ending.zone)
+        if until and ending.at and until > ending.at + RESET_SECONDS_MAX:
+            until = None
+    return Verdict(failure.kind, why, until, tally.text, failure.session_lost)
+
+
+def _unfinished(tally: Tally, ending: Ending) -> Verdict:
+    why = _cut_short(ending)
+    if tally.result is not None:
+        why = sentence(tally.text) or why or "it ended with an error"
+    elif not why or (ending.signal is None and not ending.clock):
+        said = tally.printed[-1] if tally.printed else ""
+        why = sentence(said) or why or "it ended without a result"
+    return Verdict(Kind.UNFINISHED, why, text=tally.text)
+
+
+def _cut_short(ending: Ending) -> str:
+    """Why the process did not end well by itself; empty where it did."""
+    if ending.clock == "result":
+        return ""  # Only a process that has told its result lingers after it.
+    if ending.clock:
+        return CLOCKS.get(ending.clock, f"it was ended: {ending.clock}")
+    if ending.signal is not None:
+        return f"it was ended by signal {ending.signal}"
+    return f"it exited with status {ending.status}" if ending.status else ""

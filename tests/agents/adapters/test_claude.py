@@ -1,0 +1,327 @@
+"""Claude's stream, line by line as its versions wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from beads_workers.agents.adapter import Permission, Request
+from beads_workers.agents.events import (
+    Activity,
+    Denied,
+    Failed,
+    Kind,
+    Limit,
+    Result,
+    Retrying,
+    Said,
+    Session,
+    Usage,
+)
+from beads_workers.agents.totals import Totals
+from beads_workers.agents.verdict import Ending
+from tests.agents.streams import (
+    CLAUDE_INIT,
+    GOOD,
+    NOW,
+    TOOL,
+    adapter,
+    claude_answer,
+    claude_result,
+    events,
+    heard,
+    stream,
+)
+
+RESET = int(NOW) + 3000
+REJECTED = {
+    "type": "rate_limit_event",
+    "rate_limit_info": {
+        "status": "rejected",
+        "resetsAt": RESET,
+        "rateLimitType": "five_hour",
+        "overageStatus": "rejected",
+        "isUsingOverage": False,
+        "unifiedWindows": {
+            "five_hour": {"utilization": 1, "resetsAt": RESET, "status": "rejected"},
+            "seven_day": {"utilization": 0.4, "resetsAt": RESET + 9, "status": "allowed"},
+        },
+    },
+}
+TEXT_OF_LIMIT = "You've hit your 5-hour limit · resets 10:22am (UTC)"
+
+
+def error(kind: str, text: str, **more: Any) -> dict[str, Any]:
+    """An assistant line of an error of the API."""
+    message = {"model": "<synthetic>", "content": [{"type": "text", "text": text}]}
+    return {"type": "assistant", "error": kind, "message": message, **more}
+
+
+def failed(text: str, **more: Any) -> dict[str, Any]:
+    """The result behind it."""
+    fields = {"is_error": True, "result": text, "modelUsage": {}, "total_cost_usd": 0}
+    return claude_result(0, 0, 0.0, **{"terminal_reason": "api_error", **fields, **more})
+
+
+def kind(*lines: dict[str, Any] | str, status: int = 1) -> Kind:
+    """The verdict on such a run."""
+    tally = heard("claude", stream(CLAUDE_INIT, *lines))
+    return adapter("claude").verdict(tally, Ending(status, changed=True, at=NOW)).kind
+
+
+def test_a_good_run_is_these_events() -> None:
+    answer = Usage("opus-1", 1000, 20, 5)
+    assert events("claude", GOOD["claude"]) == [
+        Session("s1"),
+        answer,
+        Said("Adding it up."),
+        Activity("editing", "shop/cart.py"),
+        answer,
+        Said("All is there."),
+        Usage("opus-1", money=0.005),
+        Result("All is there.", True),
+    ]
+
+
+def test_the_invocation_says_its_permissions_and_its_form() -> None:
+    found = adapter("claude").arguments(
+        Request("Do it.", "u-1", money=2.5, turns=9, settings="/s.json")
+    )
+    assert found.argv == (
+        *("claude", "-p", "--output-format", "stream-json", "--verbose"),
+        *("--permission-mode", "acceptEdits", "--allowedTools", "Bash,Edit,Write,Read,Glob,Grep"),
+        *("--session-id", "u-1", "--max-budget-usd", "2.5", "--max-turns", "9"),
+        *("--settings", "/s.json"),
+    )
+    again = adapter("claude").arguments(
+        Request("Go on.", "u-1", resume=True, model="opus", permission=Permission.ALL)
+    )
+    assert again.argv[5:] == (
+        *("--permission-mode", "bypassPermissions", "--resume", "u-1", "--model", "opus"),
+    )
+
+
+def test_a_limit_of_the_account_has_its_reset() -> None:
+    last = error(
+        "rate_limit",
+        TEXT_OF_LIMIT,
+        api_error_status=429,
+        api_error="usage_limit_reached",
+        api_error_params={"rate_limit_info": REJECTED["rate_limit_info"]},
+    )
+    data = stream(CLAUDE_INIT, REJECTED, last, failed(TEXT_OF_LIMIT, api_error_status=429))
+    assert Limit("five_hour", 1.0, RESET, rejected=True) in events("claude", data)
+    verdict = adapter("claude").verdict(heard("claude", data), Ending(1, at=NOW))
+    assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
+    assert verdict.why == TEXT_OF_LIMIT
+
+
+def test_a_limit_of_an_older_version_has_the_reset_of_its_event() -> None:
+    """2.1.197 named no ``api_error``, and its ``terminal_reason`` was ``completed``."""
+    last = failed(TEXT_OF_LIMIT, terminal_reason="completed")
+    data = stream(CLAUDE_INIT, REJECTED, error("rate_limit", TEXT_OF_LIMIT), last)
+    verdict = adapter("claude").verdict(heard("claude", data), Ending(1, at=NOW))
+    assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
+
+
+def test_a_stream_that_is_cut_behind_the_event_is_a_limit() -> None:
+    assert kind(REJECTED) is Kind.LIMITED
+
+
+def test_all_windows_that_are_full_have_to_reset() -> None:
+    info = REJECTED["rate_limit_info"]
+    assert isinstance(info, dict)
+    week = {"utilization": 1, "resetsAt": RESET + 9000, "status": "rejected"}
+    both = {**info, "unifiedWindows": {**info["unifiedWindows"], "seven_day": week}}
+    found = events("claude", stream({"type": "rate_limit_event", "rate_limit_info": both}))
+    assert found == [Limit("five_hour", 1.0, RESET + 9000, rejected=True)]
+
+
+@pytest.mark.parametrize(
+    ("info", "limit"),
+    [
+        (
+            {"status": "allowed_warning", "utilization": 0.92, "rateLimitType": "five_hour"},
+            Limit("five_hour", 0.92),
+        ),
+        (
+            {"status": "rejected", "resetsAt": 5, "rateLimitType": "seven_day_opus"},
+            Limit("seven_day_opus", None, 5, rejected=True, model="opus"),
+        ),
+        (
+            {"status": "rejected", "rateLimitType": "five_hour", "isUsingOverage": True},
+            Limit("five_hour", None, None, rejected=True, overage=True),
+        ),
+        ({"status": "rejected", "isUsingOverage": False}, Limit("")),
+        ({}, Limit("")),
+    ],
+)
+def test_windows_are_read(info: dict[str, Any], limit: Limit) -> None:
+    data = stream({"type": "rate_limit_event", "rate_limit_info": info})
+    assert events("claude", data) == [limit]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text", "expected"),
+    [
+        ("rate_limit", 429, "API Error: Request rejected (429) · slowly", Kind.TRANSIENT),
+        ("overloaded", None, "API Error: Repeated 529 Overloaded errors", Kind.TRANSIENT),
+        ("server_error", 500, "API Error: 500 Internal server error.", Kind.TRANSIENT),
+        ("authentication_failed", 401, "Invalid API key", Kind.NEEDS_PERSON),
+        ("account_on_hold", None, "On hold", Kind.NEEDS_PERSON),
+        ("billing_error", 400, "Credit balance is too low", Kind.NEEDS_PERSON),
+        ("invalid_request", 400, "Credit balance is too low", Kind.NEEDS_PERSON),
+        ("unknown", 503, "No idea", Kind.TRANSIENT),
+        ("unknown", 403, "No idea", Kind.NEEDS_PERSON),
+        ("model_not_found", 404, "There's an issue with the model", Kind.UNFINISHED),
+    ],
+)
+def test_an_error_of_the_api_is_known(
+    name: str, status: int | None, text: str, expected: Kind
+) -> None:
+    lines = error(name, text, api_error_status=status), failed(text, api_error_status=status)
+    assert kind(*lines) is expected
+    assert kind(lines[0]) is expected
+
+
+def test_a_success_that_is_an_error_is_none() -> None:
+    assert kind(failed("So it is.", terminal_reason="completed"), status=0) is Kind.UNFINISHED
+
+
+def test_an_error_that_it_got_over_is_forgotten() -> None:
+    trouble = error("overloaded", "API Error: Overloaded")
+    assert kind(trouble, claude_answer("m1"), claude_result(1000, 20, 0.1), status=0) is Kind.DONE
+    capped = claude_result(1000, 20, 0.1, subtype="error_max_turns", is_error=True)
+    assert kind(trouble, claude_answer("m1"), capped) is Kind.CAPPED
+
+
+def test_a_retry_tells_against_what() -> None:
+    retry = {
+        "type": "system",
+        "subtype": "api_retry",
+        "attempt": 3,
+        "error_status": 401,
+        "error": "authentication_failed",
+    }
+    assert events("claude", stream(retry)) == [
+        Retrying("authentication_failed 401, attempt 3", Kind.NEEDS_PERSON)
+    ]
+    assert kind({**retry, "error_status": None, "error": "overloaded"}) is Kind.TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"subtype": "error_max_turns", "is_error": True}, Kind.CAPPED),
+        ({"subtype": "error_max_budget_usd", "is_error": True}, Kind.CAPPED),
+        ({"terminal_reason": "budget_exhausted"}, Kind.CAPPED),
+        (
+            {"subtype": "error_during_execution", "is_error": True, "result": None,
+             "terminal_reason": "aborted_streaming", "errors": ["[x]"]},
+            Kind.UNFINISHED,
+        ),
+        ({"stop_reason": "tool_use"}, Kind.UNFINISHED),
+        ({"num_turns": 0}, Kind.UNFINISHED),
+        ({"terminal_reason": "background_requested"}, Kind.UNFINISHED),
+        ({"terminal_reason": "something_new"}, Kind.DONE),
+        ({"terminal_reason": None, "stop_reason": None, "num_turns": None}, Kind.DONE),
+    ],
+)  # fmt: skip
+def test_a_result_is_looked_at_from_all_sides(more: dict[str, Any], expected: Kind) -> None:
+    assert kind(claude_result(1000, 20, 0.1, **more), status=0) is expected
+
+
+def test_an_interrupted_run_says_so() -> None:
+    result = claude_result(
+        *(0, 0, 0.0), subtype="error_during_execution", is_error=True, result=None,
+        terminal_reason="aborted_streaming", errors=["[ede_diagnostic] x"],
+    )  # fmt: skip
+    tally = heard("claude", stream(result))
+    assert adapter("claude").verdict(tally, Ending(0)).why == "it was interrupted"
+
+
+def test_a_refused_tool_is_told_once() -> None:
+    refusal = {"tool_name": "Bash", "tool_use_id": "u1"}
+    data = stream(
+        {"type": "system", "subtype": "permission_denied", **refusal},
+        claude_result(0, 0, 0.0, permission_denials=[refusal, {**refusal, "tool_use_id": "u2"}]),
+    )
+    assert heard("claude", data).denied == {"Bash": 2}
+
+
+def test_a_tool_that_is_denied_by_a_rule_is_one_that_there_is_not() -> None:
+    text = "<tool_use_error>Error: No such tool available: bash</tool_use_error>"
+    result = {"type": "tool_result", "content": text, "is_error": True}
+    data = stream({"type": "user", "message": {"content": [result]}})
+    assert events("claude", data) == [Denied("bash")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: Session ID 0-1 is already in use.",
+        claude_result(
+            *(0, 0, 0.0), subtype="error_during_execution", is_error=True, result=None,
+            terminal_reason=None, errors=["No conversation found with session ID: 0-1"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_session_that_is_lost_is_said(line: dict[str, Any] | str) -> None:
+    verdict = adapter("claude").verdict(heard("claude", stream(line)), Ending(1))
+    assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
+
+
+def test_words_of_sub_agents_are_no_answer_but_cost_the_same() -> None:
+    below = claude_answer("m9", {"type": "text", "text": "Found."}, TOOL, parent_tool_use_id="u1")
+    assert events("claude", stream(below)) == [
+        Usage("opus-1", 1000, 20, 5),
+        Activity("editing", "/repo/shop/cart.py"),
+    ]
+
+
+def test_a_killed_run_and_the_one_that_resumes_it_are_counted_once() -> None:
+    """Started, killed, resumed: the total of the session has not the part that was killed."""
+    first = adapter("claude").parser()
+    first.feed(stream(CLAUDE_INIT, claude_answer("m1"), claude_result(1000, 20, 0.002)))
+    killed = adapter("claude").parser(last=first.totals())
+    assert killed.feed(stream(CLAUDE_INIT, claude_answer("m2", tokens=700)))[1:] == [
+        Usage("opus-1", 700, 20, 5)
+    ]
+    for total in (1300, 300):
+        third = adapter("claude").parser(last=killed.totals())
+        found = third.feed(
+            stream(
+                CLAUDE_INIT,
+                claude_answer("m3", tokens=300),
+                claude_answer("m3", tokens=300),
+                claude_result(total, 20, 0.006),
+            )
+        )
+        counted = [each for each in found if isinstance(each, Usage)]
+        assert sum(each.input for each in counted) == 300
+
+
+def test_a_budget_that_is_used_up_has_its_usage_by_model() -> None:
+    """There ``usage`` is all zero; ``modelUsage`` is right."""
+    data = stream(
+        CLAUDE_INIT,
+        claude_result(
+            *(9000, 90, 1.0), subtype="error_max_budget_usd", is_error=True,
+            usage={"input_tokens": 0},
+        ),
+    )  # fmt: skip
+    assert heard("claude", data).usage == {"opus-1": Usage("opus-1", 9000, 90, 5, money=1.0)}
+
+
+def test_without_models_the_total_is_that_of_the_main_loop() -> None:
+    result = claude_result(0, 0, 0.5, modelUsage={}, usage={"input_tokens": 7})
+    data = stream(CLAUDE_INIT, result)
+    assert heard("claude", data).usage == {"opus-1": Usage("opus-1", 7, money=0.5)}
+    last = Totals("s1", {"opus-1": Usage("opus-1", 5, money=0.25)})
+    assert heard("claude", data, last).money() == 0.25
+
+
+def test_its_failure_is_the_one_of_its_result() -> None:
+    found = events("claude", stream(failed("Credit balance is too low", api_error_status=400)))
+    assert found[0] == Failed(Kind.NEEDS_PERSON, "Credit balance is too low")

@@ -1,0 +1,117 @@
+"""Adapters are found by their files, and the file that is asked for is all that is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from beads_workers.agents.adapter import (
+    ARGUMENT_BYTES_MAX,
+    Permission,
+    Request,
+    load,
+    names,
+    shown,
+)
+from beads_workers.agents.events import Denied, Limit, Printed, Result, Retrying, Usage
+from tests.agents.streams import GOOD, adapter, heard
+from tests.test_tidy import PACKAGE, impurities, loaded, tree
+
+SESSION = "00000000-0000-4000-8000-000000000001"
+ASKED = Request("Do it.", SESSION, model="big-1", arguments=("--more",))
+
+
+def test_the_adapters_are_these() -> None:
+    assert names() == ["amp", "claude", "codex", "copilot", "cursor", "gemini", "opencode", "plain"]
+    assert [name for name in names() if adapter(name).untried] == ["amp", "cursor"]
+    assert all(adapter(name).name == name for name in names())
+
+
+def test_another_name_is_nobody() -> None:
+    assert [load(name) for name in ("", "nobody", "..events", "claude.x", "__init__")] == [None] * 5
+
+
+def test_only_the_one_that_is_asked_for_is_imported() -> None:
+    modules = loaded("from beads_workers.agents.adapter import load\nload('codex')")
+    ours = {m.rpartition(".")[2] for m in modules if m.startswith("beads_workers.agents.adapters.")}
+    assert ours == {"codex"}
+    assert not modules & {"zoneinfo", "pkgutil", "typer", "rich"}
+
+
+LOOKS_AROUND = "presets.py"
+"""Looks for programs on PATH; everything else here is told what it needs to know."""
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "agents").rglob("*.py")), ids=lambda path: str(path.name)
+)
+def test_an_adapter_only_computes(path: Path) -> None:
+    assert (impurities(tree(path)) == []) is (path.name != LOOKS_AROUND)
+
+
+def test_help_imports_none() -> None:
+    code = """
+sys.argv = ["beads-workers", "start", "--help"]
+try:
+    from beads_workers.cli.app import main
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+"""
+    assert not [m for m in loaded(code) if m.startswith("beads_workers.agents.adapters.")]
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_the_prompt_goes_one_way_and_the_users_arguments_are_passed_on(name: str) -> None:
+    found = adapter(name).arguments(ASKED)
+    in_arguments = "Do it." in found.argv
+    assert in_arguments is not (found.stdin == "Do it.")
+    assert in_arguments is (adapter(name).prompt_bytes_max == ARGUMENT_BYTES_MAX)
+    assert "--more" in found.argv
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_each_permission_is_said(name: str) -> None:
+    asked = [adapter(name).arguments(Request("x", permission=each)) for each in Permission]
+    assert asked[0] != asked[1]
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_a_session_is_resumed_and_ours_is_given_where_it_takes_one(name: str) -> None:
+    begun = adapter(name).arguments(ASKED)
+    resumed = adapter(name).arguments(Request("Go on.", SESSION, resume=True))
+    assert (SESSION in begun.argv) is adapter(name).own_session
+    assert (SESSION in resumed.argv) is adapter(name).resumes
+
+
+@pytest.mark.parametrize("name", sorted(GOOD))
+def test_a_good_run_is_understood(name: str) -> None:
+    tally = heard(name, GOOD[name])
+    assert tally.result == Result("All is there.", True)
+    assert tally.session and tally.activity
+    assert tally.failure is None and not tally.printed and not tally.denied
+
+
+def test_a_line_is_readable() -> None:
+    lines = GOOD["claude"].decode().splitlines()
+    assert [adapter("claude").readable(line) for line in lines] == [
+        None,
+        "> Adding it up.",
+        "editing /repo/shop/cart.py",
+        None,
+        "> All is there.",
+        "> All is there.",
+    ]
+    assert adapter("codex").readable(GOOD["codex"].decode().splitlines()[2]) == "$ pytest -q"
+    assert adapter("codex").readable("error: \x1b[31mno") == "error: \\x1b[31mno"
+    assert adapter("codex").readable("") is None
+
+
+def test_events_are_shown_as_people_say_them() -> None:
+    assert shown(Denied("Bash")) == "refused: Bash"
+    assert shown(Retrying("overloaded 529")) == "tries again: overloaded 529"
+    assert shown(Limit("five_hour", rejected=True)) == "reached: 5-hour limit"
+    assert shown(Limit("five_hour", 0.9)) is None
+    assert shown(Result("\n It broke.\nmore", False)) == "failed: It broke."
+    assert shown(Printed("  ")) is None and shown(Usage("a", 1)) is None

@@ -1,0 +1,143 @@
+"""What became of a run: the first that holds, in the order of ``Kind``."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.agents.events import (
+    Denied,
+    Event,
+    Failed,
+    Kind,
+    Printed,
+    Result,
+    Retrying,
+    Said,
+    Tally,
+)
+from beads_workers.agents.verdict import Ending, Verdict, judge, of_status, said_outcome
+from tests.agents.streams import NOW
+
+WELL = Ending(0, changed=True, at=NOW)
+GOOD = Result("All is there.", True)
+LIMIT = "You've hit your 5-hour limit · resets 10:22am (UTC)"
+
+
+def judged(*events: Event, ending: Ending = WELL) -> Verdict:
+    """The verdict on a run that said this."""
+    tally = Tally()
+    tally.hear(events)
+    return judge(tally, ending)
+
+
+def kind(*events: Event, ending: Ending = WELL) -> Kind:
+    """Its kind."""
+    return judged(*events, ending=ending).kind
+
+
+def test_a_good_result_with_a_change_is_done() -> None:
+    assert judged(GOOD) == Verdict(Kind.DONE, text="All is there.")
+
+
+def test_exit_status_0_alone_is_never_done() -> None:
+    assert kind() is Kind.UNFINISHED
+    assert judged(Said("Nearly.")).why == "it ended without a result"
+
+
+def test_a_result_is_not_believed_where_the_process_ended_otherwise() -> None:
+    assert judged(GOOD, ending=Ending(1, changed=True)).why == "it exited with status 1"
+    assert judged(GOOD, ending=Ending(None, 9, changed=True)).why == "it was ended by signal 9"
+    assert kind(GOOD, ending=Ending(143, clock="timeout", changed=True)) is Kind.UNFINISHED
+
+
+def test_a_process_that_lingers_after_its_result_has_ended_well() -> None:
+    assert kind(GOOD, ending=Ending(None, 15, clock="result", changed=True)) is Kind.DONE
+
+
+def test_nothing_changed_is_not_done() -> None:
+    assert kind(GOOD, ending=Ending(0, changed=False)) is Kind.NO_CHANGE
+    assert kind(GOOD, ending=Ending(0, changed=None)) is Kind.DONE
+
+
+def test_refused_tools_are_nothing_where_there_is_a_change() -> None:
+    assert kind(Denied("Bash"), GOOD) is Kind.DONE
+    refused = judged(Denied("Bash"), GOOD, ending=Ending(0, changed=False))
+    assert refused.kind is Kind.UNFINISHED
+    assert refused.why == "refused: Bash; nothing changed"
+    assert kind(Denied("Bash"), GOOD, ending=Ending(0)) is Kind.UNFINISHED
+
+
+@pytest.mark.parametrize("which", [k for k in Kind if k not in (Kind.NO_CHANGE, Kind.DONE)])
+def test_what_the_agent_says_of_its_failure_holds(which: Kind) -> None:
+    failure = Failed(which, "So it went. And more.")
+    found = judged(failure, Result("", False), ending=Ending(1))
+    assert (found.kind, found.why) == (which, "So it went.")
+    assert kind(failure, ending=Ending(None, 9)) is which
+    assert kind(failure, GOOD) is Kind.DONE
+
+
+def test_the_reset_of_a_limit_is_that_of_the_event_or_of_the_text() -> None:
+    assert judged(Failed(Kind.LIMITED, LIMIT, NOW + 60)).until == NOW + 60
+    from_text = judged(Failed(Kind.LIMITED, LIMIT), Result(LIMIT, False), ending=Ending(1, at=NOW))
+    assert from_text.until == 1_795_342_920.0
+    assert judged(Failed(Kind.LIMITED, LIMIT, NOW + 1e12)).until is None
+    assert judged(Failed(Kind.LIMITED, "five_hour", NOW)).why == "5-hour limit"
+
+
+def test_a_text_is_the_fallback() -> None:
+    assert kind(Result(LIMIT, False), ending=Ending(1)) is Kind.LIMITED
+    assert kind(Printed(LIMIT), Printed("bye"), ending=Ending(1)) is Kind.LIMITED
+    assert kind(Printed("Not logged in"), ending=Ending(1)) is Kind.NEEDS_PERSON
+    assert kind(Result("It broke.", False), Printed(LIMIT), ending=Ending(1)) is Kind.UNFINISHED
+    assert kind(Printed(LIMIT), GOOD) is Kind.DONE
+
+
+def test_a_run_that_was_ended_while_it_tried_again_is_what_it_tried_against() -> None:
+    stalled = Ending(None, 15, clock="stall")
+    assert kind(Retrying("overloaded"), ending=stalled) is Kind.TRANSIENT
+    assert kind(Retrying("401", Kind.NEEDS_PERSON), ending=stalled) is Kind.NEEDS_PERSON
+    assert judged(ending=stalled).why == "it said nothing for too long"
+    assert judged(ending=Ending(143, clock="timeout")).why == "it ran into its time-out"
+
+
+def test_a_session_that_is_lost_is_said() -> None:
+    found = judged(Printed("thread/resume failed: no rollout found for thread id x"))
+    assert (found.kind, found.session_lost) == (Kind.UNFINISHED, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("Did it.\n\nOutcome: done", ("done", "")),
+        ("**Outcome:** blocked: no such file.", ("blocked", "no such file.")),
+        ("- outcome: No change needed - it is there", ("no change needed", "it is there")),
+        ("Outcome: done\nAnd more.", ("", "")),
+        ("The outcome: done well", ("", "")),
+        ("", ("", "")),
+    ],
+)
+def test_the_outcome_stands_in_the_last_line(text: str, outcome: tuple[str, str]) -> None:
+    assert said_outcome(text) == outcome
+
+
+def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:
+    blocked = judged(Result("Outcome: blocked: no key", True))
+    assert (blocked.kind, blocked.why) == (Kind.UNFINISHED, "no key")
+    unneeded = Result("Outcome: no change needed: it is there", True)
+    assert judged(unneeded, ending=Ending(0)).why == "it is there"
+    assert kind(unneeded, ending=Ending(0)) is Kind.NO_CHANGE
+    assert kind(unneeded) is Kind.DONE
+    assert kind(Result("Outcome: done", True), ending=Ending(0, changed=False)) is Kind.NO_CHANGE
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        *((401, Kind.NEEDS_PERSON), (403, Kind.NEEDS_PERSON), (429, Kind.TRANSIENT)),
+        *((500, Kind.TRANSIENT), (529, Kind.TRANSIENT), (400, Kind.UNFINISHED)),
+        (0, Kind.UNFINISHED),
+    ],
+)
+def test_an_http_status_is_known(status: int, expected: Kind) -> None:
+    assert of_status(status, "").kind is expected
+    assert of_status(status, LIMIT).kind is Kind.LIMITED
