@@ -1,0 +1,71 @@
+"""Every recorded ending of a real command line is judged as its label says: none falsely done,
+none falsely failed, and each reset to the minute."""
+
+from __future__ import annotations
+
+import signal
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from beads_workers.agents.adapter import Adapter, load
+from beads_workers.agents.events import Kind, Tally
+from beads_workers.agents.texts import SLACK_SECONDS
+from beads_workers.agents.verdict import Ending, Verdict
+from tests.agents.endings import Ending as Recorded
+from tests.agents.endings import read_corpus
+
+CORPUS = read_corpus()
+STRUCTURED = "stream-json"
+
+
+def judged(recorded: Recorded, piece_bytes: int = 1 << 16) -> Verdict:
+    """The verdict of the adapter that would have run it, from bytes in such pieces."""
+    adapter = _adapter(recorded)
+    tally, parser = Tally(), adapter.parser()
+    for at in range(0, len(recorded.stdout), piece_bytes):
+        tally.hear(parser.feed(recorded.stdout[at : at + piece_bytes]))
+    tally.hear(parser.end())
+    tally.hear(parser.feed(recorded.stderr.encode()) + parser.end())
+    return adapter.verdict(tally, _ending(recorded))
+
+
+def _adapter(recorded: Recorded) -> Adapter:
+    found = load(recorded.agent if recorded.form == STRUCTURED else "plain")
+    assert found is not None
+    return found
+
+
+def _ending(recorded: Recorded) -> Ending:
+    return Ending(
+        status=recorded.status,
+        signal=signal.Signals[f"SIG{recorded.signal}"] if recorded.signal else None,
+        clock="timeout" if recorded.sent else "",
+        changed=recorded.git.commits > 0 or recorded.git.changed,
+        at=recorded.began + recorded.seconds,
+        zone=ZoneInfo(recorded.zone),
+    )
+
+
+@pytest.mark.parametrize("recorded", CORPUS, ids=lambda r: f"{r.agent}-{r.version}-{r.name}")
+def test_every_label_is_met(recorded: Recorded) -> None:
+    verdict = judged(recorded)
+    assert verdict.kind is Kind(recorded.label.verdict), verdict
+    if recorded.label.until is None:
+        assert verdict.until is None
+    else:
+        assert verdict.until is not None
+        assert abs(verdict.until - recorded.label.until) < SLACK_SECONDS
+    assert (verdict.kind is Kind.DONE) or verdict.why
+
+
+def test_the_corpus_has_every_verdict_of_both_programs() -> None:
+    for agent in ("claude", "codex"):
+        seen = {r.label.verdict for r in CORPUS if r.agent == agent}
+        missing = {kind.value for kind in Kind} - seen
+        assert missing <= ({"capped"} if agent == "codex" else set())
+
+
+def test_pieces_of_a_stream_make_no_difference() -> None:
+    for recorded in CORPUS[::7]:
+        assert judged(recorded, 7) == judged(recorded)
