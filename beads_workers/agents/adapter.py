@@ -129,10 +129,6 @@ class Adapter(ABC):
         """What became of a run; the same order for all agents."""
         return judge(tally, ending)
 
-    def usage_told(self, text: str) -> list[Event]:
-        """The events of what it wrote to ``usage_file``; most write none."""
-        return []
-
     def readable(self, line: str) -> str | None:
         """A line of its stream as one short line for people; None for noise."""
         parser = self.parser()

@@ -59,6 +59,10 @@ class Parser(ABC):
         """The stream is over: the events of a last line without an end."""
         return self.feed(b"\n")
 
+    def usage_told(self, text: str) -> list[Event]:
+        """The events of what it wrote to ``Request.usage_file``; most write none."""
+        return []
+
     def totals(self) -> Totals:
         """What is to be kept for the next run of this session."""
         return self.usage.totals()

@@ -57,6 +57,8 @@ PATTERNS = (
     Pattern(Kind.TRANSIENT, r"overloaded|temporarily limiting requests", "claude 2.1.328"),
     Pattern(Kind.TRANSIENT, r"connection to the api was lost", "claude 2.1.328"),
     Pattern(Kind.TRANSIENT, r"model is at capacity", "codex 0.169"),
+    Pattern(Kind.TRANSIENT, r"failed native model http request", "copilot 1.0.102"),
+    Pattern(Kind.TRANSIENT, r"api error: terminated", "gemini 0.61"),
     Pattern(Kind.TRANSIENT, r"experiencing high demand", "codex 0.169"),
     Pattern(Kind.TRANSIENT, r"last status: (?:429|5\d\d)", "codex 0.169"),
     Pattern(Kind.TRANSIENT, r"api error: (?:request rejected \(429\)|5\d\d)", "claude 2.1.328"),

@@ -37,7 +37,8 @@ class Verdict:
     """What became of a run. ``why``: one short sentence for people; ``text``: the agent's answer.
 
     ``until``: when a limit ends, in epoch seconds; None where it is unknown. ``session_lost``: the
-    next run must begin a session of its own; nothing was tried in this one.
+    next run must begin a session of its own; nothing was tried in this one. ``window``: of a limit,
+    as ``Limit`` calls it; ``model``: the only one that it is for. Both are empty where unknown.
     """
 
     kind: Kind
@@ -45,6 +46,8 @@ class Verdict:
     until: float | None = None
     text: str = ""
     session_lost: bool = False
+    window: str = ""
+    model: str = ""
 
 
 WINDOWS = {
@@ -143,13 +146,19 @@ def _failure(tally: Tally) -> Failed | None:
 
 
 def _failed(failure: Failed, tally: Tally, ending: Ending) -> Verdict:
-    until = None
     why = WINDOWS.get(failure.text) or sentence(failure.text) or failure.kind.value
     if failure.kind is Kind.LIMITED:
-        until = failure.until or reset(failure.text, ending.at, ending.zone)
-        if until and ending.at and until > ending.at + RESET_SECONDS_MAX:
-            until = None
-    return Verdict(failure.kind, why, until, tally.text, failure.session_lost)
+        return _limited(failure, why, tally, ending)
+    return Verdict(failure.kind, why, text=tally.text, session_lost=failure.session_lost)
+
+
+def _limited(failure: Failed, why: str, tally: Tally, ending: Ending) -> Verdict:
+    full = [limit for limit in tally.limits.values() if limit.rejected]
+    window, model = (full[-1].window, full[-1].model) if full else ("", "")
+    until = failure.until or reset(failure.text, ending.at, ending.zone)
+    if until and ending.at and until > ending.at + RESET_SECONDS_MAX:
+        until = None
+    return Verdict(Kind.LIMITED, why, until, tally.text, window=window, model=model)
 
 
 def _unfinished(tally: Tally, ending: Ending) -> Verdict:

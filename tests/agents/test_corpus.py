@@ -27,7 +27,7 @@ def judged(recorded: Recorded, piece_bytes: int = 1 << 16) -> Verdict:
         tally.hear(parser.feed(recorded.stdout[at : at + piece_bytes]))
     tally.hear(parser.end())
     tally.hear(parser.feed(recorded.stderr.encode()) + parser.end())
-    return adapter.verdict(tally, _ending(recorded))
+    return adapter.verdict(tally, _ending(recorded, "result" if tally.result else "timeout"))
 
 
 def _adapter(recorded: Recorded) -> Adapter:
@@ -36,11 +36,11 @@ def _adapter(recorded: Recorded) -> Adapter:
     return found
 
 
-def _ending(recorded: Recorded) -> Ending:
+def _ending(recorded: Recorded, clock: str) -> Ending:
     return Ending(
         status=recorded.status,
         signal=signal.Signals[f"SIG{recorded.signal}"] if recorded.signal else None,
-        clock="timeout" if recorded.sent else "",
+        clock=clock if recorded.sent else "",
         changed=recorded.git.commits > 0 or recorded.git.changed,
         at=recorded.began + recorded.seconds,
         zone=ZoneInfo(recorded.zone),
@@ -57,6 +57,7 @@ def test_every_label_is_met(recorded: Recorded) -> None:
         assert verdict.until is not None
         assert abs(verdict.until - recorded.label.until) < SLACK_SECONDS
     assert (verdict.kind is Kind.DONE) or verdict.why
+    assert verdict.window in ("", recorded.label.window)
 
 
 def test_the_corpus_has_every_verdict_of_both_programs() -> None:
@@ -64,6 +65,11 @@ def test_the_corpus_has_every_verdict_of_both_programs() -> None:
         seen = {r.label.verdict for r in CORPUS if r.agent == agent}
         missing = {kind.value for kind in Kind} - seen
         assert missing <= ({"capped"} if agent == "codex" else set())
+
+
+def test_a_window_of_one_model_is_known_as_that() -> None:
+    opus = [judged(r) for r in CORPUS if r.name == "limit-opus" and r.form == STRUCTURED]
+    assert opus and {(v.window, v.model) for v in opus} == {("seven_day_opus", "opus")}
 
 
 def test_pieces_of_a_stream_make_no_difference() -> None:

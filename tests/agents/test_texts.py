@@ -48,6 +48,8 @@ SEEN = {
     "unexpected status 502 Bad Gateway: x": Kind.TRANSIENT,
     "stream disconnected before completion: network error": Kind.TRANSIENT,
     "TypeError: fetch failed": Kind.TRANSIENT,
+    "Last error: Failed native model HTTP request: error decoding": Kind.TRANSIENT,
+    "[API Error: terminated]": Kind.TRANSIENT,
     "No conversation found with session ID: 0-1": Kind.UNFINISHED,
     "Error: Session ID 0-1 is already in use.": Kind.UNFINISHED,
     "thread/resume failed: no rollout found for thread id 0-1": Kind.UNFINISHED,

@@ -191,7 +191,9 @@ def _believes_usage(text: str) -> Any:
     return []
 
 
-COPILOT = next(each for each in ADAPTERS if each.name == "copilot")
+def _told(text: str) -> list[Event]:
+    return next(each for each in ADAPTERS if each.name == "copilot").parser().usage_told(text)
+
 
 PARSERS = [
     Entry(
@@ -216,7 +218,7 @@ PARSERS = [
     Entry(
         "usage of copilot",
         ("agents/adapters/copilot.py",),
-        COPILOT.usage_told,
+        _told,
         objects([USAGE]),
         usage_holds,
         {"believes that it is JSON": _believes_usage},

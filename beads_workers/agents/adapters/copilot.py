@@ -1,21 +1,15 @@
-"""GitHub Copilot: ``copilot -p TEXT --output-format json``.
+"""GitHub Copilot: ``copilot --output-format json``, with the prompt on stdin.
 
 Measured with 1.0.102, with a model provider of our own; the shapes are those of the events of
-github/copilot-sdk. Tokens stand only in the file of ``--usage-output-file``; it has no money, but
-"premium requests". Of a limit it says no reset.
+github/copilot-sdk. Tokens stand only in the file of ``--usage-output-file``, as the total of the
+session; it has no money, but "premium requests". Of a limit it says no reset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import (
-    ARGUMENT_BYTES_MAX,
-    Adapter,
-    Invocation,
-    Permission,
-    Request,
-)
+from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
 from beads_workers.agents.events import (
     Denied,
     Event,
@@ -37,7 +31,7 @@ _PERMISSIONS = {
 }
 
 _ERRORS = {
-    "rate_limit": Kind.LIMITED,
+    "rate_limit": Kind.TRANSIENT,
     "quota": Kind.LIMITED,
     "authentication": Kind.NEEDS_PERSON,
     "authorization": Kind.NEEDS_PERSON,
@@ -71,6 +65,9 @@ class CopilotParser(Parser):
                 return [Retrying(data.text("reason"))]
             case "session.error":
                 return self._error(data)
+            case "abort":
+                self._failed = Failed(Kind.UNFINISHED, "it was interrupted")
+                return [self._failed]
             case "result":
                 return self._result(data)
         return ()
@@ -83,8 +80,9 @@ class CopilotParser(Parser):
     def _error(self, data: Fields) -> Iterator[Event]:
         text = data.text("message") or data.text("errorType")
         kind = _ERRORS.get(data.text("errorType"))
-        status = data.count("statusCode")
-        self._failed = Failed(kind, text) if kind else of_status(status, text)
+        self._failed = of_status(data.count("statusCode"), text)
+        if kind and self._failed.kind is Kind.UNFINISHED:
+            self._failed = Failed(kind, text)
         yield self._failed
 
     def _result(self, data: Fields) -> Iterator[Event]:
@@ -92,6 +90,16 @@ class CopilotParser(Parser):
             yield Session(session)
         ok = data.number("exitCode") == 0 and self._failed is None
         yield Result(self._answer if ok or not self._failed else self._failed.text, ok)
+
+    def usage_told(self, text: str) -> list[Event]:
+        """The tokens by model; anything that is no such file has none."""
+        try:
+            said = Fields(parse_object(text.strip().encode("utf-8", "replace")))
+        except ProtocolError:
+            return []
+        models = said.items("modelMetrics")
+        totals = [fields.at("usage").usage(_TOKENS, model) for model, fields in models]
+        return list(self.usage.total(totals))
 
 
 def _refusals(data: Fields) -> Iterable[Event]:
@@ -101,16 +109,15 @@ def _refusals(data: Fields) -> Iterable[Event]:
 
 
 class Copilot(Adapter):
-    """Its arguments. The prompt is one of them."""
+    """Its arguments. Without ``-p`` it reads the prompt from stdin, and asks nobody."""
 
     name = "copilot"
     parser_class = CopilotParser
     own_session = True
-    prompt_bytes_max = ARGUMENT_BYTES_MAX
 
     def arguments(self, request: Request) -> Invocation:
         """``--session-id`` begins a session or goes on with it."""
-        argv = ["copilot", "-p", request.prompt, "--output-format", "json", "--no-ask-user"]
+        argv = ["copilot", "--output-format", "json", "--no-ask-user"]
         argv += _PERMISSIONS[request.permission]
         if request.session:
             argv += ["--session-id", request.session]
@@ -118,16 +125,7 @@ class Copilot(Adapter):
             argv += ["--model", request.model]
         if request.usage_file:
             argv += ["--usage-output-file", request.usage_file]
-        return Invocation((*argv, *request.arguments))
-
-    def usage_told(self, text: str) -> list[Event]:
-        """The tokens by model; anything that is no such file has none."""
-        try:
-            said = Fields(parse_object(text.strip().encode("utf-8", "replace")))
-        except ProtocolError:
-            return []
-        models = said.items("modelMetrics")
-        return [fields.at("usage").usage(_TOKENS, model) for model, fields in models]
+        return Invocation((*argv, *request.arguments), request.prompt)
 
 
 ADAPTER = Copilot()

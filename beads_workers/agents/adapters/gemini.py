@@ -1,18 +1,20 @@
-"""Gemini CLI: ``gemini -p TEXT -o stream-json``.
+"""Gemini CLI: ``gemini -o stream-json``, with the prompt on stdin.
 
 Measured with 0.61.0, and geminicli.com/docs/cli/headless. It tells no money, and tokens only at its
-end. Its exit status is that of the API modulo 256 where that refused it (429 is 173).
+end: those of the process, also where it resumes a session. Its exit status is that of the API
+modulo 256 where that refused it (429 is 173).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
 from beads_workers.agents.events import Event, Failed, Kind, Result, Said, Session, Tally, Usage
 from beads_workers.agents.lines import Fields, Parser
-from beads_workers.agents.verdict import Ending, Verdict, of_status, of_text
+from beads_workers.agents.verdict import Ending, Verdict, of_status
 
 _PERMISSIONS = {
     Permission.READ: ("--approval-mode", "plan"),
@@ -26,11 +28,15 @@ _STATUSES = {41: 401, 144: 400, 145: 401, 147: 403, 173: 429, 244: 500, 247: 503
 
 _TURNS = 53
 
+_CODE = re.compile(r'"code":\s*(\d{3})\b')
+"""In the answer of the API, which it quotes."""
+
 
 class GeminiParser(Parser):
     """Its stream to events."""
 
     _answer = ""
+    _trouble = ""
 
     def read(self, said: Fields) -> Iterable[Event]:
         """One line of the stream."""
@@ -43,7 +49,7 @@ class GeminiParser(Parser):
             case "tool_use":
                 return [self.activity(said.name("tool_name"), said.at("parameters"))]
             case "error":
-                return [of_text(said.text("message"))]
+                return self._error(said.text("message"))
             case "result":
                 return self._result(said)
         return ()
@@ -57,13 +63,18 @@ class GeminiParser(Parser):
     def _result(self, said: Fields) -> Iterator[Event]:
         stats = said.at("stats")
         models = [_usage(fields, model) for model, fields in stats.items("models")]
-        yield from self.usage.total(models or [_usage(stats, self.model)])
+        yield from models or [_usage(stats, self.model)]
         if said.text("status") == "success":
             yield Result(self._answer, True)
             return
-        text = said.text("error", "message") or "it ended with an error"
-        yield of_text(text)
-        yield Result(text, False)
+        if text := said.text("error", "message"):
+            yield from self._error(text)
+        yield Result(self._trouble or "it ended with an error", False)
+
+    def _error(self, text: str) -> Iterator[Event]:
+        self._trouble = text
+        code = _CODE.search(text)
+        yield of_status(int(code[1]) if code else 0, text)
 
 
 _ANSWER_CHARS_MAX = 16 << 10

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import (
-    ARGUMENT_BYTES_MAX,
-    Adapter,
-    Invocation,
-    Permission,
-    Request,
-)
+from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
 from beads_workers.agents.events import Event, Result, Said, Session, Usage
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
@@ -70,11 +64,10 @@ class OpenCodeParser(Parser):
 
 
 class OpenCode(Adapter):
-    """Its arguments. The prompt is the last of them."""
+    """Its arguments. The prompt comes on stdin: an argument it would put in quotes."""
 
     name = "opencode"
     parser_class = OpenCodeParser
-    prompt_bytes_max = ARGUMENT_BYTES_MAX
 
     def arguments(self, request: Request) -> Invocation:
         """``--auto``: what is not refused by the user's own configuration is allowed."""
@@ -83,7 +76,7 @@ class OpenCode(Adapter):
             argv += ["-s", request.session]
         if request.model:
             argv += ["-m", request.model]
-        return Invocation((*argv, *request.arguments, "--", request.prompt))
+        return Invocation((*argv, *request.arguments), request.prompt)
 
 
 ADAPTER = OpenCode()

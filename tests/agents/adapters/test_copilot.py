@@ -13,7 +13,8 @@ from tests.agents.streams import GOOD, adapter, events, heard, stream
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        ({"errorType": "rate_limit", "message": "Too many", "statusCode": 429}, Kind.LIMITED),
+        ({"errorType": "rate_limit", "message": "Too many", "statusCode": 429}, Kind.TRANSIENT),
+        ({"errorType": "quota", "message": "No premium requests left"}, Kind.LIMITED),
         ({"errorType": "authentication", "statusCode": 401}, Kind.NEEDS_PERSON),
         ({"errorType": "query", "message": "No", "statusCode": 500}, Kind.TRANSIENT),
         ({"errorType": "query", "message": "No"}, Kind.UNFINISHED),
@@ -42,6 +43,13 @@ def test_an_exit_code_in_the_result_counts() -> None:
     assert adapter("copilot").verdict(heard("copilot", data), Ending(0)).kind is Kind.UNFINISHED
 
 
+def test_a_run_that_was_interrupted_tells_exit_code_0() -> None:
+    lines = {"type": "abort", "data": {"reason": "user_initiated"}}, {"type": "result"}
+    tally = heard("copilot", stream(lines[0], {**lines[1], "exitCode": 0}))
+    verdict = adapter("copilot").verdict(tally, Ending(0, changed=True))
+    assert (verdict.kind, verdict.why) == (Kind.UNFINISHED, "it was interrupted")
+
+
 def test_no_output_at_all_is_unfinished() -> None:
     verdict = adapter("copilot").verdict(heard("copilot", b""), Ending(1))
     assert (verdict.kind, verdict.why) == (Kind.UNFINISHED, "it exited with status 1")
@@ -54,6 +62,9 @@ def test_its_tokens_stand_in_a_file() -> None:
         '{"modelMetrics": {"gpt-9": {"usage": {"inputTokens": 10, "outputTokens": 2,'
         ' "cacheReadTokens": 3, "cacheWriteTokens": 4}}}}'
     )
-    assert adapter("copilot").usage_told(text) == [Usage("gpt-9", 10, 2, 3, 4)]
+    parser = adapter("copilot").parser()
+    assert parser.usage_told(text) == [Usage("gpt-9", 10, 2, 3, 4)]
+    again = adapter("copilot").parser(last=parser.totals())
+    assert again.usage_told(text.replace("10", "25")) == [Usage("gpt-9", 15)]
     for junk in ("", "[]", "{", '{"modelMetrics": 7}'):
-        assert adapter("copilot").usage_told(junk) == []
+        assert adapter("copilot").parser().usage_told(junk) == []

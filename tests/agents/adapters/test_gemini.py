@@ -19,9 +19,11 @@ def test_its_answer_comes_in_pieces() -> None:
 
 
 def test_usage_is_told_by_model_where_it_has_models() -> None:
-    stats = {"input_tokens": 9, "models": {"a": {"input_tokens": 5, "output_tokens": 1}, "b": {}}}
+    stats = {"input_tokens": 9, "models": {"a": {"input_tokens": 5, "output_tokens": 1}}}
     data = stream({"type": "result", "status": "success", "stats": stats})
-    assert heard("gemini", data).usage == {"a": Usage("a", 5, 1)}
+    parser = adapter("gemini").parser()
+    assert parser.feed(data)[0] == Usage("a", 5, 1)
+    assert adapter("gemini").parser(last=parser.totals()).feed(data)[0] == Usage("a", 5, 1)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,17 @@ def test_what_it_says_goes_before_its_exit_status() -> None:
     for data in (stream(error), QUOTA.encode()):
         verdict = adapter("gemini").verdict(heard("gemini", data), Ending(173))
         assert (verdict.kind, verdict.until) == (Kind.LIMITED, None)
+
+
+def test_the_code_in_what_it_quotes_counts() -> None:
+    quoted = '[API Error: {"error":{"code":403,"message":"Billing is disabled."}}]'
+    data = stream({"type": "result", "status": "error", "error": {"message": quoted}})
+    assert adapter("gemini").verdict(heard("gemini", data), Ending(1)).kind is Kind.NEEDS_PERSON
+
+
+def test_a_result_without_a_message_is_what_was_said_before() -> None:
+    data = stream({"type": "error", "message": "Empty."}, {"type": "result", "status": "error"})
+    assert adapter("gemini").verdict(heard("gemini", data), Ending(0)).why == "Empty."
 
 
 def test_the_prompt_is_read_from_stdin_before_what_is_behind_p() -> None:
