@@ -67,6 +67,12 @@ def test_the_corpus_has_every_verdict_of_both_programs() -> None:
         assert missing <= ({"capped"} if agent == "codex" else set())
 
 
+def test_the_exit_status_alone_would_call_done_what_is_not() -> None:
+    """What these labels are for: a judge that asks for nothing else does not pass."""
+    false = [r for r in CORPUS if r.status == 0 and Kind(r.label.verdict) is not Kind.DONE]
+    assert len(false) >= 20
+
+
 def test_a_window_of_one_model_is_known_as_that() -> None:
     opus = [judged(r) for r in CORPUS if r.name == "limit-opus" and r.form == STRUCTURED]
     assert opus and {(v.window, v.model) for v in opus} == {("seven_day_opus", "opus")}
