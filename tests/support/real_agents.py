@@ -109,11 +109,11 @@ class AgentHome:
 
     @property
     def environment(self) -> dict[str, str]:
-        """All that an agent gets; as root too."""
+        """All that an agent gets; as root too. A fleet that is started in it finds them by name."""
         login = "CLAUDE_CODE_OAUTH_TOKEN" if "oat" in self.key else "ANTHROPIC_API_KEY"
         url = self._api.url
         return {
-            "PATH": os.environ["PATH"],
+            "PATH": os.pathsep.join([*_folders(), os.environ["PATH"]]),
             "HOME": str(self.folder),
             "TMPDIR": str(self.folder / "tmp"),
             "TZ": "UTC",
@@ -168,6 +168,11 @@ class AgentHome:
     def close(self) -> None:
         """Remove the home."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _folders() -> list[str]:
+    """Where the programs of the usual versions are."""
+    return [str(program("claude", CLAUDE).parent), str(program("codex", CODEX).parent)]
 
 
 def _opencode(url: str, key: str) -> dict[str, Any]:
