@@ -167,7 +167,6 @@ _OTHERWISE: dict[tuple[str, str], Verdict] = {
     # An answer without words is an error to them.
     ("copilot", "empty"): "unfinished",
     ("gemini", "empty"): "unfinished",
-    ("gemini", "done-empty-words"): "unfinished",
     # It does not try again.
     ("gemini", "cut-then-done"): "transient",
 }
