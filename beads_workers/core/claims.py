@@ -92,12 +92,13 @@ class ClaimScheduler:
         self._exhausted = self._looked = False
 
     def coming(self) -> bool:
-        """Whether an answer is under way, or about to be, that may bring work."""
+        """Whether work may be here in a moment: an answer is under way, or about to be, that may
+        bring some, or a write that may make some ready."""
         if self._parts.state is RunState.RECOVERING:
             return True
         if self._parts.state is not RunState.RUNNING or self._round_trips.resting:
             return False
-        return self._asked_for > 0 or self._want() > 0
+        return self._round_trips.has_due_writes() or self._asked_for > 0 or self._want() > 0
 
     def consider(self) -> None:
         """Begin a round trip if the tracker thread is free and there is anything to do."""

@@ -46,6 +46,7 @@ from beads_workers.core.wire import (
 )
 
 if TYPE_CHECKING:
+    from beads_workers.core.claims import ClaimScheduler
     from beads_workers.core.orchestrator import Parts
 
 
@@ -413,84 +414,6 @@ class Sender:
         return max(seconds, limits.WAIT_SECONDS_MIN)
 
 
-# --- attempt ends --------------------------------------------------------------------------------
-# What is made of how an attempt ended: by what its worker says, or by its worker's death.
-
-
-class AttemptEnds:
-    """One per orchestrator."""
-
-    def __init__(self, parts: Parts, sender: Sender) -> None:
-        self._parts = parts
-        self._effects = parts.effects
-        self._tasks = parts.tasks
-        self._sender = sender
-        self.command_unusable = ""
-        """Why no task of this fleet can run, once a worker of ours has found out."""
-
-    def task_ended(self, connection: Connection, message: Done | Failed) -> bool:
-        """DONE or FAILED; False where no attempt has ended, because none had begun."""
-        in_flight = self._tasks.in_flight[message.issue_id]
-        if message.is_stopping:
-            self._sender.will_leave(connection)
-        self._sender.ended(connection, in_flight.job.issue_id)
-        failed = message if isinstance(message, Failed) else None
-        unstarted = bool(
-            failed and failed.error_detail == RETURNED_UNSTARTED and connection.prefetch_count
-        )
-        if failed and unstarted and self._goes_on(in_flight):
-            self._tasks.returned_unstarted(in_flight, failed.error)
-            return False
-        for warning in message.warnings:
-            self._effects.note("warning", f"{connection.worker_id}: {warning}")
-        if connection.own and failed and failed.error_detail == CANNOT_START:
-            self.command_unusable = failed.error
-        outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
-        asked = unstarted or self._asked_to_end(connection, in_flight)
-        if outcome.kind is OutcomeKind.CANCELLED and not asked:
-            # Nobody asked for that: free like a retry, but it backs off, and not for ever.
-            outcome = replace(outcome, kind=OutcomeKind.RETRY)
-        self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
-        if connection.own:
-            self._parts.supervisor.worked(connection.pid)
-        return True
-
-    def _goes_on(self, in_flight: InFlight) -> bool:
-        """Whether a task that was returned unstarted is for another worker: nobody has taken it
-        away."""
-        runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
-        return runs and in_flight.cancelled in ("", REVOKED)
-
-    def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
-        told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
-        return bool(told_to_leave or in_flight.cancelled or self.command_unusable)
-
-    def end_orphaned(self, in_flight: InFlight) -> None:
-        """A worker's death charges the attempt; one that we asked for does not."""
-        if in_flight.queued_on_worker and self._goes_on(in_flight):
-            self._tasks.returned_unstarted(
-                in_flight, f"its worker (pid {in_flight.issue.lost_pid}) died before"
-            )
-            return
-        ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
-        if in_flight.cancelled or in_flight.queued_on_worker or ends:
-            outcome = Outcome(OutcomeKind.CANCELLED, in_flight.cancelled or "stopped")
-        else:
-            outcome = lost(in_flight.issue.lost_pid)
-        if in_flight.overdue:
-            outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
-        self._tasks.attempt_ended(in_flight, outcome)
-
-
-def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
-    if isinstance(message, Done):
-        note, result = note_of(message.result), kept(message.result, of_function=of_function)
-        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
-    if message.error == "busy" or message.error_detail == CANNOT_START:
-        return Outcome(OutcomeKind.CANCELLED, message.error)
-    return Outcome(message.outcome, message.error, message.retry_after_seconds)
-
-
 # --- connections ---------------------------------------------------------------------------------
 # The conversation with every worker: one READY, one reply.
 #
@@ -520,16 +443,18 @@ class ExitDue:
 
 
 class Connections:
-    """Serves the connections; the caller says whether work may come in a moment."""
+    """Hears what workers say, and serves them."""
 
-    def __init__(self, parts: Parts, sender: Sender, attempt_ends: AttemptEnds) -> None:
+    def __init__(self, parts: Parts, sender: Sender, scheduler: ClaimScheduler) -> None:
         self._parts = parts
-        self._attempt_ends = attempt_ends
         self._sender = sender
+        self._scheduler = scheduler
         self._effects = parts.effects
         self._registry = parts.registry
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
+        self.command_unusable = ""
+        """Why no task of this fleet can run, once a worker of ours has found out."""
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -551,18 +476,18 @@ class Connections:
         if connection.bad_lines == limits.BAD_LINES_MAX:
             self._effects.ask(HangUp(event.conn_id, "too many wrong lines"))
 
-    def received(self, event: Received) -> ConnReaction:
-        """A valid message; returns what came of it.
+    def received(self, event: Received) -> None:
+        """A valid message: its connection moves by the table, and here is what comes of that.
 
-        ``SERVE`` is left to the caller, who knows whether work is coming, and so is telling the
-        claim scheduler of an attempt that ended (``ATTEMPT_END``)."""
+        READY, and the end of a task, may have the next one sent. What that leaves to be claimed or
+        written is for the round trip that ``Orchestrator.after_events`` begins."""
         connection = self._registry.get(event.conn_id)
         if connection is None:
-            return ConnReaction.NONE
+            return
         message = event.message
         if isinstance(message, Aside):
             self._heard_aside(connection, message)
-            return ConnReaction.NONE
+            return
         if not connection.worker_id:
             self._join(connection, message)
         if isinstance(message, Ready):
@@ -572,11 +497,10 @@ class Connections:
         match reaction:
             case ConnReaction.ATTEMPT_END:
                 assert isinstance(message, Done | Failed)
-                return (
-                    reaction
-                    if self._attempt_ends.task_ended(connection, message)
-                    else ConnReaction.NONE
-                )
+                self._task_ended(connection, message)
+            case ConnReaction.SERVE:
+                self.serve(connection, soon=self._scheduler.coming())
+                self._prefetch(connection)
             case ConnReaction.REPEAT_TASK if connection.prefetch_count:
                 pass  # A prefetched TASK has crossed it.
             case ConnReaction.REPEAT_TASK:
@@ -586,13 +510,12 @@ class Connections:
                 self._sender.say(connection, Wait(limits.WAIT_SECONDS_RESYNC))
             case ConnReaction.NOTE:
                 self._note_stray(connection, message)
-            case ConnReaction.SERVE | ConnReaction.ANSWERED | ConnReaction.NONE:
+            case ConnReaction.ANSWERED | ConnReaction.NONE:
                 pass
             case ConnReaction.BUG:
                 raise AssertionError(reaction)
             case _:
                 assert_never(reaction)
-        return reaction
 
     def _heard_aside(self, connection: Connection, message: Aside) -> None:
         has_task = connection.state in (ConnState.BUSY, ConnState.ENDING)
@@ -639,7 +562,62 @@ class Connections:
         """The process that had orphaned jobs is gone: what it did not finish is lost."""
         for in_flight in self._tasks.orphaned():
             if in_flight.issue.lost_pid == pid:
-                self._attempt_ends.end_orphaned(in_flight)
+                self.end_orphaned(in_flight)
+
+    # --- how an attempt ended ----------------------------------------------------------------
+
+    def _task_ended(self, connection: Connection, message: Done | Failed) -> None:
+        in_flight = self._tasks.in_flight[message.issue_id]
+        if message.is_stopping:
+            self._sender.will_leave(connection)
+        self._sender.ended(connection, in_flight.job.issue_id)
+        failed = message if isinstance(message, Failed) else None
+        unstarted = bool(
+            failed and failed.error_detail == RETURNED_UNSTARTED and connection.prefetch_count
+        )
+        if failed and unstarted and self._goes_on(in_flight):
+            self._tasks.returned_unstarted(in_flight, failed.error)
+            return  # No attempt has ended: none had begun.
+        for warning in message.warnings:
+            self._effects.note("warning", f"{connection.worker_id}: {warning}")
+        if connection.own and failed and failed.error_detail == CANNOT_START:
+            self.command_unusable = failed.error
+        outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
+        asked = unstarted or self._asked_to_end(connection, in_flight)
+        if outcome.kind is OutcomeKind.CANCELLED and not asked:
+            # Nobody asked for that: free like a retry, but it backs off, and not for ever.
+            outcome = replace(outcome, kind=OutcomeKind.RETRY)
+        self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
+        if connection.own:
+            self._parts.supervisor.worked(connection.pid)
+        self._scheduler.completed(self._tasks.last_seconds)
+        self._prefetch(connection)
+
+    def end_orphaned(self, in_flight: InFlight) -> None:
+        """A worker's death charges the attempt; one that we asked for does not."""
+        if in_flight.queued_on_worker and self._goes_on(in_flight):
+            self._tasks.returned_unstarted(
+                in_flight, f"its worker (pid {in_flight.issue.lost_pid}) died before"
+            )
+            return
+        ends = self._parts.state in (RunState.STOPPING, RunState.SETTLING)
+        if in_flight.cancelled or in_flight.queued_on_worker or ends:
+            outcome = Outcome(OutcomeKind.CANCELLED, in_flight.cancelled or "stopped")
+        else:
+            outcome = lost(in_flight.issue.lost_pid)
+        if in_flight.overdue:
+            outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
+        self._tasks.attempt_ended(in_flight, outcome)
+
+    def _goes_on(self, in_flight: InFlight) -> bool:
+        """Whether a task that was returned unstarted is for another worker: nobody has taken it
+        away."""
+        runs = self._parts.state in (RunState.RUNNING, RunState.PAUSED)
+        return runs and in_flight.cancelled in ("", REVOKED)
+
+    def _asked_to_end(self, connection: Connection, in_flight: InFlight) -> bool:
+        told_to_leave = connection.state in (ConnState.ENDING, ConnState.LEAVING)
+        return bool(told_to_leave or in_flight.cancelled or self.command_unusable)
 
     # --- what goes out ------------------------------------------------------------------------
 
@@ -661,11 +639,14 @@ class Connections:
         elif not soon:
             self._sender.tell_to_wait(connection)
 
-    def prefetch(self, connection: Connection, tasks: int) -> None:
-        """Prefetch so many tasks, while no worker waits for work."""
+    def _prefetch(self, connection: Connection) -> None:
+        """More tasks for a worker that has one, while no other waits for work."""
+        if not connection.prefetch_count or connection.state is not ConnState.BUSY:
+            return
         if connection.retiring or self._parts.state is not RunState.RUNNING:
             return
-        for _ in range(tasks):
+        queued = len(connection.prefetched)
+        for _ in range(self._scheduler.to_prefetch(connection.prefetch_count, queued)):
             if self._registry.count(ConnState.READY) or not (
                 in_flight := self._tasks.most_urgent()
             ):
@@ -752,7 +733,7 @@ class Connections:
                 in_flight.lost_conn_id is not None and connection.conn_id > in_flight.lost_conn_id
             )
             if in_flight.issue.lost_pid == connection.pid and came_later:
-                self._attempt_ends.end_orphaned(in_flight)
+                self.end_orphaned(in_flight)
 
     def _stimulus(self, connection: Connection, message: Turn) -> ConnStimulus:
         if isinstance(message, Ready):
@@ -774,9 +755,7 @@ class Connections:
         self._tasks.lose(in_flight, connection.pid)
         if connection.own:
             if connection.pid not in self._parts.supervisor.by_pid:
-                self._attempt_ends.end_orphaned(
-                    in_flight
-                )  # It was reaped before its result spool was read.
+                self.end_orphaned(in_flight)  # It was reaped before its result spool was read.
         else:
             self._effects.ask(WatchOwner(connection.pid))
 
@@ -789,3 +768,12 @@ class Connections:
 
 
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
+
+
+def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
+    if isinstance(message, Done):
+        note, result = note_of(message.result), kept(message.result, of_function=of_function)
+        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
+    if message.error == "busy" or message.error_detail == CANNOT_START:
+        return Outcome(OutcomeKind.CANCELLED, message.error)
+    return Outcome(message.outcome, message.error, message.retry_after_seconds)

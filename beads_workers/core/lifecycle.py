@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
-from beads_workers.core.connections import AttemptEnds, Sender
+from beads_workers.core.connections import Connections, Sender
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Degraded, StopAsked
 from beads_workers.core.issues import Standing
@@ -55,12 +55,12 @@ class Ending:
     """Owns the state of the run."""
 
     def __init__(
-        self, parts: Parts, sender: Sender, attempt_ends: AttemptEnds, scheduler: ClaimScheduler
+        self, parts: Parts, sender: Sender, connections: Connections, scheduler: ClaimScheduler
     ) -> None:
         self._parts = parts
         self._effects = parts.effects
         self._sender = sender
-        self._attempt_ends = attempt_ends
+        self._connections = connections
         self._scheduler = scheduler
         self._stop_seconds = parts.settings.stop_seconds
         self._exit_code = 0
@@ -96,8 +96,8 @@ class Ending:
     def consider(self) -> None:
         """After every event: is this the end, or a step towards it?"""
         state = self._parts.state
-        if self._attempt_ends.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
-            why = f"the command cannot be run: {self._attempt_ends.command_unusable}"
+        if self._connections.command_unusable and state in (RunState.RUNNING, RunState.PAUSED):
+            why = f"the command cannot be run: {self._connections.command_unusable}"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
         elif self._parts.breaker.is_open and state in (RunState.RUNNING, RunState.PAUSED):
             self._defy_breaker()
@@ -208,7 +208,7 @@ class Ending:
                 f"{in_flight.job.issue_id} goes back although pid "
                 f"{in_flight.issue.lost_pid} still lives",
             )
-            self._attempt_ends.end_orphaned(in_flight)
+            self._connections.end_orphaned(in_flight)
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
         self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + limits.SETTLE_TIMEOUT_SECONDS)

@@ -11,7 +11,6 @@ from beads_workers.core.claims import RECHECK, ClaimScheduler
 from beads_workers.core.commands import Command
 from beads_workers.core.connections import (
     REVOKE,
-    AttemptEnds,
     ConnectionRegistry,
     Connections,
     Sender,
@@ -36,8 +35,6 @@ from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, RoundTrips, Writ
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import Action, Result, Settled
 from beads_workers.core.states import (
-    ConnReaction,
-    ConnState,
     IssueReaction,
     IssueState,
     RunState,
@@ -155,10 +152,9 @@ class Orchestrator:
         )
         self._effects = self._parts.effects
         self._sender = Sender(self._parts)
-        self._attempt_ends = AttemptEnds(self._parts, self._sender)
-        self._connections = Connections(self._parts, self._sender, self._attempt_ends)
         self._scheduler = ClaimScheduler(self._parts)
-        self._ending = Ending(self._parts, self._sender, self._attempt_ends, self._scheduler)
+        self._connections = Connections(self._parts, self._sender, self._scheduler)
+        self._ending = Ending(self._parts, self._sender, self._connections, self._scheduler)
         self._control = Control(self._parts, self._sender, self._scheduler, self._ending)
         for retry_entry in checkpointed:
             self._effects.apply(retry_entry)
@@ -190,7 +186,9 @@ class Orchestrator:
         return self._effects.flush() if more else self._after_events()
 
     def after_events(self, now: float, boot: float | None = None) -> list[Command]:
-        """What comes of all events so far: nobody who has just spoken waits for any of it."""
+        """What comes of all events so far: nobody who has just spoken waits for any of it.
+
+        Here a round trip to the source begins, and here a run comes to its end."""
         self._effects.at(now, boot)
         return self._after_events()
 
@@ -219,7 +217,7 @@ class Orchestrator:
     def _dispatch(self, event: ev.Event) -> None:
         match event:
             case ev.Received():
-                self._received(event)
+                self._connections.received(event)
             case ev.Connected():
                 self._connections.connected(event)
             case ev.Misread():
@@ -265,27 +263,6 @@ class Orchestrator:
             case _:
                 self._control.asked(event)
 
-    def _received(self, event: ev.Received) -> None:
-        reaction = self._connections.received(event)
-        if reaction not in (ConnReaction.ATTEMPT_END, ConnReaction.SERVE):
-            return
-        connection = self._parts.registry.get(event.conn_id)
-        assert connection is not None, "it has just spoken"
-        if reaction is ConnReaction.ATTEMPT_END:
-            self._scheduler.completed(self._parts.tasks.last_seconds)
-        else:
-            self._connections.serve(connection, soon=self._coming())
-        if connection.prefetch_count and connection.state is ConnState.BUSY:
-            more = self._scheduler.to_prefetch(
-                connection.prefetch_count, len(connection.prefetched)
-            )
-            self._connections.prefetch(connection, more)
-
-    def _coming(self) -> bool:
-        # A pending write may make work ready as soon as it is written.
-        pending = self._parts.state is RunState.RUNNING and self._parts.round_trips.has_due_writes()
-        return self._scheduler.coming() or (pending and not self._parts.round_trips.resting)
-
     def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
         for settled in self._parts.round_trips.ended(round_trip):
             self._settled(settled)
@@ -295,7 +272,7 @@ class Orchestrator:
             self._claim_lost(lost.issue_id, f"the claim was lost: {lost.why}".rstrip(": "))
         if self._parts.state not in (RunState.RUNNING, RunState.PAUSED):
             self._parts.tasks.requeue_unsent()
-        self._connections.serve_waiting(soon=self._coming())
+        self._connections.serve_waiting(soon=self._scheduler.coming())
         if round_trip.settled or round_trip.settle_error:
             self._ending.tried()
 

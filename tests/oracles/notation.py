@@ -13,7 +13,6 @@ from typing import Any
 
 TAGS: dict[str, str] = {
     "Acceptor": "Door",
-    "AttemptEnds": "Judging",
     "CapturedOutput": "Spoken",
     "Checkpointed": "Carried",
     "CircuitBreaker": "Storm",

@@ -46,7 +46,7 @@ class NoOwnerCheck(Orchestrator):
         commands = super().handle(event, now, *args, **named)
         if self._parts.tasks.orphaned():
             for in_flight in self._parts.tasks.orphaned():
-                self._attempt_ends.end_orphaned(in_flight)
+                self._connections.end_orphaned(in_flight)
             commands += self._after_events()
         return commands
 
