@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beads_workers.agents.adapter import names
@@ -23,6 +23,7 @@ def test_every_agent_with_a_structure_has_a_stream_here() -> None:
     assert set(GOOD) == set(names()) - {"plain"}
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_any_split_gives_the_same_events(name: str, data: st.DataObject) -> None:
     whole = GOOD[name]
@@ -33,6 +34,7 @@ def test_any_split_gives_the_same_events(name: str, data: st.DataObject) -> None
     assert found + parser.end() == events(name, whole)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(GOOD)), st.lists(GARBAGE, min_size=1, max_size=5), st.data())
 def test_garbage_between_lines_changes_nothing(
     name: str, garbage: list[bytes], data: st.DataObject
@@ -44,6 +46,7 @@ def test_garbage_between_lines_changes_nothing(
     assert found == without_printed(events(name, GOOD[name]))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(names())), st.binary(max_size=300))
 def test_nothing_raises(name: str, data: bytes) -> None:
     tally = Tally()

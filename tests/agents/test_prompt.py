@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beads_workers.agents.prompt import (
@@ -114,6 +114,7 @@ def test_a_session_that_goes_on_is_told_so() -> None:
 TEXTS = st.text(st.sampled_from("`~ \n\r\t{}abc#\0\ud800é"), max_size=60)
 
 
+@settings(deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_no_text_ends_its_own_block(description: str, comment: str, author: str) -> None:
     """Nor does it move into another one; it stands there as it was."""
@@ -129,6 +130,7 @@ def test_no_text_ends_its_own_block(description: str, comment: str, author: str)
     assert blocks(render(briefing)) == expected
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_a_line_of_a_person_stays_a_line(text: str) -> None:
     found = render(Briefing(text, text, parent=text, labels=(text,)), "{id}{title}{labels}{parent}")
@@ -195,6 +197,7 @@ def test_an_issue_is_read_as_bd_shows_it(whose: str, texts: list[str]) -> None:
     assert (briefing.priority, briefing.labels) == (0, ("shop",))
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([*JSON, "parent"]),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beads_workers.agents.events import Kind
@@ -173,6 +173,7 @@ ZONES = st.sampled_from([ZoneInfo("UTC"), BERLIN, NEW_YORK, ZoneInfo("Australia/
 MOMENTS = st.integers(1_750_000_000, 1_900_000_000)
 
 
+@settings(deadline=None)
 @given(MOMENTS, st.integers(0, 7 * 86_400), ZONES, st.booleans())
 @example(1_792_888_800, 3_600, BERLIN, False)
 def test_a_moment_that_a_program_writes_is_read_back(
@@ -197,12 +198,14 @@ def test_a_moment_that_a_program_writes_is_read_back(
     assert found > now - SLACK_SECONDS
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60), MOMENTS, ZONES)
 def test_no_text_raises_or_leads_far(text: str, now: int, zone: ZoneInfo) -> None:
     found = reset(f"resets {text}", float(now), zone)
     assert found is None or now - SLACK_SECONDS < found <= now + RESET_SECONDS_MAX
 
 
+@settings(deadline=None)
 @given(
     st.from_regex(r"(again|resets) (in )?[0-9a-zA-Z :,()/|]{0,40}", fullmatch=True), MOMENTS, ZONES
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beads_workers.agents.events import Usage
@@ -48,6 +48,7 @@ class Process:
         return total
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(COUNTS, min_size=1, max_size=4), st.sampled_from(["ends", "dies"])),
