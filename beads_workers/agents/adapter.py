@@ -17,20 +17,20 @@ from typing import ClassVar
 
 from beads_workers.agents import adapters
 from beads_workers.agents.events import (
-    Activity,
     Denied,
+    Doing,
     Event,
-    Failed,
+    FinalResult,
     Limit,
     Printed,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Tally,
+    Words,
 )
 from beads_workers.agents.lines import Parser
 from beads_workers.agents.totals import Totals
-from beads_workers.agents.verdict import WINDOWS, Ending, Verdict, judge
+from beads_workers.agents.verdict import WINDOWS, RunEnding, Verdict, judge
 from beads_workers.core.model import value
 from beads_workers.core.text import printable
 
@@ -52,7 +52,7 @@ class Permission(Enum):
 
 
 @value
-class Request:
+class AgentRequest:
     """One run of an agent that is asked for.
 
     ``session``: with ``resume`` the one to go on with, else a new UUID for command lines that take
@@ -102,7 +102,9 @@ class Adapter(ABC):
     """One command line of an agent.
 
     ``program``: what ``doctor`` may run and say of it; None: it is never run to be asked.
-    ``text_argv``: how it is called where nobody reads its events; its prompt comes on stdin.
+    ``account_variables``: beginnings of the names of variables that decide whose account it uses.
+    ``tells_money``: it says what it cost. ``text_argv``: how it is called where nobody reads its
+    events; its prompt comes on stdin.
     ``own_session``: it takes a session id of ours. ``resumes``: it can go on with a session.
     ``prompt_bytes_max``: of a prompt that has to be an argument; None: it comes on stdin.
     ``untried``: written from published types, never run by us.
@@ -111,6 +113,8 @@ class Adapter(ABC):
     name: ClassVar[str]
     parser_class: ClassVar[type[Parser]]
     program: ClassVar[Program | None] = None
+    tells_money: ClassVar[bool] = False
+    account_variables: ClassVar[tuple[str, ...]] = ()
     text_argv: ClassVar[tuple[str, ...]] = ()
     own_session: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
@@ -118,14 +122,14 @@ class Adapter(ABC):
     untried: ClassVar[bool] = False
 
     @abstractmethod
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """How it is called: with structured output, and with its permissions said."""
 
     def parser(self, model: str = "", last: Totals | None = None, folder: str = "") -> Parser:
         """A parser for one run; ``last``: the totals of the session that it resumes."""
         return self.parser_class(model, last, folder)
 
-    def verdict(self, tally: Tally, ending: Ending) -> Verdict:
+    def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
         """What became of a run; the same order for all agents."""
         return judge(tally, ending)
 
@@ -139,13 +143,13 @@ class Adapter(ABC):
 def shown(event: Event) -> str | None:
     """An event as one short line that no terminal obeys; None where there is nothing to see."""
     match event:
-        case Activity("running", what):
+        case Doing("running", what):
             text = f"$ {what}"
-        case Activity():
+        case Doing():
             text = event.text
-        case Said(said) | Result(said, True):
+        case Words(said) | FinalResult(said, True):
             text = f"> {_first(said)}" if said.strip() else ""
-        case Result(said, _) | Failed(_, said):
+        case FinalResult(said, _) | RunFailure(_, said):
             text = f"failed: {_first(said)}"
         case Denied(tool):
             text = f"refused: {tool}"

@@ -57,7 +57,7 @@ class Session:
 
 
 @value
-class Activity:
+class Doing:
     """What it does now: ``Activity("editing", "shop/cart.py")``, ``Activity("running", "ls")``."""
 
     verb: str
@@ -70,7 +70,7 @@ class Activity:
 
 
 @value
-class Said:
+class Words:
     """Words of the agent; the last ones are its answer where its result has none."""
 
     text: str
@@ -162,7 +162,7 @@ class Retrying:
 
 
 @value
-class Failed:
+class RunFailure:
     """What ends the run unless it goes on after all. ``text``: as the agent said it.
 
     ``until``: the reset of a limit in epoch seconds; None: unknown, or only in the text.
@@ -176,7 +176,7 @@ class Failed:
 
 
 @value
-class Result:
+class FinalResult:
     """The run is over, as the agent sees it; ``text`` is its answer."""
 
     text: str
@@ -190,7 +190,9 @@ class Printed:
     text: str
 
 
-Event = Session | Activity | Said | Usage | Limit | Denied | Retrying | Failed | Result | Printed
+Event = (
+    Session | Doing | Words | Usage | Limit | Denied | Retrying | RunFailure | FinalResult | Printed
+)
 
 
 # --- the sum --------------------------------------------------------------------------------------
@@ -236,8 +238,8 @@ class Tally:
     limits: dict[str, Limit] = field(default_factory=dict)
     denied: dict[str, int] = field(default_factory=dict)
     retrying: Retrying | None = None
-    failure: Failed | None = None
-    result: Result | None = None
+    failure: RunFailure | None = None
+    result: FinalResult | None = None
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=PRINTED_LINES_MAX))
     _unpaid: dict[str, Usage] = field(default_factory=dict)
 
@@ -266,10 +268,10 @@ class Tally:
         match event:
             case Session(id):
                 self.session = id
-            case Activity():
+            case Doing():
                 self._goes_on()
                 self.activity = event.text
-            case Said(text):
+            case Words(text):
                 self._goes_on()
                 self.text = text
             case Usage():
@@ -281,9 +283,9 @@ class Tally:
                     self.denied[tool] = self.denied.get(tool, 0) + 1
             case Retrying():
                 self.retrying = event
-            case Failed():
+            case RunFailure():
                 self.failure = event
-            case Result(text):
+            case FinalResult(text):
                 self.result, self.text = event, text or self.text
                 if event.ok:
                     self._goes_on()
@@ -305,4 +307,4 @@ class Tally:
         if limit.window in self.limits or len(self.limits) < MODELS_MAX:
             self.limits[limit.window] = limit
         if limit.rejected and not limit.overage:
-            self.failure = Failed(Kind.LIMITED, limit.window, limit.until)
+            self.failure = RunFailure(Kind.LIMITED, limit.window, limit.until)

@@ -14,7 +14,7 @@ from typing import Any
 from beads_workers.agents.events import (
     PRINTED_CHARS_MAX,
     TEXT_CHARS_MAX,
-    Activity,
+    Doing,
     Event,
     Printed,
     Usage,
@@ -60,7 +60,7 @@ class Parser(ABC):
         return self.feed(b"\n")
 
     def usage_told(self, text: str) -> list[Event]:
-        """The events of what it wrote to ``Request.usage_file``; most write none."""
+        """The events of what it wrote to ``AgentRequest.usage_file``; most write none."""
         return []
 
     def totals(self) -> Totals:
@@ -168,7 +168,7 @@ class Fields:
 # --- activities -----------------------------------------------------------------------------------
 
 
-def activity(tool: str, arguments: Fields, folder: str = "") -> Activity:
+def activity(tool: str, arguments: Fields, folder: str = "") -> Doing:
     """What a call of a tool is, in the words of people; the tools of all agents are much alike.
 
     ``folder``: left out where a path begins with it.
@@ -176,15 +176,15 @@ def activity(tool: str, arguments: Fields, folder: str = "") -> Activity:
     word = tool.lower().replace("_", "")
     if command := arguments.text("command") or arguments.text("cmd"):
         wrapped = _SHELL.fullmatch(command)
-        return Activity("running", _first_line(wrapped[2] if wrapped else command))
+        return Doing("running", _first_line(wrapped[2] if wrapped else command))
     path = next((p for name in _PATHS if (p := arguments.name(name))), "")
     path = path.removeprefix(f"{folder}/") if folder else path
     for verb, words in _VERBS.items():
         if any(each in word for each in words) and path:
-            return Activity(verb, _first_line(path))
+            return Doing(verb, _first_line(path))
     if pattern := arguments.name("pattern") or arguments.name("query"):
-        return Activity("searching", _first_line(pattern))
-    return Activity("using", _first_line(tool)[:NAME_CHARS_MAX])
+        return Doing("searching", _first_line(pattern))
+    return Doing("using", _first_line(tool)[:NAME_CHARS_MAX])
 
 
 _SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (['\"]?)(.*)\1", re.DOTALL)

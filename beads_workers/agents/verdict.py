@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from datetime import UTC, tzinfo
 
-from beads_workers.agents.events import Failed, Kind, Tally
+from beads_workers.agents.events import Kind, RunFailure, Tally
 from beads_workers.agents.texts import RESET_SECONDS_MAX, recognise, reset, sentence
 from beads_workers.core.model import value
 
 
 @value
-class Ending:
+class RunEnding:
     """How the process ended, and what it left.
 
     ``status``: the exit status; None where ``signal`` ended it. ``clock``: which of our clocks
@@ -66,7 +66,7 @@ CLOCKS = {
 }
 
 
-def judge(tally: Tally, ending: Ending) -> Verdict:
+def judge(tally: Tally, ending: RunEnding) -> Verdict:
     """The verdict, in the order of ``Kind``. A run without a good result has failed somehow."""
     result = tally.result
     if result is None or not result.ok:
@@ -77,7 +77,7 @@ def judge(tally: Tally, ending: Ending) -> Verdict:
     return succeeded(tally, ending)
 
 
-def succeeded(tally: Tally, ending: Ending) -> Verdict:
+def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
     """The verdict on a run that ended well by its own account: is the work there?"""
     outcome, reason = said_outcome(tally.text)
     if outcome == "blocked":
@@ -108,26 +108,26 @@ _OUTCOME = re.compile(
 )
 
 
-def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> Failed:
+def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> RunFailure:
     """A failure that is known by its text only; ``kind``: where no pattern has it."""
     pattern = recognise(text)
     if pattern is None:
-        return Failed(kind, text)
-    return Failed(pattern.kind, text, session_lost=pattern.session_lost)
+        return RunFailure(kind, text)
+    return RunFailure(pattern.kind, text, session_lost=pattern.session_lost)
 
 
-def of_status(status: int, text: str) -> Failed:
+def of_status(status: int, text: str) -> RunFailure:
     """A failure of a request by its HTTP status (0: none), and by its text before that."""
     if recognise(text):
         return of_text(text)
     if status in (401, 402, 403):
-        return Failed(Kind.NEEDS_PERSON, text)
+        return RunFailure(Kind.NEEDS_PERSON, text)
     if status in (408, 429) or status >= 500:
-        return Failed(Kind.TRANSIENT, text)
-    return Failed(Kind.UNFINISHED, text)
+        return RunFailure(Kind.TRANSIENT, text)
+    return RunFailure(Kind.UNFINISHED, text)
 
 
-def printed_failure(tally: Tally) -> Failed | None:
+def printed_failure(tally: Tally) -> RunFailure | None:
     """A failure by the last lines that are no events."""
     for line in reversed(tally.printed):
         if recognise(line):
@@ -135,24 +135,24 @@ def printed_failure(tally: Tally) -> Failed | None:
     return None
 
 
-def _failure(tally: Tally) -> Failed | None:
+def _failure(tally: Tally) -> RunFailure | None:
     if tally.failure:
         return tally.failure
     if tally.result is None:
         if tally.retrying:
-            return Failed(tally.retrying.kind, tally.retrying.why)
+            return RunFailure(tally.retrying.kind, tally.retrying.why)
         return printed_failure(tally)
     return of_text(tally.text) if recognise(tally.text) else None
 
 
-def _failed(failure: Failed, tally: Tally, ending: Ending) -> Verdict:
+def _failed(failure: RunFailure, tally: Tally, ending: RunEnding) -> Verdict:
     why = WINDOWS.get(failure.text) or sentence(failure.text) or failure.kind.value
     if failure.kind is Kind.LIMITED:
         return _limited(failure, why, tally, ending)
     return Verdict(failure.kind, why, text=tally.text, session_lost=failure.session_lost)
 
 
-def _limited(failure: Failed, why: str, tally: Tally, ending: Ending) -> Verdict:
+def _limited(failure: RunFailure, why: str, tally: Tally, ending: RunEnding) -> Verdict:
     full = [limit for limit in tally.limits.values() if limit.rejected]
     window, model = (full[-1].window, full[-1].model) if full else ("", "")
     until = failure.until or reset(failure.text, ending.at, ending.zone)
@@ -161,7 +161,7 @@ def _limited(failure: Failed, why: str, tally: Tally, ending: Ending) -> Verdict
     return Verdict(Kind.LIMITED, why, until, tally.text, window=window, model=model)
 
 
-def _unfinished(tally: Tally, ending: Ending) -> Verdict:
+def _unfinished(tally: Tally, ending: RunEnding) -> Verdict:
     why = _cut_short(ending)
     if tally.result is not None:
         why = sentence(tally.text) or why or "it ended with an error"
@@ -171,7 +171,7 @@ def _unfinished(tally: Tally, ending: Ending) -> Verdict:
     return Verdict(Kind.UNFINISHED, why, text=tally.text)
 
 
-def _cut_short(ending: Ending) -> str:
+def _cut_short(ending: RunEnding) -> str:
     """Why the process did not end well by itself; empty where it did."""
     if ending.clock == "result":
         return ""  # Only a process that has told its result lingers after it.

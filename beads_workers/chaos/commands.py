@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.chaos.account import ChaosAccount, TaskLog
-from beads_workers.chaos.injector import Tally
+from beads_workers.chaos.injector import KillTally
 from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.errors import EXIT_USAGE, CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
@@ -59,7 +59,7 @@ class KillProgress:
         if not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def show(self, tally: Tally) -> None:
+    def show(self, tally: KillTally) -> None:
         """Where it stands."""
         now = time.monotonic()
         if self._quiet or not (self._draws or now >= self._last + PIPE_SECONDS):
@@ -99,7 +99,7 @@ class Story:
 
     workspace: ChaosWorkspace
     seed: int
-    tally: Tally
+    tally: KillTally
     promises: Sequence[Promise]
     account: ChaosAccount
     log: TaskLog

@@ -128,7 +128,7 @@ RUN_SECONDS_MAX = 300.0
 
 
 @dataclass(slots=True)
-class Tally:
+class KillTally:
     """What was done and seen so far."""
 
     kills: Counter[str] = field(default_factory=Counter)
@@ -153,7 +153,7 @@ class Injector:
         targets: Targets,
         settings: Callable[[], FleetSettings],
         blows: Iterable[Blow],
-        report: Callable[[Tally], None],
+        report: Callable[[KillTally], None],
     ) -> None:
         self._workspace = workspace
         self._targets = targets
@@ -163,11 +163,11 @@ class Injector:
         self._next = next(self._blows, None)
         self._due = self._waits_since = 0.0
         self._thaws: list[tuple[float, int, TargetProcess]] = []
-        self.tally = Tally()
+        self.tally = KillTally()
         self.account = ChaosAccount(self.tally.killed, MAX_ATTEMPTS)
         self._read: set[str] = set()
 
-    def run(self, rows: Callable[[int], list[dict[str, object]]]) -> Tally:
+    def run(self, rows: Callable[[int], list[dict[str, object]]]) -> KillTally:
         """``rows``: the issues of a round."""
         while self._next is not None and not self.tally.troubles:
             self.tally.rounds += 1

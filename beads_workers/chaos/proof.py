@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beads_workers.chaos.account import ChaosAccount, TaskLog, unasked
-from beads_workers.chaos.injector import Tally, TargetProcess, Targets
+from beads_workers.chaos.injector import KillTally, TargetProcess, Targets
 from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.throwaway import Promise
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.02
 def prove(
     workspace: ChaosWorkspace,
     targets: Targets,
-    tally: Tally,
+    tally: KillTally,
     account: ChaosAccount,
     log: TaskLog,
     *,
@@ -38,7 +38,7 @@ def prove(
 
 def _promises(
     workspace: ChaosWorkspace,
-    tally: Tally,
+    tally: KillTally,
     account: ChaosAccount,
     log: TaskLog,
     statuses: dict[str, str],

@@ -41,7 +41,7 @@ class Git:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunEnding:
     """One run of a real command line, from its start to its end.
 
     ``status`` is the exit status and ``signal`` the name of the signal (``TERM``) that ended the
@@ -81,15 +81,15 @@ class Ending:
         (self.folder / f"{self.name}.json").write_text(text, encoding="utf-8")
 
 
-def read_ending(facts: Path) -> Ending:
+def read_ending(facts: Path) -> RunEnding:
     """One ending from its ``.json`` and the ``.out`` beside it."""
     kept = json.loads(facts.read_text(encoding="utf-8"))
     kept["label"] = Label(**kept["label"])
     kept["git"] = Git(**kept["git"])
     kept["arguments"] = tuple(kept["arguments"])
-    return Ending(**kept, stdout=facts.with_suffix(".out").read_bytes())
+    return RunEnding(**kept, stdout=facts.with_suffix(".out").read_bytes())
 
 
-def read_corpus(agent: str = "") -> list[Ending]:
+def read_corpus(agent: str = "") -> list[RunEnding]:
     """All endings, or those of one program, in the order of their paths."""
     return [read_ending(path) for path in sorted(CORPUS.glob(f"{agent or '*'}-*/*.json"))]

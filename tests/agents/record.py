@@ -53,7 +53,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.agents.endings import Ending, Git, Label
+from tests.agents.endings import Git, Label, RunEnding
 from tests.agents.scenarios import Scenario, scenarios
 from tests.agents_api import ModelApi
 from tests.support.real_agents import AgentHome, cache, git, program, repository
@@ -116,7 +116,7 @@ CALLS: dict[str, Callable[[Scenario, str], tuple[list[str], str]]] = {
 """Of each program: its arguments, and what it reads from stdin."""
 
 
-def record(agent: str, version: str, scenario: Scenario) -> Ending:
+def record(agent: str, version: str, scenario: Scenario) -> RunEnding:
     """Run one scenario to its end. Raises ``subprocess.TimeoutExpired`` when it has none."""
     with ModelApi(script=scenario.script if scenario.quiet else "") as api:
         home = AgentHome(api, scenario.key, retries=scenario.retries)
@@ -138,7 +138,7 @@ def record(agent: str, version: str, scenario: Scenario) -> Ending:
         facts = _facts(work) if scenario.git else Git(0, any(work.iterdir()))
         scrub = _Scrub(work, home.folder, api.url)
         home.close()
-    return Ending(
+    return RunEnding(
         name=scenario.name,
         agent=agent,
         version=version,

@@ -8,18 +8,18 @@ import pytest
 
 from beads_workers.agents.adapter import (
     ARGUMENT_BYTES_MAX,
+    AgentRequest,
     Permission,
-    Request,
     load,
     names,
     shown,
 )
-from beads_workers.agents.events import Denied, Limit, Printed, Result, Retrying, Usage
+from beads_workers.agents.events import Denied, FinalResult, Limit, Printed, Retrying, Usage
 from tests.agents.streams import GOOD, adapter, heard
 from tests.test_tidy import PACKAGE, impurities, loaded, tree
 
 SESSION = "00000000-0000-4000-8000-000000000001"
-ASKED = Request("Do it.", SESSION, model="big-1", arguments=("--more",))
+ASKED = AgentRequest("Do it.", SESSION, model="big-1", arguments=("--more",))
 
 
 def test_the_adapters_are_these() -> None:
@@ -73,14 +73,14 @@ def test_the_prompt_goes_one_way_and_the_users_arguments_are_passed_on(name: str
 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_each_permission_is_said(name: str) -> None:
-    asked = [adapter(name).arguments(Request("x", permission=each)) for each in Permission]
+    asked = [adapter(name).arguments(AgentRequest("x", permission=each)) for each in Permission]
     assert asked[0] != asked[1]
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_a_session_is_resumed_and_ours_is_given_where_it_takes_one(name: str) -> None:
     begun = adapter(name).arguments(ASKED)
-    resumed = adapter(name).arguments(Request("Go on.", SESSION, resume=True))
+    resumed = adapter(name).arguments(AgentRequest("Go on.", SESSION, resume=True))
     assert (SESSION in begun.argv) is adapter(name).own_session
     assert (SESSION in resumed.argv) is adapter(name).resumes
 
@@ -88,7 +88,7 @@ def test_a_session_is_resumed_and_ours_is_given_where_it_takes_one(name: str) ->
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_a_good_run_is_understood(name: str) -> None:
     tally = heard(name, GOOD[name])
-    assert tally.result == Result("All is there.", True)
+    assert tally.result == FinalResult("All is there.", True)
     assert tally.session and tally.activity
     assert tally.failure is None and not tally.printed and not tally.denied
 
@@ -113,5 +113,5 @@ def test_events_are_shown_as_people_say_them() -> None:
     assert shown(Retrying("overloaded 529")) == "tries again: overloaded 529"
     assert shown(Limit("five_hour", rejected=True)) == "reached: 5-hour limit"
     assert shown(Limit("five_hour", 0.9)) is None
-    assert shown(Result("\n It broke.\nmore", False)) == "failed: It broke."
+    assert shown(FinalResult("\n It broke.\nmore", False)) == "failed: It broke."
     assert shown(Printed("  ")) is None and shown(Usage("a", 1)) is None

@@ -11,8 +11,8 @@ import pytest
 from beads_workers.agents.adapter import Adapter, load
 from beads_workers.agents.events import Kind, Tally
 from beads_workers.agents.texts import SLACK_SECONDS
-from beads_workers.agents.verdict import Ending, Verdict
-from tests.agents.endings import Ending as Recorded
+from beads_workers.agents.verdict import RunEnding, Verdict
+from tests.agents.endings import RunEnding as Recorded
 from tests.agents.endings import read_corpus
 
 CORPUS = read_corpus()
@@ -36,8 +36,8 @@ def _adapter(recorded: Recorded) -> Adapter:
     return found
 
 
-def _ending(recorded: Recorded, clock: str) -> Ending:
-    return Ending(
+def _ending(recorded: Recorded, clock: str) -> RunEnding:
+    return RunEnding(
         status=recorded.status,
         signal=signal.Signals[f"SIG{recorded.signal}"] if recorded.signal else None,
         clock=clock if recorded.sent else "",

@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from tests.agents.endings import VERDICTS, Ending, read_corpus
+from tests.agents.endings import VERDICTS, RunEnding, read_corpus
 from tests.agents.record import CALLS
 from tests.agents.scenarios import scenarios
 
 CORPUS = read_corpus()
 
 
-def named(ending: Ending) -> str:
+def named(ending: RunEnding) -> str:
     return f"{ending.agent}-{ending.version}/{ending.name}"
 
 
@@ -33,7 +33,7 @@ def test_every_scenario_is_recorded(agent: str) -> None:
 
 
 @pytest.mark.parametrize("ending", CORPUS, ids=named)
-def test_its_facts_agree(ending: Ending) -> None:
+def test_its_facts_agree(ending: RunEnding) -> None:
     (scenario,) = (s for s in scenarios(ending.agent) if s.name == ending.name)
     label, changed = ending.label, ending.git.changed or ending.git.commits > 0
     assert (label.verdict, ending.scenario) == (scenario.verdict, scenario.script)
@@ -46,7 +46,7 @@ def test_its_facts_agree(ending: Ending) -> None:
 
 
 @pytest.mark.parametrize("ending", CORPUS, ids=named)
-def test_nothing_of_the_machine_is_in_it(ending: Ending) -> None:
+def test_nothing_of_the_machine_is_in_it(ending: RunEnding) -> None:
     for text in (ending.stdout.decode(), ending.stderr):
         assert "/root" not in text
         assert "/home/" not in text.replace("/corpus/home/", "")
@@ -54,7 +54,7 @@ def test_nothing_of_the_machine_is_in_it(ending: Ending) -> None:
 
 
 @pytest.mark.parametrize("ending", CORPUS, ids=named)
-def test_whole_lines_of_a_stream_are_json(ending: Ending) -> None:
+def test_whole_lines_of_a_stream_are_json(ending: RunEnding) -> None:
     lines = ending.stdout.splitlines(keepends=True) if ending.form == "stream-json" else []
     for line in lines:
         if line.startswith(b"{") and line.endswith(b"\n"):

@@ -6,20 +6,20 @@ from beads_workers.agents.events import (
     DENIED_MAX,
     MODELS_MAX,
     PRINTED_LINES_MAX,
-    Activity,
     Denied,
+    Doing,
     Event,
-    Failed,
+    FinalResult,
     Kind,
     Limit,
     Price,
     Printed,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Session,
     Tally,
     Usage,
+    Words,
     price_of,
 )
 
@@ -65,28 +65,28 @@ def test_of_several_prices_the_most_exact_one_holds() -> None:
 
 
 def test_a_failure_holds_until_it_goes_on() -> None:
-    failure = Failed(Kind.TRANSIENT, "overloaded")
+    failure = RunFailure(Kind.TRANSIENT, "overloaded")
     assert tally(failure).failure == failure
-    assert tally(failure, Activity("running", "ls")).failure is None
-    assert tally(failure, Said("Now.")).failure is None
-    assert tally(failure, Result("", True)).failure is None
-    assert tally(failure, Result("", False), Printed("x"), Usage("a", 1)).failure == failure
+    assert tally(failure, Doing("running", "ls")).failure is None
+    assert tally(failure, Words("Now.")).failure is None
+    assert tally(failure, FinalResult("", True)).failure is None
+    assert tally(failure, FinalResult("", False), Printed("x"), Usage("a", 1)).failure == failure
     assert tally(Retrying("529"), Usage("a", 1)).retrying == Retrying("529")
-    assert tally(Retrying("529"), Said("Now.")).retrying is None
+    assert tally(Retrying("529"), Words("Now.")).retrying is None
 
 
 def test_a_window_that_is_full_is_a_failure_but_where_more_is_paid_for() -> None:
     full = Limit("five_hour", 1.0, 1000.0, rejected=True)
-    assert tally(full).failure == Failed(Kind.LIMITED, "five_hour", 1000.0)
+    assert tally(full).failure == RunFailure(Kind.LIMITED, "five_hour", 1000.0)
     assert tally(Limit("five_hour", 0.92, 1000.0)).failure is None
     assert tally(Limit("five_hour", 1.0, rejected=True, overage=True)).failure is None
     assert tally(Limit("five_hour", 0.5), full).limits == {"five_hour": full}
 
 
 def test_the_last_words_are_the_answer_where_the_result_has_none() -> None:
-    assert tally(Said("One."), Said("Two."), Result("", True)).text == "Two."
-    assert tally(Said("One."), Result("Three.", True)).text == "Three."
-    assert tally(Session("s"), Activity("editing", "x.py")).activity == "editing x.py"
+    assert tally(Words("One."), Words("Two."), FinalResult("", True)).text == "Two."
+    assert tally(Words("One."), FinalResult("Three.", True)).text == "Three."
+    assert tally(Session("s"), Doing("editing", "x.py")).activity == "editing x.py"
 
 
 def test_its_size_is_bounded() -> None:

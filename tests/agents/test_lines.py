@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beads_workers.agents.adapter import names
-from beads_workers.agents.events import Activity, Event, Printed, Result, Tally
+from beads_workers.agents.events import Doing, Event, FinalResult, Printed, Tally
 from beads_workers.agents.lines import LINE_BYTES_MAX, Fields, activity
 from tests.agents.streams import GOOD, adapter, events, without_printed
 
@@ -56,7 +56,7 @@ def test_nothing_raises(name: str, data: bytes) -> None:
 
 def test_a_line_with_invalid_utf_8_is_understood() -> None:
     broken = GOOD["codex"].replace(b"All is there.", b"All is th\xffre.")
-    assert events("codex", broken)[-1] == Result("All is th\N{REPLACEMENT CHARACTER}re.", True)
+    assert events("codex", broken)[-1] == FinalResult("All is th\N{REPLACEMENT CHARACTER}re.", True)
 
 
 def test_a_last_line_needs_no_end() -> None:
@@ -80,7 +80,7 @@ def test_a_hundred_megabytes_cost_no_memory(line: bytes) -> None:
         tracemalloc.stop()
     assert peak < 4 * LINE_BYTES_MAX
     tally.hear(parser.feed(b"\n" + GOOD["claude"]))
-    assert tally.result == Result("All is there.", True)
+    assert tally.result == FinalResult("All is there.", True)
 
 
 def test_each_look_at_an_object_is_total() -> None:
@@ -108,5 +108,5 @@ def test_a_call_of_a_tool_reads_as_people_say_it(
     tool: str, arguments: dict[str, object], text: str
 ) -> None:
     found = activity(tool, Fields(arguments), "/w")
-    assert isinstance(found, Activity)
+    assert isinstance(found, Doing)
     assert found.text == text

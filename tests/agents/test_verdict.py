@@ -7,30 +7,30 @@ import pytest
 from beads_workers.agents.events import (
     Denied,
     Event,
-    Failed,
+    FinalResult,
     Kind,
     Printed,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Tally,
+    Words,
 )
-from beads_workers.agents.verdict import Ending, Verdict, judge, of_status, said_outcome
+from beads_workers.agents.verdict import RunEnding, Verdict, judge, of_status, said_outcome
 from tests.agents.streams import NOW
 
-WELL = Ending(0, changed=True, at=NOW)
-GOOD = Result("All is there.", True)
+WELL = RunEnding(0, changed=True, at=NOW)
+GOOD = FinalResult("All is there.", True)
 LIMIT = "You've hit your 5-hour limit · resets 10:22am (UTC)"
 
 
-def judged(*events: Event, ending: Ending = WELL) -> Verdict:
+def judged(*events: Event, ending: RunEnding = WELL) -> Verdict:
     """The verdict on a run that said this."""
     tally = Tally()
     tally.hear(events)
     return judge(tally, ending)
 
 
-def kind(*events: Event, ending: Ending = WELL) -> Kind:
+def kind(*events: Event, ending: RunEnding = WELL) -> Kind:
     """Its kind."""
     return judged(*events, ending=ending).kind
 
@@ -41,63 +41,68 @@ def test_a_good_result_with_a_change_is_done() -> None:
 
 def test_exit_status_0_alone_is_never_done() -> None:
     assert kind() is Kind.UNFINISHED
-    assert judged(Said("Nearly.")).why == "it ended without a result"
+    assert judged(Words("Nearly.")).why == "it ended without a result"
 
 
 def test_a_result_is_not_believed_where_the_process_ended_otherwise() -> None:
-    assert judged(GOOD, ending=Ending(1, changed=True)).why == "it exited with status 1"
-    assert judged(GOOD, ending=Ending(None, 9, changed=True)).why == "it was ended by signal 9"
-    assert kind(GOOD, ending=Ending(143, clock="timeout", changed=True)) is Kind.UNFINISHED
+    assert judged(GOOD, ending=RunEnding(1, changed=True)).why == "it exited with status 1"
+    assert judged(GOOD, ending=RunEnding(None, 9, changed=True)).why == "it was ended by signal 9"
+    assert kind(GOOD, ending=RunEnding(143, clock="timeout", changed=True)) is Kind.UNFINISHED
 
 
 def test_a_process_that_lingers_after_its_result_has_ended_well() -> None:
-    assert kind(GOOD, ending=Ending(None, 15, clock="result", changed=True)) is Kind.DONE
+    assert kind(GOOD, ending=RunEnding(None, 15, clock="result", changed=True)) is Kind.DONE
 
 
 def test_nothing_changed_is_not_done() -> None:
-    assert kind(GOOD, ending=Ending(0, changed=False)) is Kind.NO_CHANGE
-    assert kind(GOOD, ending=Ending(0, changed=None)) is Kind.DONE
+    assert kind(GOOD, ending=RunEnding(0, changed=False)) is Kind.NO_CHANGE
+    assert kind(GOOD, ending=RunEnding(0, changed=None)) is Kind.DONE
 
 
 def test_refused_tools_are_nothing_where_there_is_a_change() -> None:
     assert kind(Denied("Bash"), GOOD) is Kind.DONE
-    refused = judged(Denied("Bash"), GOOD, ending=Ending(0, changed=False))
+    refused = judged(Denied("Bash"), GOOD, ending=RunEnding(0, changed=False))
     assert refused.kind is Kind.UNFINISHED
     assert refused.why == "refused: Bash; nothing changed"
-    assert kind(Denied("Bash"), GOOD, ending=Ending(0)) is Kind.UNFINISHED
+    assert kind(Denied("Bash"), GOOD, ending=RunEnding(0)) is Kind.UNFINISHED
 
 
 @pytest.mark.parametrize("which", [k for k in Kind if k not in (Kind.NO_CHANGE, Kind.DONE)])
 def test_what_the_agent_says_of_its_failure_holds(which: Kind) -> None:
-    failure = Failed(which, "So it went. And more.")
-    found = judged(failure, Result("", False), ending=Ending(1))
+    failure = RunFailure(which, "So it went. And more.")
+    found = judged(failure, FinalResult("", False), ending=RunEnding(1))
     assert (found.kind, found.why) == (which, "So it went.")
-    assert kind(failure, ending=Ending(None, 9)) is which
+    assert kind(failure, ending=RunEnding(None, 9)) is which
     assert kind(failure, GOOD) is Kind.DONE
 
 
 def test_the_reset_of_a_limit_is_that_of_the_event_or_of_the_text() -> None:
-    assert judged(Failed(Kind.LIMITED, LIMIT, NOW + 60)).until == NOW + 60
-    from_text = judged(Failed(Kind.LIMITED, LIMIT), Result(LIMIT, False), ending=Ending(1, at=NOW))
+    assert judged(RunFailure(Kind.LIMITED, LIMIT, NOW + 60)).until == NOW + 60
+    from_text = judged(
+        RunFailure(Kind.LIMITED, LIMIT), FinalResult(LIMIT, False), ending=RunEnding(1, at=NOW)
+    )
     assert from_text.until == 1_795_342_920.0
-    assert judged(Failed(Kind.LIMITED, LIMIT, NOW + 1e12)).until is None
-    assert judged(Failed(Kind.LIMITED, "five_hour", NOW)).why == "5-hour limit"
+    assert judged(RunFailure(Kind.LIMITED, LIMIT, NOW + 1e12)).until is None
+    assert judged(RunFailure(Kind.LIMITED, "five_hour", NOW)).why == "5-hour limit"
 
 
 def test_a_text_is_the_fallback() -> None:
-    assert kind(Result(LIMIT, False), ending=Ending(1)) is Kind.LIMITED
-    assert kind(Printed(LIMIT), Printed("bye"), ending=Ending(1)) is Kind.LIMITED
-    assert kind(Printed("Not logged in"), ending=Ending(1)) is Kind.NEEDS_PERSON
-    assert kind(Result("It broke.", False), Printed(LIMIT), ending=Ending(1)) is Kind.UNFINISHED
+    assert kind(FinalResult(LIMIT, False), ending=RunEnding(1)) is Kind.LIMITED
+    assert kind(Printed(LIMIT), Printed("bye"), ending=RunEnding(1)) is Kind.LIMITED
+    assert kind(Printed("Not logged in"), ending=RunEnding(1)) is Kind.NEEDS_PERSON
+    assert (
+        kind(FinalResult("It broke.", False), Printed(LIMIT), ending=RunEnding(1))
+        is Kind.UNFINISHED
+    )
     assert kind(Printed(LIMIT), GOOD) is Kind.DONE
 
 
 def test_a_run_that_was_ended_while_it_tried_again_is_what_it_tried_against() -> None:
-    stalled = Ending(None, 15, clock="stall")
+    stalled = RunEnding(None, 15, clock="stall")
     assert kind(Retrying("overloaded"), ending=stalled) is Kind.TRANSIENT
     assert kind(Retrying("401", Kind.NEEDS_PERSON), ending=stalled) is Kind.NEEDS_PERSON
     assert judged(ending=stalled).why == "it said nothing for too long"
-    assert judged(ending=Ending(143, clock="timeout")).why == "it ran into its time-out"
+    assert judged(ending=RunEnding(143, clock="timeout")).why == "it ran into its time-out"
 
 
 def test_a_session_that_is_lost_is_said() -> None:
@@ -121,13 +126,16 @@ def test_the_outcome_stands_in_the_last_line(text: str, outcome: tuple[str, str]
 
 
 def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:
-    blocked = judged(Result("Outcome: blocked: no key", True))
+    blocked = judged(FinalResult("Outcome: blocked: no key", True))
     assert (blocked.kind, blocked.why) == (Kind.UNFINISHED, "no key")
-    unneeded = Result("Outcome: no change needed: it is there", True)
-    assert judged(unneeded, ending=Ending(0)).why == "it is there"
-    assert kind(unneeded, ending=Ending(0)) is Kind.NO_CHANGE
+    unneeded = FinalResult("Outcome: no change needed: it is there", True)
+    assert judged(unneeded, ending=RunEnding(0)).why == "it is there"
+    assert kind(unneeded, ending=RunEnding(0)) is Kind.NO_CHANGE
     assert kind(unneeded) is Kind.DONE
-    assert kind(Result("Outcome: done", True), ending=Ending(0, changed=False)) is Kind.NO_CHANGE
+    assert (
+        kind(FinalResult("Outcome: done", True), ending=RunEnding(0, changed=False))
+        is Kind.NO_CHANGE
+    )
 
 
 @pytest.mark.parametrize(

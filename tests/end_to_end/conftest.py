@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.agents_api import ModelApi
 from tests.support.bd import NEW, OLD, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet
+from tests.support.real_agents import AgentHome
 
 StartFleet = Callable[..., Fleet]
 
@@ -48,6 +50,21 @@ def any_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedProje
 def bd_project(request: pytest.FixtureRequest, tmp_path: Path) -> BdProject:
     """A fresh project of each generation of ``bd`` in turn."""
     return BdProject(tmp_path, request.param)
+
+
+@pytest.fixture
+def api() -> Iterator[ModelApi]:
+    """A stub of the model APIs, which ends with the test."""
+    with ModelApi() as stub:
+        yield stub
+
+
+@pytest.fixture
+def home(api: ModelApi) -> Iterator[AgentHome]:
+    """A home whose agents have a subscription."""
+    made = AgentHome(api)
+    yield made
+    made.close()
 
 
 class Ran:

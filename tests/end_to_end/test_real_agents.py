@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,6 @@ WORK = """\
 Make a cart. [[stub: tokens 1200 80 5000 300; write shop/cart.py "total = 1"; commit "Add a cart"]]
 """
 CLAUDE_KEY = "sk-ant-oat01-test"
-
-
-@pytest.fixture
-def api() -> Iterator[ModelApi]:
-    with ModelApi() as stub:
-        yield stub
-
-
-@pytest.fixture
-def home(api: ModelApi) -> Iterator[AgentHome]:
-    made = AgentHome(api, CLAUDE_KEY)
-    yield made
-    made.close()
 
 
 @pytest.fixture

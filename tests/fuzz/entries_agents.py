@@ -13,7 +13,7 @@ from beads_workers.agents.adapter import Adapter, load, names
 from beads_workers.agents.events import DENIED_MAX, MODELS_MAX, PRINTED_LINES_MAX, Event, Tally
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.totals import from_object
-from beads_workers.agents.verdict import Ending, Verdict
+from beads_workers.agents.verdict import RunEnding, Verdict
 from beads_workers.core.framing import ProtocolError, parse_object
 from tests.agents.adapters.test_claude import REJECTED, error
 from tests.agents.streams import GOOD
@@ -64,7 +64,7 @@ def hears(adapters: list[Adapter], data: bytes) -> None:
         for event in events:
             well_typed(event)
         _bounded(tally)
-        verdict = adapter.verdict(tally, Ending(1, at=NOW))
+        verdict = adapter.verdict(tally, RunEnding(1, at=NOW))
         _is_verdict(verdict)
         require(tally.result is None or tally.result.ok or verdict.kind.value != "done", "false")
         for line in as_text(data).splitlines()[:3]:

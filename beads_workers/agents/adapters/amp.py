@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
-from beads_workers.agents.events import Event, Failed, Kind, Result, Said, Session
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
+from beads_workers.agents.events import Event, FinalResult, Kind, RunFailure, Session, Words
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_text
 
@@ -46,20 +46,20 @@ class AmpParser(Parser):
         yield from self.usage.answer(message.name("id"), usage)
         for part in message.each("content"):
             if (text := part.text("text")).strip():
-                yield Said(text)
+                yield Words(text)
             elif part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
 
     def _result(self, said: Fields, subtype: str) -> Iterator[Event]:
         if subtype == "success" and not said.flag("is_error"):
-            yield Result(said.text("result"), True)
+            yield FinalResult(said.text("result"), True)
             return
         text = said.text("error") or said.text("result") or subtype
         if subtype == "error_max_turns":
-            yield Failed(Kind.CAPPED, "it reached its limit of turns")
+            yield RunFailure(Kind.CAPPED, "it reached its limit of turns")
         else:
             yield of_text(text)
-        yield Result(text, False)
+        yield FinalResult(text, False)
 
 
 class Amp(Adapter):
@@ -69,7 +69,7 @@ class Amp(Adapter):
     parser_class = AmpParser
     untried = True
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """``threads continue ID`` goes on with a thread."""
         argv = ["amp"]
         if request.resume:

@@ -15,19 +15,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import Adapter, Invocation, Permission, Program, Request
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission, Program
 from beads_workers.agents.events import (
     DENIED_MAX,
     Denied,
     Event,
-    Failed,
+    FinalResult,
     Kind,
     Limit,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Session,
     Usage,
+    Words,
 )
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
@@ -103,7 +103,7 @@ _TOTAL_TOKENS = (
 class ClaudeParser(Parser):
     """Its stream to events."""
 
-    _error: Failed | None = None
+    _error: RunFailure | None = None
     _rejected: Limit | None = None
     _refused: frozenset[str] = frozenset()
 
@@ -167,7 +167,7 @@ class ClaudeParser(Parser):
         yield from self.usage.answer(message.name("id"), usage)
         if said.text("parent_tool_use_id"):
             texts = []  # A sub-agent's words are no answer.
-        yield from (Said(text) for text in texts if text.strip())
+        yield from (Words(text) for text in texts if text.strip())
         for part in message.each("content"):
             if part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
@@ -178,7 +178,7 @@ class ClaudeParser(Parser):
             self._rejected = _limit(info)
         if said.text("api_error") == _USAGE_LIMIT or (error == "rate_limit" and self._rejected):
             limit = self._rejected or Limit("")
-            failed = Failed(Kind.LIMITED, text or limit.window, limit.until)
+            failed = RunFailure(Kind.LIMITED, text or limit.window, limit.until)
         self._error = failed
         if not said.text("parent_tool_use_id"):
             yield failed
@@ -198,12 +198,12 @@ class ClaudeParser(Parser):
         text = said.text("result")
         if (failure := self._ended_badly(said, subtype, text)) is not None:
             yield failure
-        yield Result(text, failure is None)
+        yield FinalResult(text, failure is None)
 
-    def _ended_badly(self, said: Fields, subtype: str, text: str) -> Failed | None:
+    def _ended_badly(self, said: Fields, subtype: str, text: str) -> RunFailure | None:
         reason = said.name("terminal_reason")
         if why := _CAPS.get(subtype) or _CAPS.get(reason):
-            return Failed(Kind.CAPPED, why)
+            return RunFailure(Kind.CAPPED, why)
         if said.flag("is_error") or subtype != "success":
             text = text or _CUT_OFF.get(reason) or next(iter(said.strings("errors")), "")
             status = said.count("api_error_status")
@@ -211,20 +211,20 @@ class ClaudeParser(Parser):
                 return self._error
             return _failed("", status, text or subtype)
         if why := _CUT_OFF.get(reason):
-            return Failed(Kind.UNFINISHED, why)
+            return RunFailure(Kind.UNFINISHED, why)
         if why := _STOPPED.get(said.text("stop_reason")):
-            return Failed(Kind.UNFINISHED, why)
+            return RunFailure(Kind.UNFINISHED, why)
         if said.number("num_turns") == 0:
-            return Failed(Kind.UNFINISHED, "it ended before its first turn")
+            return RunFailure(Kind.UNFINISHED, "it ended before its first turn")
         return None
 
 
-def _failed(error: str, status: int, text: str) -> Failed:
+def _failed(error: str, status: int, text: str) -> RunFailure:
     kind = _ERRORS.get(error)
     known = recognise(text)
     if kind is None or (known and known.kind is Kind.LIMITED):
         return of_status(status, text)
-    return Failed(kind, text or error)
+    return RunFailure(kind, text or error)
 
 
 def _limit(info: Fields) -> Limit:
@@ -263,6 +263,8 @@ class Claude(Adapter):
     """Its arguments. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
 
     name = "claude"
+    tells_money = True
+    account_variables = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR")
     parser_class = ClaudeParser
     own_session = True
     program = Program(
@@ -276,7 +278,7 @@ class Claude(Adapter):
     )
     text_argv = ("claude", "-p", "--output-format", "text", *_PERMISSIONS[Permission.EDIT])
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """``stream-json`` needs ``--verbose``."""
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
         argv += _PERMISSIONS[request.permission]

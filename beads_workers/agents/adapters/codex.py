@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import Adapter, Invocation, Permission, Program, Request
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission, Program
 from beads_workers.agents.events import (
-    Activity,
     Denied,
+    Doing,
     Event,
+    FinalResult,
     Kind,
-    Result,
     Retrying,
-    Said,
     Session,
     Usage,
+    Words,
 )
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
@@ -56,7 +56,7 @@ class CodexParser(Parser):
                 return self._turn(said.at("usage"))
             case "turn.failed":
                 text = said.text("error", "message") or "the turn failed"
-                return [of_text(text), Result(text, False)]
+                return [of_text(text), FinalResult(text, False)]
             case "error":
                 return [_error(said.text("message"))]
         return ()
@@ -71,9 +71,9 @@ class CodexParser(Parser):
             case "command_execution":
                 yield self.activity("shell", item)
             case "mcp_tool_call":
-                yield Activity("using", item.name("tool"))
+                yield Doing("using", item.name("tool"))
             case "web_search":
-                yield Activity("searching", item.name("query"))
+                yield Doing("searching", item.name("query"))
 
     def _completed(self, item: Fields) -> Iterator[Event]:
         if item.text("status") == "declined":
@@ -81,7 +81,7 @@ class CodexParser(Parser):
         match item.text("type"):
             case "agent_message" if text := item.text("text"):
                 self._answer = text
-                yield Said(text)
+                yield Words(text)
             case "file_change":
                 for change in item.each("changes")[:20]:
                     yield self.activity("edit", change)
@@ -96,7 +96,7 @@ class CodexParser(Parser):
             written,
         )
         yield from self.usage.total([total])
-        yield Result(self._answer, True)
+        yield FinalResult(self._answer, True)
 
 
 _WRITTEN = "cache_write_input_tokens"
@@ -113,6 +113,7 @@ class Codex(Adapter):
     """Its arguments. The prompt comes on stdin (``-``), which it reads to its end in any case."""
 
     name = "codex"
+    account_variables = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_")
     parser_class = CodexParser
     program = Program(
         install="npm install -g @openai/codex",
@@ -125,7 +126,7 @@ class Codex(Adapter):
         *("--color", "never", "-"),
     )
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """Options stand before ``resume``, which does not know ``--sandbox``."""
         argv = ["codex", "exec", "--json", *_SANDBOXES[request.permission], *_ASKS_NOBODY]
         # A login shell would set PATH anew, and with it pass by what we put first there.

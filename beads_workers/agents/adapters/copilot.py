@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
 from beads_workers.agents.events import (
     Denied,
     Event,
-    Failed,
+    FinalResult,
     Kind,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Session,
+    Words,
 )
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
@@ -43,7 +43,7 @@ _TOKENS = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 class CopilotParser(Parser):
     """Its stream to events."""
 
-    _failed: Failed | None = None
+    _failed: RunFailure | None = None
     _answer = ""
 
     def read(self, said: Fields) -> Iterable[Event]:
@@ -66,7 +66,7 @@ class CopilotParser(Parser):
             case "session.error":
                 return self._error(data)
             case "abort":
-                self._failed = Failed(Kind.UNFINISHED, "it was interrupted")
+                self._failed = RunFailure(Kind.UNFINISHED, "it was interrupted")
                 return [self._failed]
             case "result":
                 return self._result(data)
@@ -75,21 +75,21 @@ class CopilotParser(Parser):
     def _message(self, data: Fields) -> Iterator[Event]:
         if (text := data.text("content")).strip():
             self._failed, self._answer = None, text
-            yield Said(text)
+            yield Words(text)
 
     def _error(self, data: Fields) -> Iterator[Event]:
         text = data.text("message") or data.text("errorType")
         kind = _ERRORS.get(data.text("errorType"))
         self._failed = of_status(data.count("statusCode"), text)
         if kind and self._failed.kind is Kind.UNFINISHED:
-            self._failed = Failed(kind, text)
+            self._failed = RunFailure(kind, text)
         yield self._failed
 
     def _result(self, data: Fields) -> Iterator[Event]:
         if session := data.name("sessionId"):
             yield Session(session)
         ok = data.number("exitCode") == 0 and self._failed is None
-        yield Result(self._answer if ok or not self._failed else self._failed.text, ok)
+        yield FinalResult(self._answer if ok or not self._failed else self._failed.text, ok)
 
     def usage_told(self, text: str) -> list[Event]:
         """The tokens by model; anything that is no such file has none."""
@@ -112,10 +112,11 @@ class Copilot(Adapter):
     """Its arguments. Without ``-p`` it reads the prompt from stdin, and asks nobody."""
 
     name = "copilot"
+    account_variables = ("COPILOT_", "GH_TOKEN", "GITHUB_TOKEN")
     parser_class = CopilotParser
     own_session = True
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """``--session-id`` begins a session or goes on with it."""
         argv = ["copilot", "--output-format", "json", "--no-ask-user"]
         argv += _PERMISSIONS[request.permission]

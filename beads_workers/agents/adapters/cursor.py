@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from beads_workers.agents.adapter import (
     ARGUMENT_BYTES_MAX,
     Adapter,
+    AgentRequest,
     Invocation,
     Permission,
-    Request,
 )
-from beads_workers.agents.events import Event, Result, Said, Session
+from beads_workers.agents.events import Event, FinalResult, Session, Words
 from beads_workers.agents.lines import Fields, Parser
 
 
@@ -29,11 +29,11 @@ class CursorParser(Parser):
                 return [Session(session)] if (session := said.name("session_id")) else []
             case "assistant", _:
                 texts = (part.text("text") for part in said.each("message", "content"))
-                return [Said(text) for text in texts if text.strip()]
+                return [Words(text) for text in texts if text.strip()]
             case "tool_call", "started":
                 return self._calls(said)
             case "result", _:
-                return [Result(said.text("result"), not said.flag("is_error"))]
+                return [FinalResult(said.text("result"), not said.flag("is_error"))]
         return ()
 
     def _calls(self, said: Fields) -> Iterator[Event]:
@@ -49,7 +49,7 @@ class Cursor(Adapter):
     prompt_bytes_max = ARGUMENT_BYTES_MAX
     untried = True
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """Without ``--force`` it proposes changes and makes none."""
         argv = ["cursor-agent", "-p", "--output-format", "stream-json"]
         if request.permission is not Permission.READ:

@@ -11,10 +11,19 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
-from beads_workers.agents.events import Event, Failed, Kind, Result, Said, Session, Tally, Usage
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
+from beads_workers.agents.events import (
+    Event,
+    FinalResult,
+    Kind,
+    RunFailure,
+    Session,
+    Tally,
+    Usage,
+    Words,
+)
 from beads_workers.agents.lines import Fields, Parser
-from beads_workers.agents.verdict import Ending, Verdict, of_status
+from beads_workers.agents.verdict import RunEnding, Verdict, of_status
 
 _PERMISSIONS = {
     Permission.READ: ("--approval-mode", "plan"),
@@ -58,18 +67,18 @@ class GeminiParser(Parser):
         text = said.text("content")
         self._answer = (self._answer + text if said.flag("delta") else text)[-_ANSWER_CHARS_MAX:]
         if text.strip():
-            yield Said(self._answer)
+            yield Words(self._answer)
 
     def _result(self, said: Fields) -> Iterator[Event]:
         stats = said.at("stats")
         models = [_usage(fields, model) for model, fields in stats.items("models")]
         yield from models or [_usage(stats, self.model)]
         if said.text("status") == "success":
-            yield Result(self._answer, True)
+            yield FinalResult(self._answer, True)
             return
         if text := said.text("error", "message"):
             yield from self._error(text)
-        yield Result(self._trouble or "it ended with an error", False)
+        yield FinalResult(self._trouble or "it ended with an error", False)
 
     def _error(self, text: str) -> Iterator[Event]:
         self._trouble = text
@@ -90,10 +99,11 @@ class Gemini(Adapter):
     """Its arguments. The prompt comes on stdin, and what ``-p`` says is put behind it."""
 
     name = "gemini"
+    account_variables = ("GEMINI_", "GOOGLE_")
     parser_class = GeminiParser
     own_session = True
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """``--skip-trust``: nobody is there to say that the folder is to be trusted."""
         argv = ["gemini", "-o", "stream-json", "--skip-trust", *_PERMISSIONS[request.permission]]
         if request.session:
@@ -102,13 +112,13 @@ class Gemini(Adapter):
             argv += ["-m", request.model]
         return Invocation((*argv, *request.arguments, "-p", "Do this."), request.prompt)
 
-    def verdict(self, tally: Tally, ending: Ending) -> Verdict:
+    def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
         """Where it said nothing, its exit status does."""
         succeeded = tally.result is not None and tally.result.ok
         if tally.failure is None and not succeeded:
             text = tally.printed[-1] if tally.printed else tally.text
             if ending.status == _TURNS:
-                failure = Failed(Kind.CAPPED, "it reached its limit of turns")
+                failure = RunFailure(Kind.CAPPED, "it reached its limit of turns")
                 tally = replace(tally, failure=failure)
             elif ending.status in _STATUSES:
                 tally = replace(tally, failure=of_status(_STATUSES[ending.status], text))

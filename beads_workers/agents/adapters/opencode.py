@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from beads_workers.agents.adapter import Adapter, Invocation, Permission, Request
-from beads_workers.agents.events import Event, Result, Said, Session, Usage
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
+from beads_workers.agents.events import Event, FinalResult, Session, Usage, Words
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
 
@@ -33,7 +33,7 @@ class OpenCodeParser(Parser):
         match said.text("type"):
             case "text" if text := part.text("text").strip():
                 self._answer = text
-                events.append(Said(text))
+                events.append(Words(text))
             case "tool_use":
                 events.append(self.activity(part.name("tool"), part.at("state", "input")))
             case "step_finish":
@@ -41,7 +41,7 @@ class OpenCodeParser(Parser):
             case "error":
                 data = said.at("error", "data")
                 text = data.text("message") or said.text("error", "name")
-                events += [of_status(data.count("statusCode"), text), Result(text, False)]
+                events += [of_status(data.count("statusCode"), text), FinalResult(text, False)]
         return events
 
     def _begin(self, session: str) -> Iterator[Event]:
@@ -60,16 +60,18 @@ class OpenCodeParser(Parser):
             part.money("cost"),
         )
         if part.text("reason") == "stop":
-            yield Result(self._answer, True)
+            yield FinalResult(self._answer, True)
 
 
 class OpenCode(Adapter):
     """Its arguments. The prompt comes on stdin: an argument it would put in quotes."""
 
     name = "opencode"
+    tells_money = True
+    account_variables = ("OPENCODE_", "XDG_DATA_HOME")
     parser_class = OpenCodeParser
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """``--auto``: what is not refused by the user's own configuration is allowed."""
         argv = ["opencode", "run", "--format", "json", *_PERMISSIONS[request.permission]]
         if request.resume:

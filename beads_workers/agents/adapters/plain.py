@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from beads_workers.agents.adapter import Adapter, Invocation, Request
+from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation
 from beads_workers.agents.events import (
     PRINTED_CHARS_MAX,
     Event,
-    Failed,
     Kind,
     Printed,
+    RunFailure,
     Tally,
 )
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
-from beads_workers.agents.verdict import Ending, Verdict, judge, succeeded
+from beads_workers.agents.verdict import RunEnding, Verdict, judge, succeeded
 
 TEMPORARY = 75
 
@@ -45,18 +45,18 @@ class Plain(Adapter):
     parser_class = PlainParser
     resumes = False
 
-    def arguments(self, request: Request) -> Invocation:
+    def arguments(self, request: AgentRequest) -> Invocation:
         """``request.arguments`` is the whole command."""
         return Invocation(request.arguments, request.prompt)
 
-    def verdict(self, tally: Tally, ending: Ending) -> Verdict:
-        """``Ending.changed`` is None for a command that need not change anything."""
+    def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
+        """``RunEnding.changed`` is None for a command that need not change anything."""
         last = next((line for line in reversed(tally.printed) if line.strip()), "")
         tally = replace(tally, text=last)
         if ending.clock:
             return judge(tally, ending)
         if ending.status == TEMPORARY:
-            failure = Failed(Kind.TRANSIENT, last or "it asked for a retry")
+            failure = RunFailure(Kind.TRANSIENT, last or "it asked for a retry")
             return judge(replace(tally, failure=failure), ending)
         if ending.status == 0 and (ending.changed or recognise(last) is None):
             return succeeded(tally, ending)

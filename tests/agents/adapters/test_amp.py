@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.agents.adapter import Request
+from beads_workers.agents.adapter import AgentRequest
 from beads_workers.agents.events import Kind, Usage
-from beads_workers.agents.verdict import Ending
+from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import GOOD, adapter, heard, stream
 
 
@@ -20,7 +20,7 @@ from tests.agents.streams import GOOD, adapter, heard, stream
 )
 def test_a_bad_result_is_its_end(fields: dict[str, object], expected: Kind) -> None:
     tally = heard("amp", stream({"type": "result", **fields}))
-    assert adapter("amp").verdict(tally, Ending(1)).kind is expected
+    assert adapter("amp").verdict(tally, RunEnding(1)).kind is expected
 
 
 def test_answers_are_counted() -> None:
@@ -28,5 +28,5 @@ def test_answers_are_counted() -> None:
 
 
 def test_a_thread_is_continued() -> None:
-    found = adapter("amp").arguments(Request("Go on.", "T-1", resume=True))
+    found = adapter("amp").arguments(AgentRequest("Go on.", "T-1", resume=True))
     assert found.argv[:4] == ("amp", "threads", "continue", "T-1")

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from beads_workers.agents.adapter import Permission, Request
+from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import (
-    Activity,
     Denied,
-    Failed,
+    Doing,
+    FinalResult,
     Kind,
     Limit,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Session,
     Usage,
+    Words,
 )
 from beads_workers.agents.totals import Totals
-from beads_workers.agents.verdict import Ending
+from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import (
     CLAUDE_INIT,
     GOOD,
@@ -67,7 +67,7 @@ def failed(text: str, **more: Any) -> dict[str, Any]:
 def kind(*lines: dict[str, Any] | str, status: int = 1) -> Kind:
     """The verdict on such a run."""
     tally = heard("claude", stream(CLAUDE_INIT, *lines))
-    return adapter("claude").verdict(tally, Ending(status, changed=True, at=NOW)).kind
+    return adapter("claude").verdict(tally, RunEnding(status, changed=True, at=NOW)).kind
 
 
 def test_a_good_run_is_these_events() -> None:
@@ -75,18 +75,18 @@ def test_a_good_run_is_these_events() -> None:
     assert events("claude", GOOD["claude"]) == [
         Session("s1"),
         answer,
-        Said("Adding it up."),
-        Activity("editing", "shop/cart.py"),
+        Words("Adding it up."),
+        Doing("editing", "shop/cart.py"),
         answer,
-        Said("All is there."),
+        Words("All is there."),
         Usage("opus-1", money=0.005),
-        Result("All is there.", True),
+        FinalResult("All is there.", True),
     ]
 
 
 def test_the_invocation_says_its_permissions_and_its_form() -> None:
     found = adapter("claude").arguments(
-        Request("Do it.", "u-1", money=2.5, turns=9, settings="/s.json")
+        AgentRequest("Do it.", "u-1", money=2.5, turns=9, settings="/s.json")
     )
     assert found.argv == (
         *("claude", "-p", "--output-format", "stream-json", "--verbose"),
@@ -95,7 +95,7 @@ def test_the_invocation_says_its_permissions_and_its_form() -> None:
         *("--settings", "/s.json"),
     )
     again = adapter("claude").arguments(
-        Request("Go on.", "u-1", resume=True, model="opus", permission=Permission.ALL)
+        AgentRequest("Go on.", "u-1", resume=True, model="opus", permission=Permission.ALL)
     )
     assert again.argv[5:] == (
         *("--permission-mode", "bypassPermissions", "--resume", "u-1", "--model", "opus"),
@@ -112,7 +112,7 @@ def test_a_limit_of_the_account_has_its_reset() -> None:
     )
     data = stream(CLAUDE_INIT, REJECTED, last, failed(TEXT_OF_LIMIT, api_error_status=429))
     assert Limit("five_hour", 1.0, RESET, rejected=True) in events("claude", data)
-    verdict = adapter("claude").verdict(heard("claude", data), Ending(1, at=NOW))
+    verdict = adapter("claude").verdict(heard("claude", data), RunEnding(1, at=NOW))
     assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
     assert verdict.why == TEXT_OF_LIMIT
 
@@ -121,7 +121,7 @@ def test_a_limit_of_an_older_version_has_the_reset_of_its_event() -> None:
     """2.1.197 named no ``api_error``, and its ``terminal_reason`` was ``completed``."""
     last = failed(TEXT_OF_LIMIT, terminal_reason="completed")
     data = stream(CLAUDE_INIT, REJECTED, error("rate_limit", TEXT_OF_LIMIT), last)
-    verdict = adapter("claude").verdict(heard("claude", data), Ending(1, at=NOW))
+    verdict = adapter("claude").verdict(heard("claude", data), RunEnding(1, at=NOW))
     assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
 
 
@@ -165,7 +165,7 @@ def test_windows_are_read(info: dict[str, Any], limit: Limit) -> None:
 @pytest.mark.parametrize(
     ("name", "status", "text", "expected"),
     [
-        ("rate_limit", 429, "API Error: Request rejected (429) · slowly", Kind.TRANSIENT),
+        ("rate_limit", 429, "API Error: AgentRequest rejected (429) · slowly", Kind.TRANSIENT),
         ("overloaded", None, "API Error: Repeated 529 Overloaded errors", Kind.TRANSIENT),
         ("server_error", 500, "API Error: 500 Internal server error.", Kind.TRANSIENT),
         ("authentication_failed", 401, "Invalid API key", Kind.NEEDS_PERSON),
@@ -238,7 +238,7 @@ def test_an_interrupted_run_says_so() -> None:
         terminal_reason="aborted_streaming", errors=["[ede_diagnostic] x"],
     )  # fmt: skip
     tally = heard("claude", stream(result))
-    assert adapter("claude").verdict(tally, Ending(0)).why == "it was interrupted"
+    assert adapter("claude").verdict(tally, RunEnding(0)).why == "it was interrupted"
 
 
 def test_a_refused_tool_is_told_once() -> None:
@@ -268,7 +268,7 @@ def test_a_tool_that_is_denied_by_a_rule_is_one_that_there_is_not() -> None:
     ],
 )  # fmt: skip
 def test_a_session_that_is_lost_is_said(line: dict[str, Any] | str) -> None:
-    verdict = adapter("claude").verdict(heard("claude", stream(line)), Ending(1))
+    verdict = adapter("claude").verdict(heard("claude", stream(line)), RunEnding(1))
     assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
 
 
@@ -276,7 +276,7 @@ def test_words_of_sub_agents_are_no_answer_but_cost_the_same() -> None:
     below = claude_answer("m9", {"type": "text", "text": "Found."}, TOOL, parent_tool_use_id="u1")
     assert events("claude", stream(below)) == [
         Usage("opus-1", 1000, 20, 5),
-        Activity("editing", "/repo/shop/cart.py"),
+        Doing("editing", "/repo/shop/cart.py"),
     ]
 
 
@@ -324,4 +324,4 @@ def test_without_models_the_total_is_that_of_the_main_loop() -> None:
 
 def test_its_failure_is_the_one_of_its_result() -> None:
     found = events("claude", stream(failed("Credit balance is too low", api_error_status=400)))
-    assert found[0] == Failed(Kind.NEEDS_PERSON, "Credit balance is too low")
+    assert found[0] == RunFailure(Kind.NEEDS_PERSON, "Credit balance is too low")

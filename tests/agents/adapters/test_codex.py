@@ -7,20 +7,20 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from beads_workers.agents.adapter import Permission, Request
+from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import (
-    Activity,
     Denied,
-    Failed,
+    Doing,
+    FinalResult,
     Kind,
-    Result,
     Retrying,
-    Said,
+    RunFailure,
     Session,
     Usage,
+    Words,
 )
 from beads_workers.agents.totals import Totals
-from beads_workers.agents.verdict import Ending
+from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import GOOD, NOW, adapter, events, heard, stream
 
 STARTED = {"type": "thread.started", "thread_id": "t1"}
@@ -44,21 +44,21 @@ def turn(tokens: int, output: int) -> dict[str, Any]:
 def test_a_good_run_is_these_events() -> None:
     assert events("codex", GOOD["codex"]) == [
         Session("t1"),
-        Activity("running", "pytest -q"),
-        Activity("editing", "shop/cart.py"),
-        Said("All is there."),
+        Doing("running", "pytest -q"),
+        Doing("editing", "shop/cart.py"),
+        Words("All is there."),
         Usage("", 600, 20, 400),
-        Result("All is there.", True),
+        FinalResult("All is there.", True),
     ]
 
 
 def test_the_invocation_asks_nobody_and_reads_stdin() -> None:
-    assert adapter("codex").arguments(Request("Do it.", "u-1", model="o9")).argv == (
+    assert adapter("codex").arguments(AgentRequest("Do it.", "u-1", model="o9")).argv == (
         *("codex", "exec", "--json", "--sandbox", "workspace-write"),
         *("-c", 'approval_policy="never"', "-c", "allow_login_shell=false", "-m", "o9", "-"),
     )
     again = adapter("codex").arguments(
-        Request("Go on.", "t1", resume=True, permission=Permission.READ)
+        AgentRequest("Go on.", "t1", resume=True, permission=Permission.READ)
     )
     assert again.argv[3:5] == ("--sandbox", "read-only")
     assert again.argv[-3:] == ("resume", "t1", "-")
@@ -77,7 +77,7 @@ def test_a_limit_names_its_reset_in_the_zone_of_the_process(
 ) -> None:
     for lines in (failed(message), failed(message)[:1]):
         tally = heard("codex", stream(STARTED, *lines))
-        verdict = adapter("codex").verdict(tally, Ending(1, at=NOW, zone=BERLIN))
+        verdict = adapter("codex").verdict(tally, RunEnding(1, at=NOW, zone=BERLIN))
         assert (verdict.kind, verdict.until) == (Kind.LIMITED, until)
 
 
@@ -93,7 +93,7 @@ def test_a_limit_names_its_reset_in_the_zone_of_the_process(
 )
 def test_a_failed_turn_is_known_by_its_sentence(message: str, expected: Kind) -> None:
     tally = heard("codex", stream(STARTED, *failed(message)))
-    assert adapter("codex").verdict(tally, Ending(1)).kind is expected
+    assert adapter("codex").verdict(tally, RunEnding(1)).kind is expected
 
 
 def test_an_error_line_is_not_the_end() -> None:
@@ -101,7 +101,7 @@ def test_an_error_line_is_not_the_end() -> None:
     data = stream(STARTED, {"type": "error", "message": again})
     assert events("codex", data)[1] == Retrying(again, Kind.NEEDS_PERSON)
     tally = heard("codex", data + GOOD["codex"])
-    assert adapter("codex").verdict(tally, Ending(0, changed=True)).kind is Kind.DONE
+    assert adapter("codex").verdict(tally, RunEnding(0, changed=True)).kind is Kind.DONE
     assert events("codex", stream({"type": "error", "message": "hm"})) == [Retrying("hm")]
 
 
@@ -122,13 +122,13 @@ def test_a_total_of_the_thread_counts_what_is_new() -> None:
 
 def test_what_it_could_not_begin_is_told_on_stderr() -> None:
     data = b"thread/resume failed: no rollout found for thread id t9\n"
-    verdict = adapter("codex").verdict(heard("codex", data), Ending(1))
+    verdict = adapter("codex").verdict(heard("codex", data), RunEnding(1))
     assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
 
 
 def test_a_turn_that_fails_without_a_word_has_failed() -> None:
     found = events("codex", stream({"type": "turn.failed"}))
     assert found == [
-        Failed(Kind.UNFINISHED, "the turn failed"),
-        Result("the turn failed", False),
+        RunFailure(Kind.UNFINISHED, "the turn failed"),
+        FinalResult("the turn failed", False),
     ]

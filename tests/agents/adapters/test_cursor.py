@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from beads_workers.agents.adapter import Permission, Request
+from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import Kind
-from beads_workers.agents.verdict import Ending
+from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import GOOD, adapter, heard
 
 
 def test_a_failure_is_a_text_and_a_status() -> None:
     tally = heard("cursor", b"Error: something broke. Sorry.\n")
-    verdict = adapter("cursor").verdict(tally, Ending(1))
+    verdict = adapter("cursor").verdict(tally, RunEnding(1))
     assert (verdict.kind, verdict.why) == (Kind.UNFINISHED, "Error: something broke.")
 
 
 def test_an_error_in_the_result_is_believed() -> None:
     data = GOOD["cursor"].replace(b'"is_error": false', b'"is_error": true')
-    verdict = adapter("cursor").verdict(heard("cursor", data), Ending(0, changed=True))
+    verdict = adapter("cursor").verdict(heard("cursor", data), RunEnding(0, changed=True))
     assert verdict.kind is Kind.UNFINISHED
 
 
 def test_it_writes_only_with_force() -> None:
-    asked = [adapter("cursor").arguments(Request("-x", permission=p)).argv for p in Permission]
+    asked = [adapter("cursor").arguments(AgentRequest("-x", permission=p)).argv for p in Permission]
     assert ["--force" in argv for argv in asked] == [False, True, True]
     assert all(argv[-2:] == ("--", "-x") for argv in asked)

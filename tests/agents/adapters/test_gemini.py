@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.agents.adapter import Request
+from beads_workers.agents.adapter import AgentRequest
 from beads_workers.agents.events import Kind, Usage
-from beads_workers.agents.verdict import Ending
+from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import GOOD, adapter, heard, stream
 
 QUOTA = "[API Error: You have exhausted your daily quota on this model.]"
@@ -35,28 +35,28 @@ def test_usage_is_told_by_model_where_it_has_models() -> None:
 )
 def test_where_it_says_nothing_its_exit_status_does(status: int, expected: Kind) -> None:
     tally = heard("gemini", b"")
-    assert adapter("gemini").verdict(tally, Ending(status)).kind is expected
+    assert adapter("gemini").verdict(tally, RunEnding(status)).kind is expected
     assert tally.failure is None
 
 
 def test_what_it_says_goes_before_its_exit_status() -> None:
     error = {"type": "result", "status": "error", "error": {"type": "x", "message": QUOTA}}
     for data in (stream(error), QUOTA.encode()):
-        verdict = adapter("gemini").verdict(heard("gemini", data), Ending(173))
+        verdict = adapter("gemini").verdict(heard("gemini", data), RunEnding(173))
         assert (verdict.kind, verdict.until) == (Kind.LIMITED, None)
 
 
 def test_the_code_in_what_it_quotes_counts() -> None:
     quoted = '[API Error: {"error":{"code":403,"message":"Billing is disabled."}}]'
     data = stream({"type": "result", "status": "error", "error": {"message": quoted}})
-    assert adapter("gemini").verdict(heard("gemini", data), Ending(1)).kind is Kind.NEEDS_PERSON
+    assert adapter("gemini").verdict(heard("gemini", data), RunEnding(1)).kind is Kind.NEEDS_PERSON
 
 
 def test_a_result_without_a_message_is_what_was_said_before() -> None:
     data = stream({"type": "error", "message": "Empty."}, {"type": "result", "status": "error"})
-    assert adapter("gemini").verdict(heard("gemini", data), Ending(0)).why == "Empty."
+    assert adapter("gemini").verdict(heard("gemini", data), RunEnding(0)).why == "Empty."
 
 
 def test_the_prompt_is_read_from_stdin_before_what_is_behind_p() -> None:
-    found = adapter("gemini").arguments(Request("Do it."))
+    found = adapter("gemini").arguments(AgentRequest("Do it."))
     assert (found.argv[-2:], found.stdin) == (("-p", "Do this."), "Do it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.agents.events import Kind, Usage
-from beads_workers.agents.verdict import Ending
+from beads_workers.agents.verdict import RunEnding
 from tests.agents.streams import GOOD, adapter, heard, stream
 
 
@@ -23,16 +23,16 @@ def test_an_error_is_its_end(status: int, expected: Kind) -> None:
     data = {"message": "It broke.", "statusCode": status, "isRetryable": False}
     line = {"type": "error", "sessionID": "o1", "error": {"name": "APIError", "data": data}}
     tally = heard("opencode", stream(line))
-    verdict = adapter("opencode").verdict(tally, Ending(1))
+    verdict = adapter("opencode").verdict(tally, RunEnding(1))
     assert (verdict.kind, verdict.why, tally.session) == (expected, "It broke.", "o1")
 
 
 def test_a_run_between_two_steps_is_unfinished() -> None:
     lines = GOOD["opencode"].splitlines(keepends=True)
     tally = heard("opencode", b"".join(lines[:3]))
-    assert adapter("opencode").verdict(tally, Ending(0, changed=True)).kind is Kind.UNFINISHED
+    assert adapter("opencode").verdict(tally, RunEnding(0, changed=True)).kind is Kind.UNFINISHED
 
 
 def test_a_wait_for_a_quota_is_silence() -> None:
-    verdict = adapter("opencode").verdict(heard("opencode", b""), Ending(None, 15, "stall"))
+    verdict = adapter("opencode").verdict(heard("opencode", b""), RunEnding(None, 15, "stall"))
     assert verdict.why == "it said nothing for too long"
