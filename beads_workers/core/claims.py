@@ -116,7 +116,8 @@ class ClaimScheduler:
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
             self._recheck = False
-            skip = frozenset(self._parts.retry_state.not_to_take() | self._tasks.in_flight.keys())
+            left_out = self._parts.retry_state.not_to_take() | self._parts.agents.waiting()
+            skip = frozenset(left_out | self._tasks.in_flight.keys())
         self._asked_for = take or 0
         self._overtaken = False
         self._parts.leases.asked(renew)
@@ -182,6 +183,8 @@ class ClaimScheduler:
         want = free + ahead - unsent
         if (left := self._issues_left()) is not None:
             want = min(want, left)
+        if (room := self._parts.agents.room()) is not None:
+            want = min(want, room - unsent)
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
         idle = self._parts.registry.count(ConnState.READY) > unsent
         return want if idle or free > unsent or unsent * 2 <= ahead else 0

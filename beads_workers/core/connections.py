@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits, wire
+from beads_workers.core.agent_work import NOBODY
 from beads_workers.core.asides import Asides
 from beads_workers.core.commands import HangUp, Send, WatchOwner
 from beads_workers.core.effects import jitter
@@ -19,6 +20,7 @@ from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, 
 from beads_workers.core.inflight import InFlight, lost
 from beads_workers.core.journal import AsideHeard, WorkerJoined, WorkerLeft, WorkerStopping
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind, kept, note_of, value
+from beads_workers.core.receipts import read_receipt
 from beads_workers.core.scripts import to_payload
 from beads_workers.core.states import (
     CONNECTION,
@@ -37,6 +39,7 @@ from beads_workers.core.wire import (
     Cancel,
     Done,
     Failed,
+    Progress,
     Ready,
     Shutdown,
     Task,
@@ -375,6 +378,8 @@ class Sender:
                 payload["message"] = dict(job.call.message)
         if job.script is not None:
             payload["script"] = to_payload(job.script)
+        if in_flight.candidate is not NOBODY:
+            payload["agent"] = self._parts.agents.payload(in_flight.issue, in_flight.candidate)
         if in_flight.trace_context:
             payload["trace_context"] = dict(in_flight.trace_context)
         return Task(
@@ -533,6 +538,8 @@ class Connections:
         for message in connection.asides.take(self._effects.now):
             if message.issue_id == connection.issue_id:
                 self._effects.write(AsideHeard(connection.worker_id, message))
+                if isinstance(message, Progress):
+                    self._parts.agents.heard(message.issue_id, message)
         if (due := connection.asides.deadline()) is not None:
             self._timers.set(AsideDue(conn_id), due)
 
@@ -628,7 +635,7 @@ class Connections:
         state = self._parts.state
         if connection.retiring or state in _LEAVING:
             self._sender.shut_down(connection)
-        elif state is RunState.RUNNING and (in_flight := self._tasks.most_urgent()):
+        elif state is RunState.RUNNING and (in_flight := self._tasks.next_to_begin()):
             self._sender.deliver(connection, in_flight)
         elif self._parts.push and connection.own and state is RunState.RUNNING:
             pass  # Held until there is work: whoever sends it waits for the answer.
@@ -648,7 +655,7 @@ class Connections:
         queued = len(connection.prefetched)
         for _ in range(self._scheduler.to_prefetch(connection.prefetch_count, queued)):
             if self._registry.count(ConnState.READY) or not (
-                in_flight := self._tasks.most_urgent()
+                in_flight := self._tasks.next_to_begin()
             ):
                 return
             self._sender.send_prefetched(connection, in_flight)
@@ -773,7 +780,13 @@ _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.EN
 def _outcome(message: Done | Failed, of_function: bool) -> Outcome:
     if isinstance(message, Done):
         note, result = note_of(message.result), kept(message.result, of_function=of_function)
-        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, message.result_file)
+        file, receipt = message.result_file, read_receipt(message.receipt)
+        return Outcome(OutcomeKind.SUCCESS, "", None, note, result, file, receipt)
     if message.error == "busy" or message.error_detail == CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)
-    return Outcome(message.outcome, message.error, message.retry_after_seconds)
+    return Outcome(
+        message.outcome,
+        message.error,
+        message.retry_after_seconds,
+        receipt=read_receipt(message.receipt),
+    )

@@ -89,6 +89,7 @@ class Control:
         self._move(event.ticket, RunStimulus.RESUME, "running")
         if self._parts.state is RunState.RUNNING:
             self._parts.breaker.reset()
+            self._parts.agents.accounts.resume()
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""

@@ -86,18 +86,24 @@ class Effects:
     the records so far make of each issue, its times on the clock of ``now``.
     """
 
-    def __init__(self, now: float, epoch: float = 0.0) -> None:
-        """``epoch``: the wall clock at ``now``."""
+    def __init__(self, now: float, epoch: float = 0.0, boot: float | None = None) -> None:
+        """``epoch``: the wall clock at ``now``; ``boot``: as in ``at``."""
         self.now = now
-        self.boot = now
+        self.boot = now if boot is None else boot
         self.timers = Timers()
         self.issues = Issues()
         self._epoch = epoch - now
+        self._boot_epoch = epoch - self.boot
         self._commands: list[Command] = []
 
     def at(self, now: float, boot: float | None = None) -> None:
         """It is ``now``; without ``boot``, the machine has never slept."""
         self.now, self.boot = now, now if boot is None else boot
+
+    @property
+    def epoch(self) -> float:
+        """The wall clock, also after the machine has slept."""
+        return self._boot_epoch + self.boot
 
     def ask(self, command: Command) -> None:
         """Ask the edge for something, after everything that was asked before."""

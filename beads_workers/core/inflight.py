@@ -10,6 +10,8 @@ from math import inf
 from typing import Any
 
 from beads_workers.core import limits
+from beads_workers.core.accounts import Candidate
+from beads_workers.core.agent_work import NOBODY, AgentWork
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
@@ -37,6 +39,7 @@ from beads_workers.core.policy import (
     judge,
     quarantine_note,
 )
+from beads_workers.core.receipts import to_text
 from beads_workers.core.retry import CircuitBreaker, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
@@ -55,7 +58,7 @@ class InFlight:
     it when its connection was lost. ``started_at``: when its worker came to it. ``cancelled``: why
     it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to
     end before it begins this one. ``overdue``: its time was over long before. ``trace_context``:
-    the W3C headers of its attempt.
+    the W3C headers of its attempt. ``candidate``: the agent that works on it, if one does.
     """
 
     job: Job
@@ -67,6 +70,7 @@ class InFlight:
     queued_on_worker: bool = False
     overdue: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
+    candidate: Candidate = NOBODY
 
     @property
     def started(self) -> Started:
@@ -176,9 +180,10 @@ class Tasks:
         round_trips: RoundTrips,
         retry_state: RetryState,
         breaker: CircuitBreaker,
+        traces: Traces,
+        agents: AgentWork,
         policy: Policy,
         run_id: str,
-        traces: Traces,
     ) -> None:
         self._effects = effects
         self._issues = effects.issues
@@ -188,6 +193,7 @@ class Tasks:
         self._policy = policy
         self._run_id = run_id
         self._traces = traces
+        self._agents = agents
         self._requests = 0
         self._backlog = Backlog()
         self.in_flight: dict[IssueId, InFlight] = {}
@@ -216,6 +222,16 @@ class Tasks:
                 return in_flight
         return None
 
+    def next_to_begin(self) -> InFlight | None:
+        """The most urgent one that may begin now; those whose agents may not go back."""
+        while (in_flight := self.most_urgent()) is not None:
+            candidate = self._agents.choose(in_flight.job)
+            if candidate is not None:
+                in_flight.candidate = candidate
+                return in_flight
+            self.drop_claim(in_flight)
+        return None
+
     def waiting(self) -> list[IssueId]:
         """What is claimed and unsent, the next one first."""
         unsent = {i for i, h in self.in_flight.items() if h.issue.state is IssueState.CLAIMED}
@@ -238,7 +254,10 @@ class Tasks:
         attempt = job.attempt or in_flight.issue.charged + 1
         ids = job.issue_id, worker_id, attempt, request_id
         spans = traced.own, traced.parent, traced.state
-        started = Started(*ids, job.title, job.priority, *spans)
+        who = in_flight.candidate
+        started = Started(*ids, job.title, job.priority, *spans, who.agent, who.model)
+        if who is not NOBODY:
+            self._agents.begun(job.issue_id, who)
         if in_flight.issue.state is IssueState.CLAIMED:
             self._move(in_flight, IssueStimulus.SENT, started)
         else:
@@ -249,6 +268,7 @@ class Tasks:
     ) -> None:
         """An attempt ended: the policy decides, the journal knows, a write is pending."""
         job, issue = in_flight.job, in_flight.issue
+        outcome = self._agents.ended(issue, outcome)
         self.last_seconds = self._effects.now - in_flight.started_at
         if duration_ms is None:
             duration_ms = int(self.last_seconds * 1000)
@@ -294,6 +314,7 @@ class Tasks:
         ended = _finished(in_flight, Outcome(OutcomeKind.CANCELLED, why), 0, "requeue", uncharged)
         again = self._line_up(in_flight.job)
         self._move(in_flight, IssueStimulus.RETURNED_UNSTARTED, ended, again)
+        self._agents.ended(issue, Outcome(OutcomeKind.LOST))
         in_flight.conn_id = in_flight.lost_conn_id = None
         in_flight.cancelled, in_flight.queued_on_worker = "", False
 
@@ -420,7 +441,7 @@ def _finished(
     delay = verdict.delay_seconds if isinstance(verdict, Requeue) else 0.0
     ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id
     end = outcome.kind.value, word, outcome.error, duration_ms
-    came = outcome.note, outcome.result, outcome.result_file
+    came = outcome.note, outcome.result, outcome.result_file, to_text(outcome.receipt)
     return Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came)
 
 

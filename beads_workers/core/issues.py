@@ -23,6 +23,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
 from beads_workers.core.model import value
+from beads_workers.core.receipts import receipt_from_text, to_text
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
 
@@ -363,6 +364,24 @@ class Issues:
             issue.told.append(entry)
         return change
 
+    def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition:
+        issue = self._of(found.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        past = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
+        told = receipt_from_text(found.receipt)
+        if told is not None:
+            earlier = receipt_from_text(past.receipt)
+            if earlier is not None:
+                told = replace(told, lesson=earlier.lesson, message=earlier.message)
+            issue.retry_entry = replace(
+                past,
+                receipt=to_text(told),
+                money=past.money + (told.money or 0.0),
+                tokens=past.tokens + told.tokens.total,
+            )
+        self._forget(issue)
+        return change
+
     def _checkpointed(self, retry_entry: rec.Checkpointed, entry: Entry) -> Transition:
         old = self.known.get(retry_entry.issue_id)
         issue = self.known[retry_entry.issue_id] = Issue(
@@ -456,8 +475,12 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
     if finished.verdict == _FINISH:
         return None
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
-    if not (quarantined or finished.charged or finished.free_in_a_row or delay):
-        return None  # Requeued without fault.
+    before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
+    money, tokens, receipt = before.money, before.tokens, finished.receipt or before.receipt
+    if not (quarantined or finished.charged or finished.free_in_a_row or delay or receipt):
+        return None  # Requeued without fault, and without anything to go on with.
+    if finished.receipt and (told := receipt_from_text(finished.receipt)) is not None:
+        money, tokens = money + (told.money or 0.0), tokens + told.tokens.total
     described = issue.claimed or issue.retry_entry
     trace = issue.retry_entry.traceparent if issue.retry_entry else ""
     started = issue.attempt.started if issue.attempt else None
@@ -477,6 +500,9 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         enqueued_at=described.enqueued_at if described else 0.0,
         outcome=finished.outcome,
         traceparent=trace,
+        receipt=receipt,
+        money=money,
+        tokens=tokens,
     )
 
 
@@ -514,6 +540,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
     rec.Checkpointed: Issues._checkpointed,
+    rec.UsageFound: Issues._usage_found,
     Unsettled: Issues._unsettled,
     rec.WorkerJoined: Issues._joined,
     Resumed: Issues._resumed,

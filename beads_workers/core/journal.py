@@ -40,6 +40,7 @@ class RunStarted(Record):
     control_socket: str = ""
     workers: int = 0
     version: str = ""
+    budget: str = ""
 
 
 @value
@@ -48,7 +49,8 @@ class Checkpointed(Record):
 
     ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``claimed_by``: the actor in
     whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
-    ``outcome``: of its last attempt, see ``Finished``; ``traceparent``: of its first one.
+    ``outcome`` and ``receipt``: of its last attempt, see ``Finished``; ``traceparent``: of its
+    first one. ``money`` (dollars) and ``tokens``: of all of them.
     """
 
     issue_id: str
@@ -65,6 +67,9 @@ class Checkpointed(Record):
     enqueued_at: float = 0.0
     outcome: str = ""
     traceparent: str = ""
+    receipt: str = ""
+    money: float = 0.0
+    tokens: int = 0
 
 
 @value
@@ -170,7 +175,8 @@ class Started(Record):
     """An attempt begins: the TASK follows.
 
     ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
-    W3C headers, "" where there is no tracer, or no such thing.
+    W3C headers, "" where there is no tracer, or no such thing. ``agent`` and ``model``: who works
+    on it, "" where no agent does, or it chooses the model itself.
     """
 
     issue_id: str
@@ -182,6 +188,8 @@ class Started(Record):
     traceparent: str = ""
     trace_parent: str = ""
     tracestate: str = ""
+    agent: str = ""
+    model: str = ""
 
 
 @value
@@ -200,6 +208,7 @@ class Finished(Record):
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
     ``result`` (JSON, see ``outcomes.kept``) and ``result_file``: what came of a success.
+    ``receipt``: JSON text of an agent's ``Receipt``.
     """
 
     issue_id: str
@@ -216,6 +225,7 @@ class Finished(Record):
     note: str = ""
     result: str = ""
     result_file: str = ""
+    receipt: str = ""
 
 
 @value
@@ -335,6 +345,43 @@ class DegradedEnded(Record):
     """It does not any more."""
 
     what: str
+
+
+@value
+class AccountClosed(Record):
+    """An agent's account takes no work: ``trouble`` is a name of ``accounts.Trouble``.
+
+    ``model``: only this one's window is used up. ``until``: the reset that was said, ``probe_at``:
+    when a canary may try, ``since``: when it closed first; epoch seconds, 0 for unknown.
+    """
+
+    account: str
+    agent: str
+    trouble: str
+    why: str = ""
+    model: str = ""
+    until: float = 0.0
+    probe_at: float = 0.0
+    since: float = 0.0
+
+
+@value
+class AccountOpened(Record):
+    """It takes work again; ``model`` as in ``AccountClosed``."""
+
+    account: str
+    agent: str
+    model: str = ""
+
+
+@value
+class UsageFound(Record):
+    """What an attempt had used whose worker died before it could say so: its ``receipt``."""
+
+    issue_id: str
+    attempt: int
+    request_id: str
+    receipt: str = ""
 
 
 @value
@@ -571,6 +618,9 @@ KINDS: dict[str, type[Record]] = {
     "source_recovered": SourceRecovered,
     "degraded_began": DegradedBegan,
     "degraded_ended": DegradedEnded,
+    "account_closed": AccountClosed,
+    "account_opened": AccountOpened,
+    "usage_found": UsageFound,
     "round_trip_began": RoundTripBegan,
     "call_started": CallStarted,
     "call_ended": CallEnded,

@@ -101,8 +101,12 @@ class Ending:
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
         elif self._parts.breaker.is_open and state in (RunState.RUNNING, RunState.PAUSED):
             self._defy_breaker()
+        elif state is RunState.RUNNING and (spent := self._parts.agents.spent()) is not None:
+            self._keep_to_budget(spent)
         elif state is RunState.PAUSED and self._parts.state_reason.endswith(BREAKER_HINT):
             self.move(RunStimulus.RESUME, "an attempt has succeeded after all")
+        elif state is RunState.RUNNING and self._nobody_comes():
+            self.stop(StopAsked(reason="error", exit_code=7, why="nobody mended the login"))
         elif state is RunState.RUNNING:
             self._consider_empty()
         elif state is RunState.DRAINING and not self._parts.tasks.running():
@@ -124,6 +128,20 @@ class Ending:
             self.stop(StopAsked(reason="error", exit_code=7, why=why, drain=True))
         else:
             self.move(RunStimulus.PAUSE, f"{text}; {BREAKER_HINT}")
+
+    def _keep_to_budget(self, spent: str) -> None:
+        """Nothing is begun beyond it; what runs comes to its end."""
+        if self._parts.settings.until_empty:
+            self.stop(StopAsked(reason="error", exit_code=7, why=spent, drain=True))
+        else:
+            self.move(RunStimulus.PAUSE, spent)
+
+    def _nobody_comes(self) -> bool:
+        """Every account has waited for a person, who did not come in time."""
+        helpless = self._parts.agents.accounts.helpless_for()
+        if helpless is None or self._parts.tasks.in_flight:
+            return False
+        return helpless >= self._parts.settings.pace.person_wait_seconds
 
     def settle_timed_out(self) -> None:
         """The tracker had its time; the journal remembers what is pending."""
@@ -245,6 +263,8 @@ class Ending:
 
     def _is_empty(self) -> bool:
         parts = self._parts
+        if parts.agents.waiting():
+            return False  # What waits for a reset is not nothing.
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
         if parts.round_trips.pending and quiet:
             return self._only_failing_closes()

@@ -193,6 +193,26 @@ BREAKER_SECONDS = 2.0
 """So many different issues that fail so soon after their start, before the first success of a run:
 that is a missing login or the wrong folder, and not the issues' fault."""
 
+# --- agents ---------------------------------------------------------------------------------
+RESET_GRACE_SECONDS = 30.0
+"""A limit's reset is said to the second, and comes a little later."""
+PROBE_SECONDS = 900.0
+"""So often one issue finds out whether somebody has logged in again, or a late reset has come."""
+PERSON_WAIT_SECONDS = 12 * 3600.0
+"""--until-empty waits so long for a person to mend what only a person can."""
+TRANSIENT_DELAY_SECONDS = 30.0
+TRANSIENT_SECONDS_MAX = 86_400.0
+"""The first wait after an overload, doubled each time; what lasts for a day is charged."""
+UTILIZATION_HIGH = 0.9
+"""From here on a limit is near: fewer agents at once, so that fewer meet it in mid-work."""
+WALL_CLOCK_LOOK_SECONDS = 60.0
+"""Resets are moments on the clock on the wall, which may jump, and a laptop sleeps."""
+STALL_SECONDS = 900.0
+"""An agent that prints nothing for so long hangs: the longest tool call is shorter."""
+RECEIPT_ITEMS_MAX = 50
+LESSON_CHARS_MAX = 8000
+"""Of a receipt: entries of a list, and characters of what the next attempt should know."""
+
 # --- the tracker in trouble -----------------------------------------------------------------
 SOURCE_RETRY_SECONDS = 1.0
 SOURCE_RETRY_MAX_SECONDS = 30.0

@@ -191,7 +191,7 @@ class Outcome:
 
     With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
     what a function returned, "" where there is none; ``result_file``, where that lies if it is too
-    long.
+    long. ``receipt``: of an agent (a ``receipts.Receipt``), whatever came of its attempt.
     """
 
     kind: OutcomeKind
@@ -200,6 +200,7 @@ class Outcome:
     note: str = ""
     result: str = ""
     result_file: str = ""
+    receipt: Any = None
 
 
 def note_of(result: Any) -> str:

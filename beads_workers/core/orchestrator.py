@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from beads_workers.core import connections, inflight, limits
 from beads_workers.core import events as ev
+from beads_workers.core.accounts import ACCOUNTS
+from beads_workers.core.agent_work import AgentWork
 from beads_workers.core.claims import RECHECK, ClaimScheduler
 from beads_workers.core.commands import Command
 from beads_workers.core.connections import (
@@ -66,6 +68,7 @@ class Parts:
     round_trips: RoundTrips
     retry_state: RetryState
     breaker: CircuitBreaker
+    agents: AgentWork
     tasks: Tasks
     traces: Traces
     degraded: DegradedConditions
@@ -81,17 +84,20 @@ def make_parts(
     run_id: str,
     now: float,
     epoch: float,
+    boot: float | None,
     *,
     self_claiming: bool,
     push: bool,
 ) -> Parts:
     """Everything new and empty."""
-    effects = Effects(now, epoch)
+    effects = Effects(now, epoch, boot)
     round_trips = RoundTrips(effects, push=push)
     retry_state = RetryState(effects, round_trips)
     breaker = CircuitBreaker(retry_state)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    tasks = Tasks(effects, round_trips, retry_state, breaker, settings.policy, run_id, traces)
+    agents = AgentWork(effects, settings)
+    history = retry_state, breaker, traces, agents
+    tasks = Tasks(effects, round_trips, *history, settings.policy, run_id)
     return Parts(
         settings,
         run_id,
@@ -103,6 +109,7 @@ def make_parts(
         round_trips,
         retry_state,
         breaker,
+        agents,
         tasks,
         traces,
         DegradedConditions(effects),
@@ -139,6 +146,7 @@ class Orchestrator:
         push: bool = False,
         checkpointed: Iterable[Checkpointed] = (),
         epoch: float = 0.0,
+        boot: float | None = None,
     ) -> None:
         """``self_claiming``: a plain v1 worker claims and closes by itself on this source.
 
@@ -148,7 +156,7 @@ class Orchestrator:
         needed only for their ``not_before``.
         """
         self._parts = make_parts(
-            settings, run_id, now, epoch, self_claiming=self_claiming, push=push
+            settings, run_id, now, epoch, boot, self_claiming=self_claiming, push=push
         )
         self._effects = self._parts.effects
         self._sender = Sender(self._parts)
@@ -344,6 +352,7 @@ class Orchestrator:
 
     def _due_by_name(self, key: Hashable) -> None:
         named: dict[Hashable, Callable[[], object]] = {
+            ACCOUNTS: self._look_at_accounts,
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,
             REVOKE: self._sender.revoke,
@@ -357,6 +366,10 @@ class Orchestrator:
         if key == STOP_DEADLINE and self._parts.state is not RunState.STOPPING:
             return
         named[key]()
+
+    def _look_at_accounts(self) -> None:
+        if self._parts.agents.accounts.look():
+            self._scheduler.reschedule()
 
     def _take_again(self) -> None:
         self._parts.round_trips.wake()

@@ -81,6 +81,9 @@ def judge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: flo
             return Requeue(0.0, history)
         case OutcomeKind.NOT_FOUND:
             return Quarantine(outcome.error, replace(history, charged=history.charged + 1))
+        case OutcomeKind.RETRY if outcome.receipt is not None and outcome.receipt.refusal:
+            # The account was closed, and says when it opens: no fault of the issue, however often.
+            return Requeue(0.0, history)
         case OutcomeKind.RETRY if history.free_in_a_row < policy.free_retries_max:
             free = history.free_in_a_row + 1
             delay = outcome.retry_after_seconds

@@ -300,6 +300,10 @@ class Checkpoint:
                 self._hold("degraded_began", what, entry)
             case rec.DegradedEnded(what):
                 self._drop(what, "degraded_began")
+            case rec.AccountClosed(account, _, _, _, model):
+                self._hold("account_closed", f"{account} {model}", entry)
+            case rec.AccountOpened(account, _, model):
+                self._drop(f"{account} {model}", "account_closed")
             case _:
                 pass
 
@@ -351,6 +355,8 @@ _KEPT = frozenset(
         rec.Spent,
         rec.SourceTrouble,
         rec.SourceRecovered,
+        rec.AccountClosed,
+        rec.AccountOpened,
         rec.DegradedBegan,
         rec.DegradedEnded,
     }

@@ -7,6 +7,7 @@ from dataclasses import asdict, field
 from typing import Any
 
 from beads_workers.core import limits
+from beads_workers.core.budget import Budget
 from beads_workers.core.model import Filters, value
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot, context_from_json
@@ -16,16 +17,37 @@ NOTIFY_DESKTOP = "desktop"
 
 
 @value
+class ProbePace:
+    """How closed accounts are tried again: seconds after a reset (``--reset-grace``), between
+    probes (``--probe``), and until nobody is waited for any longer (``--person-wait``)."""
+
+    reset_grace_seconds: float = limits.RESET_GRACE_SECONDS
+    probe_seconds: float = limits.PROBE_SECONDS
+    person_wait_seconds: float = limits.PERSON_WAIT_SECONDS
+
+
+@value
 class Agent:
     """An AI agent: how it is called, and the prompt that is piped to it and then closed.
 
-    ``argv`` may hold the placeholders of a command. ``prompt`` is a template (text, not a path)
-    with ``{id}``, ``{title}``, ``{description}``, ``{priority}``, ``{attempt}``.
+    ``adapter``: of ``agents.adapters``, which calls it and understands what it says; "" for a
+    command line that nobody knows, whose exit status is all there is. ``argv``: the whole command,
+    which may hold the placeholders of one; only its program counts where there is an adapter, and
+    ``arguments`` come behind the adapter's own. ``prompt`` is a template (text, not a path), ""
+    for the usual one. ``prices``: by a pattern of models, dollars for a million tokens (input,
+    output, cached input). ``account``: whose limits it runs into (``core.accounts``). ``at_once``:
+    how many attempts of it may run; None for any number.
     """
 
     name: str
     argv: tuple[str, ...]
     prompt: str
+    adapter: str = ""
+    model: str = ""
+    arguments: tuple[str, ...] = ()
+    prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    account: str = ""
+    at_once: int | None = None
 
 
 @value
@@ -72,9 +94,13 @@ class Worktrees:
 class Work:
     """What a worker runs for a task.
 
-    An issue's own command goes first, then ``command``, then ``agent``; with none of them only
-    issues that carry a command can be run. ``verify`` (a ``sh -c`` line that the user typed)
-    must also succeed. ``bd_argv`` is set where the worker itself claims and closes
+    An issue's own command goes first, then ``command``, then one of ``agents``, the first that is
+    free unless the issue names one; with none of them only issues that carry a command can be run.
+    ``review``: the agent that looks at the work of another; ``fix_rounds``: how often what verify
+    and it find goes back; ``stall_seconds``: an agent that says nothing for so long is ended;
+    ``continues``: a further attempt goes on in the worktree and session of the one before;
+    ``comments``: whose comments are in the prompt. ``verify`` (a ``sh -c`` line that the user
+    typed) must also succeed. ``bd_argv`` is set where the worker itself claims and closes
     (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
     between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
     ``log_bytes_max``: the log of one attempt loses its middle beyond this. ``allow_modules``: what
@@ -88,7 +114,12 @@ class Work:
     """
 
     command: tuple[str, ...] | None = None
-    agent: Agent | None = None
+    agents: tuple[Agent, ...] = ()
+    review: Agent | None = None
+    fix_rounds: int = 2
+    stall_seconds: float | None = limits.STALL_SECONDS
+    continues: bool = True
+    comments: str = "all"
     verify: str | None = None
     timeout_seconds: float | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
@@ -103,6 +134,11 @@ class Work:
     log_root: LogRoot | None = None
     hidden_variables: tuple[str, ...] = ()
     function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def agent(self) -> Agent | None:
+        """The one that issues get which name none."""
+        return self.agents[0] if self.agents else None
 
     @property
     def prefetch_count(self) -> int:
@@ -193,6 +229,9 @@ class FleetSettings:
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     source_private: Mapping[str, Any] = field(default_factory=dict, hash=False)
     claims_ahead: bool = True
+    pace: ProbePace = field(default_factory=ProbePace)
+    budget: Budget | None = None
+    issue_budget: Budget | None = None
     awaited: bool = True
     metrics: int | None = None
     tracing: Tracing | None = None
@@ -205,12 +244,13 @@ def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:
 
 def work_from_json(fields: dict[str, Any]) -> Work:
     """Read back what ``to_json`` wrote (lists become tuples again)."""
-    agent, worktrees = fields["agent"], fields["worktrees"]
+    worktrees, review = fields["worktrees"], fields["review"]
     return Work(
         **{
             **fields,
             "command": _tuple(fields["command"]),
-            "agent": Agent(**{**agent, "argv": tuple(agent["argv"])}) if agent else None,
+            "agents": tuple(map(_agent_from_json, fields["agents"])),
+            "review": _agent_from_json(review) if review else None,
             "bd_argv": _tuple(fields["bd_argv"]),
             "allow_modules": tuple(fields["allow_modules"]),
             "worktrees": worktrees_from_json(worktrees) if worktrees else None,
@@ -222,6 +262,12 @@ def work_from_json(fields: dict[str, Any]) -> Work:
             "log_root": LogRoot(**fields["log_root"]) if fields["log_root"] else None,
         }
     )
+
+
+def _agent_from_json(fields: dict[str, Any]) -> Agent:
+    prices = {model: tuple(each) for model, each in fields["prices"].items()}
+    argv, arguments = tuple(fields["argv"]), tuple(fields["arguments"])
+    return Agent(**{**fields, "argv": argv, "arguments": arguments, "prices": prices})
 
 
 def worktrees_from_json(fields: dict[str, Any]) -> Worktrees:
@@ -241,6 +287,9 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "work": work_from_json(fields["work"]),
             "filters": Filters(**filters),
             "policy": Policy(**fields["policy"]),
+            "pace": ProbePace(**fields["pace"]),
+            "budget": Budget(**fields["budget"]) if fields["budget"] else None,
+            "issue_budget": Budget(**fields["issue_budget"]) if fields["issue_budget"] else None,
             "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
         }
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
+from beads_workers.core.agent_board import AgentBoard
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.model import value
@@ -32,6 +33,7 @@ class ShownWorker:
     issue_id: str | None = None
     title: str | None = None
     attempt: int | None = None
+    agent: str | None = None
     progress: Progress | None = None
     done: int = 0
     failed: int = 0
@@ -57,14 +59,14 @@ class WorkerRow(ShownWorker):
             return
         self.state, self.since = "busy", since
         self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
-        self.progress = None
+        self.agent, self.progress = started.agent or None, None
 
     def has_not(self, issue_id: str) -> None:
         """It ended this one, or requeued it."""
         if self.issue_id != issue_id:
             self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
-        self.issue_id = self.title = self.attempt = self.progress = None
+        self.issue_id = self.title = self.attempt = self.agent = self.progress = None
         if self.prefetched:
             stopping = self.state == "stopping"
             self.has(*self.prefetched.pop(0))
@@ -75,7 +77,7 @@ class WorkerRow(ShownWorker):
     def left(self) -> None:
         """Its connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
-        self.issue_id = self.title = self.attempt = self.progress = None
+        self.issue_id = self.title = self.attempt = self.agent = self.progress = None
 
 
 def worker_order(worker_id: str) -> tuple[int, int, str]:
@@ -295,6 +297,7 @@ class Board:
     counters: Counters = field(default_factory=Counters)
     trouble: ShownTrouble | None = None
     degraded: dict[str, rec.DegradedBegan] = field(default_factory=dict)
+    agents: AgentBoard = field(default_factory=AgentBoard)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
@@ -373,13 +376,17 @@ class Board:
                 self.counters.started += 1
                 row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
                 row.has(started, entry.elapsed)
+                self.agents.started(started)
             case rec.Finished() as finished:
+                self.agents.finished(finished)
                 self._finished(finished, change.issue.title, entry)
             case rec.Claimed(issue_id):
                 self.claims += 1
                 self.requeued.pop(issue_id, None)
             case rec.SettledRecord() as settled:
                 self._settled(settled, change)
+            case rec.UsageFound():
+                self.agents.apply(entry.record)
             case rec.Refunded() if change.stood is Standing.QUARANTINED:
                 self.totals["quarantined"] -= 1
             case _:
@@ -389,11 +396,13 @@ class Board:
         match entry.record:
             case rec.RunStarted() as run:
                 self.run, self.began_at = run, entry.at - entry.elapsed
-                self.workers_most = run.workers
+                self.workers_most, self.agents.budget = run.workers, run.budget
             case rec.RunChanged(state, reason):
                 self.state, self.state_reason = state, reason
             case rec.RunEnded() as ended:
                 self.ended = ended
+            case rec.AccountClosed() | rec.AccountOpened():
+                self.agents.apply(entry.record)
             case rec.DegradedBegan() as condition:
                 self.degraded[condition.what] = condition
             case rec.DegradedEnded(what):
@@ -424,6 +433,7 @@ class Board:
                     row_said.issue_id == progress.issue_id
                 ):
                     row_said.progress = progress
+                    self.agents.heard(progress)
             case rec.WorkerStopping(worker_id):
                 if stopping := self.workers.get(worker_id):
                     stopping.state = "stopping"

@@ -92,6 +92,8 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         ],
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
+        "accounts": board.agents.accounts(ready),
+        "money": board.agents.money() if board.agents.agents else None,
         "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
         "rate_per_minute": rate,
         "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
@@ -185,7 +187,13 @@ def _in_order(board: Board) -> list[WorkerRow]:
 
 def _worker(row: WorkerRow, elapsed: float) -> dict[str, Any]:
     seconds = round(elapsed - row.since, 3) if row.issue_id else None
-    return {**shown(row, ShownWorker), "elapsed_seconds": seconds}
+    said = row.progress
+    used = {
+        "activity": said.activity if said else None,
+        "tokens": said.tokens if said else None,
+        "money": said.money if said else None,
+    }
+    return {**shown(row, ShownWorker), **used, "elapsed_seconds": seconds}
 
 
 def _source_state(board: Board, elapsed: float) -> dict[str, Any]:
@@ -257,6 +265,9 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
             f"{issue.issue_id}: its worker {worker} left, and pid {pid} still lives",
             "end that process, or wait for it",
         )
+    for closed in board.agents.closed.values():
+        if closed.trouble == "needs_person":
+            yield f"{closed.agent}: {closed.why}", "resume"
     if board.state == "paused":
         # The reason first: where there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"

@@ -72,7 +72,8 @@ class Done:
 
     ``result_file``: the path of a file (0600) with the JSON of a result that is too long.
     ``is_stopping``: 1.1; the worker takes no more tasks, and its READY is answered with SHUTDOWN.
-    ``request_id``: of the TASK, where this is left as a word and not sent.
+    ``request_id``: of the TASK, where this is left as a word and not sent. ``receipt``: 1.1; what
+    an agent's attempt says for itself (``core.receipts``).
     """
 
     issue_id: IssueId
@@ -80,6 +81,7 @@ class Done:
     duration_ms: int | None = None
     result: Any = None
     result_file: str = ""
+    receipt: Mapping[str, Any] | None = None
     is_stopping: bool = False
     request_id: str = ""
     warnings: tuple[str, ...] = ()
@@ -89,7 +91,8 @@ class Done:
 class Failed:
     """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error.
 
-    ``is_stopping``: as in DONE. ``request_id``: of the TASK, where it is returned unstarted.
+    ``is_stopping`` and ``receipt``: as in DONE. ``request_id``: of the TASK, where it is returned
+    unstarted.
     """
 
     issue_id: IssueId
@@ -99,6 +102,7 @@ class Failed:
     outcome: OutcomeKind = OutcomeKind.ERROR
     retry_after_seconds: float | None = None
     error_detail: str = ""
+    receipt: Mapping[str, Any] | None = None
     is_stopping: bool = False
     request_id: str = ""
     warnings: tuple[str, ...] = ()
@@ -128,16 +132,28 @@ class Aside:
 
 @value
 class Progress(Aside):
-    """How far a task is: ``percent`` 0 to 100, None where nobody knows, and what it does now."""
+    """How far a task is: ``percent`` 0 to 100, None where nobody knows, and what it does now.
+
+    Of an agent also what it has used so far (``tokens``, and ``money`` in dollars where that is
+    known), and how full its account's fullest window is (``utilization``, 0 to 1).
+    """
 
     percent: int | None = None
     activity: str = ""
+    tokens: int | None = None
+    money: float | None = None
+    utilization: float | None = None
 
     @staticmethod
     def read(line: str) -> Progress:
         """From a line that a program has printed: all of it, and a percentage that stands there."""
         found = _PERCENT.search(line)
         return Progress(percent=int(found[1]) if found else None, activity=_activity(line))
+
+    @staticmethod
+    def of_attempt(said: Mapping[str, Any]) -> Progress:
+        """From what an attempt of an agent prints for its worker."""
+        return _progress({"issue_id": "-", **said})
 
 
 # --- orchestrator -> worker -------------------------------------------------------------------
@@ -242,6 +258,7 @@ def _done(fields: dict[str, Any]) -> Done:
         duration_ms=_duration(fields, warnings),
         result=fields.get("result"),
         result_file=text(fields, "result_file", "")[: limits.ERROR_CHARS_MAX],
+        receipt=_receipt(fields),
         is_stopping=fields.get("is_stopping") is True,
         request_id=text(fields, "request_id", ""),
         warnings=tuple(warnings),
@@ -263,6 +280,7 @@ def _failed(fields: dict[str, Any]) -> Failed:
         outcome=_outcome(fields, warnings),
         retry_after_seconds=_retry_after(fields, warnings),
         error_detail=detail if isinstance(detail, str) else "",
+        receipt=_receipt(fields),
         is_stopping=fields.get("is_stopping") is True,
         request_id=text(fields, "request_id", ""),
         warnings=tuple(warnings),
@@ -274,7 +292,16 @@ def _progress(fields: dict[str, Any]) -> Progress:
     if percent is not None and not 0 <= percent <= 100:
         percent = None
     activity = _activity(text(fields, "activity", ""))
-    return Progress(issue_id(fields), None if percent is None else int(percent), activity)
+    tokens, money = as_integer(fields.get("tokens")), as_number(fields.get("money"))
+    utilization = as_number(fields.get("utilization"))
+    return Progress(
+        issue_id(fields),
+        None if percent is None else int(percent),
+        activity,
+        min(tokens, limits.INTEGER_MAX) if tokens is not None and tokens >= 0 else None,
+        money if money is not None and money >= 0 else None,
+        utilization if utilization is not None and 0 <= utilization <= 1 else None,
+    )
 
 
 _PERCENT = re.compile(r"(?<![\d.])(100|\d?\d)(?:\.\d+)?\s?%")
@@ -385,6 +412,11 @@ def _duration(fields: dict[str, Any], warnings: list[str]) -> int | None:
     return duration
 
 
+def _receipt(fields: dict[str, Any]) -> dict[str, Any] | None:
+    receipt = fields.get("receipt")
+    return receipt if isinstance(receipt, dict) else None
+
+
 def _outcome(fields: dict[str, Any], warnings: list[str]) -> OutcomeKind:
     name = fields.get("outcome", "error")
     for kind in OutcomeKind:
@@ -450,7 +482,12 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
             }
             return core if v1 else core | _task_additions(message)
         case _:
-            return {f.name: getattr(message, f.name) for f in fields(message)}
+            said = {f.name: getattr(message, f.name) for f in fields(message)}
+            return {n: x for n, x in said.items() if x is not None or n not in _LEFT_OUT}
+
+
+_LEFT_OUT = ("tokens", "money", "utilization")
+"""Of PROGRESS: what most tasks have nothing to say of."""
 
 
 def _ready_additions(message: Ready) -> dict[str, Any]:
@@ -464,6 +501,8 @@ def _done_additions(message: Done) -> dict[str, Any]:
     extra: dict[str, Any] = {"is_stopping": True} if message.is_stopping else {}
     if message.request_id:
         extra["request_id"] = message.request_id
+    if message.receipt is not None:
+        extra["receipt"] = dict(message.receipt)
     if message.result_file:
         return {"result_file": message.result_file, **extra}
     return extra if message.result is None else {"result": message.result, **extra}
@@ -479,6 +518,8 @@ def _failed_additions(message: Failed) -> dict[str, Any]:
         extra["is_stopping"] = True
     if message.request_id:
         extra["request_id"] = message.request_id
+    if message.receipt is not None:
+        extra["receipt"] = dict(message.receipt)
     return extra
 
 

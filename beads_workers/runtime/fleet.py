@@ -55,6 +55,7 @@ from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote import Zygote, start_zygote
 from beads_workers.runtime.zygote_client import ZygoteClient
+from beads_workers.trackers.settlement_rules import boot_seconds
 
 if TYPE_CHECKING:
     from beads_workers.runtime.sources import Ingress
@@ -210,6 +211,7 @@ class Fleet:
             control_socket=info.control_socket,
             workers=self._settings.workers,
             version=__version__,
+            budget=str(self._settings.budget or ""),
         )
         foreign = (
             Noted(
@@ -268,6 +270,7 @@ class Fleet:
             push=is_push(self._settings),
             checkpointed=last.checkpoint(),
             epoch=time.time(),
+            boot=boot_seconds(),
         )
 
     def _serve_figures(self, selector: selectors.BaseSelector, loop: Loop) -> None:

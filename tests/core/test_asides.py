@@ -124,7 +124,8 @@ def test_what_is_kept_is_shown_until_the_attempt_ends() -> None:
     assert row["progress"] is None
     play.do(progress(1, "a", 40, "compiles"))
     (row,) = status(play.board, 0.0)["workers"]
-    assert row["progress"] == {"issue_id": "a", "percent": 40, "activity": "compiles"}
+    unsaid = dict.fromkeys(("tokens", "money", "utilization"))
+    assert row["progress"] == {"issue_id": "a", "percent": 40, "activity": "compiles", **unsaid}
     play.do(progress(1, "a", 50))
     play.do(done(1, "a"))
     play.wait(1.5)

@@ -50,7 +50,8 @@ CONTEXTS = st.builds(
 WORKS = st.builds(
     Work,
     command=st.none() | WORDS,
-    agent=st.none() | AGENTS,
+    agents=st.lists(AGENTS, max_size=3).map(tuple),
+    review=st.none() | AGENTS,
     verify=st.none() | TEXT,
     timeout_seconds=st.none() | SECONDS,
     term_grace_seconds=SECONDS,
@@ -124,7 +125,11 @@ def test_what_comes_back_can_be_hashed_so_no_list_is_left_in_it() -> None:
         tracker=".beads",
         project="/p",
         state_directory="/p/.beads-workers",
-        work=Work(command=("a",), agent=Agent("x", ("x", "-p"), "do {id}"), bd_argv=("bd",)),
+        work=Work(
+            command=("a",),
+            agents=(Agent("x", ("x", "-p"), "do {id}", prices={"m": (1.0, 2.0)}),),
+            bd_argv=("bd",),
+        ),
         filters=Filters(labels=("a",), only=("b",), priorities=(0, 1)),
     )
     assert hash(fleet_from_json(over_the_wire(fleet))) == hash(fleet)

@@ -1,0 +1,306 @@
+"""Accounts of AI agents: which are closed, until when, and who goes first when they open.
+
+An account is what a vendor counts: one login of one command line. All issues that run with it are
+refused together, so it is closed as a whole (or one model of it), nothing is charged, and one
+issue, the canary, finds out whether it is open again. Epoch seconds, because resets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NewType
+
+from beads_workers.core import limits
+from beads_workers.core.effects import Effects, jitter
+from beads_workers.core.journal import AccountClosed, AccountOpened
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+from beads_workers.core.settings import ProbePace
+
+AccountId = NewType("AccountId", str)
+"""A hash of adapter, base URL, configuration folder and credential; never one of these."""
+
+ACCOUNTS = "accounts"
+"""Timer key: look at the wall clock, for a reset or a probe may be due."""
+
+
+@dataclass(slots=True)
+class Closed:
+    """``probe_at``: when a canary may try. ``refusals``: of canaries in a row, which come with
+    resets that are late. ``told_by``: the run that found out, "" for this one."""
+
+    refusal: AccountRefusal
+    since: float
+    probe_at: float
+    refusals: int = 0
+    told_by: str = ""
+
+
+@value
+class Candidate:
+    """One way to run an issue: an agent of the fleet, its account, and the model."""
+
+    agent: str
+    account: AccountId
+    model: str = ""
+
+
+@dataclass(slots=True)
+class Account:
+    """``running``: the attempts under way, with their models; ``heard``: those that the model has
+    answered. ``allowed``: how many at once while
+    it ramps up after a canary; None for any number. ``utilization``: of the fullest window, 0..1,
+    as the agent says it."""
+
+    account_id: AccountId
+    agent: str
+    closed: dict[str, Closed] = field(default_factory=dict)
+    running: dict[IssueId, str] = field(default_factory=dict)
+    heard: set[IssueId] = field(default_factory=set)
+    canary: IssueId | None = None
+    allowed: int | None = None
+    utilization: float = 0.0
+    waiting: set[IssueId] = field(default_factory=set)
+
+    def closed_for(self, model: str) -> Closed | None:
+        """What stands in the way of this model: the whole account, or its own window."""
+        return self.closed.get("") or (self.closed.get(model) if model else None)
+
+
+class Accounts:
+    """All accounts that this fleet's agents use. Without agents it is empty, and allows all."""
+
+    def __init__(self, effects: Effects, pace: ProbePace, workers: int) -> None:
+        self._effects = effects
+        self._pace = pace
+        self._workers = max(1, workers)
+        self._accounts: dict[AccountId, Account] = {}
+        self._of_issue: dict[IssueId, Account] = {}
+
+    # --- before an attempt ------------------------------------------------------------------------
+
+    def choose(self, issue_id: IssueId, candidates: Sequence[Candidate]) -> Candidate | None:
+        """The first one that may begin now; None: the issue waits until an account opens."""
+        for candidate in candidates:
+            if self._room(self._of(candidate), candidate.model) > 0:
+                return candidate
+        for candidate in candidates:
+            self._of(candidate).waiting.add(issue_id)
+        return None
+
+    def room(self, candidates: Iterable[Candidate]) -> int:
+        """How many attempts may begin now, with any of these."""
+        rooms = {c.account: self._room(self._of(c), c.model) for c in candidates}
+        return sum(rooms.values())
+
+    def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
+        """An attempt begins; the first one on a closed account is its canary."""
+        account = self._of(candidate)
+        account.running[issue_id] = candidate.model
+        account.waiting.discard(issue_id)
+        self._of_issue[issue_id] = account
+        if account.closed_for(candidate.model) is not None:
+            account.canary = issue_id
+
+    def waiting(self) -> set[IssueId]:
+        """Issues that were turned away, and are not to be taken before an account opens."""
+        return {i for a in self._accounts.values() for i in a.waiting}
+
+    # --- during it, and at its end ----------------------------------------------------------------
+
+    def answered(self, issue_id: IssueId) -> None:
+        """The model has answered this attempt: a canary opens its account, and each first answer
+        after that lets two more in."""
+        account = self._of_issue.get(issue_id)
+        if account is None or issue_id in account.heard:
+            return
+        account.heard.add(issue_id)
+        if account.canary == issue_id:
+            self._open(account, account.running[issue_id])
+        elif account.allowed is not None:
+            account.allowed += _RAMP
+            if account.allowed >= self._workers:
+                account.allowed = None
+
+    def warned(self, issue_id: IssueId, utilization: float) -> None:
+        """So full is its fullest window: from ``limits.UTILIZATION_HIGH`` on, fewer at once."""
+        if account := self._of_issue.get(issue_id):
+            account.utilization = utilization
+
+    def ended(
+        self, issue_id: IssueId, refusal: AccountRefusal | None, *, lost: bool = False
+    ) -> None:
+        """An attempt ended, refused or not. ``lost``: nobody knows how, which proves nothing."""
+        account = self._of_issue.pop(issue_id, None)
+        if account is None:
+            return
+        model = account.running.pop(issue_id, "")
+        account.heard.discard(issue_id)
+        was_canary = account.canary == issue_id
+        if was_canary:
+            account.canary = None
+        if refusal is not None:
+            self._close(account, refusal, was_canary=was_canary)
+        elif was_canary and not lost:
+            self._open(account, model)
+        self._look_later()
+
+    # --- time, and people -------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """The wall clock may have come to a reset: whether a canary may go now."""
+        self._look_later()
+        now = self._effects.epoch
+        return any(
+            account.canary is None and closed.probe_at <= now
+            for account in self._accounts.values()
+            for closed in account.closed.values()
+        )
+
+    def resume(self) -> None:
+        """A person says that it is mended: try at once."""
+        for account in self._accounts.values():
+            for closed in account.closed.values():
+                closed.probe_at = self._effects.epoch
+        self._look_later()
+
+    def learn(self, account_id: AccountId, closed: Iterable[Closed]) -> None:
+        """What another fleet of this user found out about an account that ours uses as well."""
+        account = self._accounts.get(account_id)
+        if account is None or account.canary is not None:
+            return
+        told = {each.refusal.model: each for each in closed}
+        for model, each in told.items():
+            ours = account.closed.get(model)
+            if ours is None or each.probe_at > ours.probe_at:
+                account.closed[model] = each
+                self._write(account, each)
+        gone = [m for m, ours in account.closed.items() if ours.told_by and m not in told]
+        for model in gone:
+            self._open(account, model)
+        self._look_later()
+
+    def helpless_for(self) -> float | None:
+        """For how many seconds every account has been waiting for a person; None: not so."""
+        now, since = self._effects.epoch, 0.0
+        for account in self._accounts.values():
+            persons = [
+                closed.since
+                for closed in account.closed.values()
+                if closed.refusal.trouble is AccountTrouble.NEEDS_PERSON
+            ]
+            if not persons:
+                return None
+            since = max(since, min(persons))
+        return now - since if self._accounts else None
+
+    def charges(self, issue_id: IssueId) -> bool:
+        """Whether an overload has lasted for so long that attempts are charged all the same."""
+        account = self._of_issue.get(issue_id)
+        if account is None:
+            return False
+        since = [
+            closed.since
+            for closed in account.closed.values()
+            if closed.refusal.trouble is AccountTrouble.TRANSIENT
+        ]
+        longest = self._effects.epoch - min(since, default=self._effects.epoch)
+        return longest > limits.TRANSIENT_SECONDS_MAX
+
+    def each(self) -> Iterator[Account]:
+        """All that were ever used in this run."""
+        return iter(self._accounts.values())
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _of(self, candidate: Candidate) -> Account:
+        account = self._accounts.get(candidate.account)
+        if account is None:
+            account = Account(candidate.account, candidate.agent)
+            self._accounts[candidate.account] = account
+        return account
+
+    def _room(self, account: Account, model: str) -> int:
+        closed = account.closed_for(model)
+        if closed is not None:
+            return int(account.canary is None and closed.probe_at <= self._effects.epoch)
+        allowed = self._workers if account.allowed is None else account.allowed
+        if account.utilization >= limits.UTILIZATION_HIGH:
+            share = (1.0 - account.utilization) / (1.0 - limits.UTILIZATION_HIGH)
+            allowed = min(allowed, max(1, round(self._workers * share)))
+        return max(0, allowed - len(account.running))
+
+    def _open(self, account: Account, model: str) -> None:
+        closed = account.closed.pop("", None) or account.closed.pop(model, None)
+        account.canary = None
+        if closed is None:
+            return
+        account.allowed, account.utilization = 1 + _RAMP, 0.0
+        account.waiting.clear()
+        self._effects.write(AccountOpened(account.account_id, account.agent, closed.refusal.model))
+
+    def _close(self, account: Account, refusal: AccountRefusal, *, was_canary: bool) -> None:
+        now, before = self._effects.epoch, account.closed.get(refusal.model)
+        # Others that were under way hear of the same wall; only a later reset is news.
+        later = before is None or (refusal.until or 0.0) > (before.refusal.until or 0.0)
+        if not (was_canary or later):
+            return
+        refusals = before.refusals + 1 if before and was_canary else 0
+        closed = Closed(refusal, before.since if before else now, 0.0, refusals)
+        closed.probe_at = self._probe_at(account, closed)
+        account.closed[refusal.model] = closed
+        account.allowed = None
+        self._write(account, closed)
+
+    def _probe_at(self, account: Account, closed: Closed) -> float:
+        now, pace, refusal = self._effects.epoch, self._pace, closed.refusal
+        spread = 1.0 + 0.5 * jitter(f"{account.account_id}{closed.refusals}")
+        if refusal.until is not None and refusal.until > now:
+            return refusal.until + pace.reset_grace_seconds * spread
+        match refusal.trouble:
+            case AccountTrouble.NEEDS_PERSON:
+                delay = pace.probe_seconds
+            case AccountTrouble.TRANSIENT:
+                delay = limits.TRANSIENT_DELAY_SECONDS * 2.0 ** min(closed.refusals, 10)
+            case AccountTrouble.LIMITED:
+                # The reset is unknown, or was said and is late.
+                late = pace.reset_grace_seconds * 2.0 ** min(closed.refusals, 10)
+                delay = late if closed.refusals else pace.probe_seconds
+        return now + min(delay, pace.probe_seconds) * spread
+
+    def _write(self, account: Account, closed: Closed) -> None:
+        refusal = closed.refusal
+        self._effects.write(
+            AccountClosed(
+                account.account_id,
+                account.agent,
+                refusal.trouble.value,
+                refusal.why[: limits.ERROR_CHARS_MAX],
+                refusal.model,
+                refusal.until or 0.0,
+                closed.probe_at,
+                closed.since,
+            )
+        )
+
+    def _look_later(self) -> None:
+        now = self._effects.epoch
+        due = min(
+            (
+                closed.probe_at
+                for account in self._accounts.values()
+                for closed in account.closed.values()
+            ),
+            default=None,
+        )
+        if due is None:
+            self._effects.timers.cancel(ACCOUNTS)
+            return
+        # A machine that sleeps wakes up late: the clock on the wall is looked at each minute.
+        wait = min(max(due - now, 1.0), limits.WALL_CLOCK_LOOK_SECONDS)
+        self._effects.timers.set(ACCOUNTS, self._effects.now + wait)
+
+
+_RAMP = 2
+"""So many more attempts may begin for each one that was answered: 1, 2, 4, 8 after a reset."""

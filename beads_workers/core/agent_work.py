@@ -1,0 +1,161 @@
+"""Which agent works on an issue, and when: between the claim of an issue and its TASK.
+
+One per orchestrator. A fleet without agents that are understood asks it nothing that costs. It ties
+``Accounts`` (who may begin), ``Ledger`` (what it has cost) and the receipts of earlier attempts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from beads_workers.core.accounts import AccountId, Accounts, Candidate
+from beads_workers.core.budget import Budget
+from beads_workers.core.effects import Effects
+from beads_workers.core.issues import Issue
+from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
+from beads_workers.core.money import Ledger, UnderWay
+from beads_workers.core.receipts import receipt_from_text, to_json
+from beads_workers.core.settings import Agent, FleetSettings
+from beads_workers.core.wire import Progress
+
+AGENT_LABEL, MODEL_LABEL = "agent:", "model:"
+"""Labels ``agent:codex`` and ``model:opus`` choose for one issue. They are read at the claim."""
+
+NOBODY = Candidate("", AccountId(""))
+"""For an issue that no agent works on: it brings a command, or names a function."""
+
+
+class AgentWork:
+    """``accounts`` and ``ledger`` are there to be shown; all else is asked here."""
+
+    def __init__(self, effects: Effects, settings: FleetSettings) -> None:
+        self._effects = effects
+        work = settings.work
+        self._agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
+        self._reviewer = work.review
+        self._budget = settings.budget or Budget()
+        self._issue_budget = settings.issue_budget or Budget()
+        self._allows_calls = bool(work.allow_modules)
+        self._running: dict[str, int] = dict.fromkeys(self._agents, 0)
+        self._chosen: dict[IssueId, Candidate] = {}
+        self.accounts = Accounts(effects, settings.pace, settings.workers)
+        self.ledger = Ledger()
+
+    # --- before an attempt ------------------------------------------------------------------------
+
+    def choose(self, job: Job) -> Candidate | None:
+        """Who works on it; None: nobody may now, and it waits until an account opens."""
+        if not self._agents or self._brings_its_own(job):
+            return NOBODY
+        if self.spent() is not None:
+            return None
+        candidates = [c for c in self._candidates(job) if self._has_place(c)]
+        return self.accounts.choose(job.issue_id, candidates)
+
+    def room(self) -> int | None:
+        """How many attempts may begin now; None: as many as there are workers."""
+        if not self._agents:
+            return None
+        if self.spent() is not None:
+            return 0
+        return self.accounts.room(self._candidate(a, a.model) for a in self._agents.values())
+
+    def waiting(self) -> set[IssueId]:
+        """What is not to be taken, because its agents' accounts are closed."""
+        return self.accounts.waiting() if self._agents else set()
+
+    def spent(self) -> str | None:
+        """Why nothing more is begun in this run, if its budget is spent."""
+        spent = self.ledger.spent()
+        if not self._budget.is_spent(spent.money, spent.tokens):
+            return None
+        return f"the budget of {self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
+
+    def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
+        """Its TASK is about to be sent."""
+        self._chosen[issue_id] = candidate
+        self._running[candidate.agent] += 1
+        self.accounts.begun(issue_id, candidate)
+
+    def payload(self, issue: Issue, candidate: Candidate) -> dict[str, Any]:
+        """What its TASK says of that: who works on it, and what earlier attempts have left."""
+        said: dict[str, Any] = {"name": candidate.agent}
+        if candidate.model:
+            said["model"] = candidate.model
+        past = issue.retry_entry
+        if past is not None and past.error:
+            said["error"] = past.error
+        earlier = receipt_from_text(past.receipt) if past is not None else None
+        if earlier is not None and earlier.agent == candidate.agent:
+            said["earlier"] = to_json(earlier)
+        elif earlier is not None:
+            # Another agent takes over: what was found out holds for it, the session does not.
+            said["earlier"] = to_json(replace(earlier, session="", totals={}))
+        spent = past.money if past is not None else 0.0
+        if (left := self._issue_budget.dollars_left(spent)) is not None:
+            said["money"] = left
+        return said
+
+    # --- during it, and at its end ----------------------------------------------------------------
+
+    def heard(self, issue_id: IssueId, progress: Progress) -> None:
+        """Its worker has told how far it is."""
+        if issue_id not in self._chosen:
+            return
+        if progress.tokens:
+            self.accounts.answered(issue_id)
+            self.ledger.progress(issue_id, UnderWay(progress.tokens, progress.money or 0.0))
+        if progress.utilization is not None:
+            self.accounts.warned(issue_id, progress.utilization)
+
+    def ended(self, issue: Issue, outcome: Outcome) -> Outcome:
+        """An attempt has ended; gives the outcome as the policy is to see it."""
+        issue_id = IssueId(issue.issue_id)
+        candidate = self._chosen.pop(issue_id, None)
+        receipt = outcome.receipt
+        if candidate is None:
+            return replace(outcome, receipt=None) if receipt is not None else outcome
+        self._running[candidate.agent] -= 1
+        refusal = receipt.refusal if receipt is not None else None
+        if refusal is not None and self.accounts.charges(issue_id):
+            outcome = replace(outcome, kind=OutcomeKind.ERROR)
+        if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
+            # Its own account is fine: it is the reviewer's that is closed.
+            self.accounts.ended(issue_id, None)
+            self.accounts.begun(issue_id, self._candidate(self._reviewer, self._reviewer.model))
+        self.accounts.ended(issue_id, refusal, lost=outcome.kind is OutcomeKind.LOST)
+        self.ledger.ended(issue_id, receipt)
+        return self._within_budget(issue, outcome)
+
+    def _within_budget(self, issue: Issue, outcome: Outcome) -> Outcome:
+        if outcome.kind is OutcomeKind.SUCCESS:
+            return outcome
+        past, receipt = issue.retry_entry, outcome.receipt
+        money = (past.money if past else 0.0) + ((receipt.money if receipt else None) or 0.0)
+        tokens = (past.tokens if past else 0) + (receipt.tokens.total if receipt else 0)
+        if not self._issue_budget.is_spent(money, tokens):
+            return outcome
+        error = f"its budget of {self._issue_budget} is spent: {outcome.error}"
+        return replace(outcome, kind=OutcomeKind.NOT_FOUND, error=error)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _brings_its_own(self, job: Job) -> bool:
+        return bool(job.command or job.script or (job.call and self._allows_calls))
+
+    def _has_place(self, candidate: Candidate) -> bool:
+        most = self._agents[candidate.agent].at_once
+        return most is None or self._running[candidate.agent] < most
+
+    def _candidates(self, job: Job) -> list[Candidate]:
+        named = [x.removeprefix(AGENT_LABEL) for x in job.labels if x.startswith(AGENT_LABEL)]
+        models = [x.removeprefix(MODEL_LABEL) for x in job.labels if x.startswith(MODEL_LABEL)]
+        agents = [self._agents[name] for name in named if name in self._agents]
+        return [
+            self._candidate(agent, models[0] if models else agent.model)
+            for agent in agents or self._agents.values()
+        ]
+
+    def _candidate(self, agent: Agent, model: str) -> Candidate:
+        return Candidate(agent.name, AccountId(agent.account or agent.name), model)

@@ -1,0 +1,75 @@
+"""What agents have used: tokens and dollars, for each issue, agent and outcome, and the budgets.
+
+The ledger is a fold over the ends of attempts, whose receipts say it; what attempts under way have
+used so far comes from their progress, and counts until their receipt takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from beads_workers.core.model import IssueId, value
+from beads_workers.core.receipts import Receipt, Tokens
+
+
+@dataclass(slots=True)
+class Spend:
+    """``unpriced``: tokens for which nobody has said a price."""
+
+    tokens: Tokens = field(default_factory=Tokens)
+    money: float = 0.0
+    unpriced: int = 0
+
+    def add(self, usage: Mapping[str, Tokens], money: float | None) -> None:
+        """An attempt's, or a part of it."""
+        used = sum(usage.values(), Tokens())
+        self.tokens += used
+        if money is None:
+            self.unpriced += used.total
+        else:
+            self.money += money
+
+
+@value
+class UnderWay:
+    """What an attempt that runs has used so far, as its progress says it."""
+
+    tokens: int = 0
+    money: float = 0.0
+
+
+class Ledger:
+    """``ended``: of attempts that are over; ``running``: of those under way, by issue."""
+
+    def __init__(self) -> None:
+        self.total = Spend()
+        self.by_issue: dict[str, Spend] = {}
+        self.by_agent: dict[str, Spend] = {}
+        self.by_verdict: dict[str, Spend] = {}
+        self.running: dict[str, UnderWay] = {}
+
+    def ended(self, issue_id: str, receipt: Receipt | None) -> None:
+        """An attempt is over."""
+        self.running.pop(issue_id, None)
+        if receipt is None or not (receipt.usage or receipt.money):
+            return
+        named = (
+            (self.by_issue, issue_id),
+            (self.by_agent, receipt.agent or "agent"),
+            (self.by_verdict, receipt.verdict or "unknown"),
+        )
+        for table, name in named:
+            table.setdefault(name, Spend()).add(receipt.usage, receipt.money)
+        self.total.add(receipt.usage, receipt.money)
+
+    def progress(self, issue_id: str, used: UnderWay) -> None:
+        """An attempt that runs has used so much by now, all in all."""
+        self.running[issue_id] = used
+
+    def spent(self, issue_id: IssueId | None = None) -> UnderWay:
+        """Tokens and dollars of this run, or of one issue of it, with what runs now."""
+        known = self.total if issue_id is None else self.by_issue.get(issue_id, Spend())
+        under_way = [used for each, used in self.running.items() if issue_id in (None, each)]
+        tokens = known.tokens.total + sum(used.tokens for used in under_way)
+        return UnderWay(tokens, known.money + sum(used.money for used in under_way))

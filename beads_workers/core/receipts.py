@@ -1,0 +1,234 @@
+"""The receipt of an agent's attempt: what it says for itself, in one JSON object.
+
+It travels in DONE and FAILED (1.1), stands in the journal with the end of the attempt, and is what
+``why``, ``show`` and ``report`` show. Any worker may send one, so nothing in it is believed to be
+of the right type: what is not is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.model import value
+
+
+class AccountTrouble(Enum):
+    """Why an account is closed; the values are those of the verdicts that close it."""
+
+    LIMITED = "limited"
+    NEEDS_PERSON = "needs_person"
+    TRANSIENT = "transient"
+
+
+@value
+class AccountRefusal:
+    """What an attempt was told: ``until`` is the reset, where it was said; ``model``: only this
+    model's window is used up, "" for the whole account."""
+
+    trouble: AccountTrouble
+    why: str
+    until: float | None = None
+    model: str = ""
+
+
+@value
+class Tokens:
+    """Tokens of one model. ``input`` leaves out what was read from a cache or written to one."""
+
+    input: int = 0
+    output: int = 0
+    cached_read: int = 0
+    cached_write: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached_read + other.cached_read,
+            self.cached_write + other.cached_write,
+        )
+
+    @property
+    def total(self) -> int:
+        """All tokens, however they are priced."""
+        return self.input + self.output + self.cached_read + self.cached_write
+
+
+@value
+class Receipt:
+    """``verdict``: what the adapter made of the end, a name of ``VERDICTS``; ``why``: one line.
+
+    ``agent``, ``model``, ``session``: who worked, and by which id it can be continued; ``totals``:
+    what the session had used by then, as its adapter wrote it. ``money``: US dollars, None where
+    the agent does not say and no prices are set. ``until``: epoch seconds of a reset. ``window``:
+    which limit that is, for people; ``limited_model``: the only model that it closes.
+    ``branch``, ``commits``, ``diffstat``: the work; ``tree``: of the last commit; ``verify`` and
+    ``verified``: the command, and whether it passed on that tree. ``rounds``: how often the agent
+    was asked to mend it. ``refused``: the other agent whose account was closed, its reviewer's;
+    "" for ``agent``. ``denied``: tools that were refused. ``message``: its last words.
+    ``lesson``: what the next attempt should know: the tail of verify's output, a reviewer's
+    remarks. ``flags``: what a person should look at in the morning.
+    """
+
+    verdict: str = ""
+    why: str = ""
+    agent: str = ""
+    model: str = ""
+    session: str = ""
+    totals: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    usage: Mapping[str, Tokens] = field(default_factory=dict, hash=False)
+    money: float | None = None
+    until: float | None = None
+    window: str = ""
+    limited_model: str = ""
+    branch: str = ""
+    commits: tuple[str, ...] = ()
+    diffstat: str = ""
+    tree: str = ""
+    verify: str = ""
+    verified: bool = False
+    rounds: int = 0
+    refused: str = ""
+    denied: tuple[str, ...] = ()
+    message: str = ""
+    lesson: str = ""
+    flags: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> Tokens:
+        """Of all models."""
+        return sum(self.usage.values(), Tokens())
+
+    @property
+    def refusal(self) -> AccountRefusal | None:
+        """What closes the account, if the verdict does."""
+        if self.verdict not in _TROUBLES:
+            return None
+        return AccountRefusal(_TROUBLES[self.verdict], self.why, self.until, self.limited_model)
+
+
+VERDICTS = (
+    *("done", "no_change", "unfinished", "capped"),
+    *("limited", "needs_person", "transient"),
+)
+
+_TROUBLES = {each.value: each for each in AccountTrouble}
+
+
+def read_receipt(fields: Any) -> Receipt | None:
+    """From a JSON object; None for anything else. Texts are cut to what the journal keeps."""
+    if not isinstance(fields, Mapping):
+        return None
+    known: dict[str, Any] = {}
+    for name, read in _READERS.items():
+        if (found := read(fields.get(name))) is not None:
+            known[name] = found
+    return Receipt(**known)
+
+
+def receipt_from_text(text: str) -> Receipt | None:
+    """From what ``to_text`` wrote; None where there is none, or it is damaged."""
+    if not text:
+        return None
+    try:
+        return read_receipt(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def to_json(receipt: Receipt) -> dict[str, Any]:
+    """A JSON object without what is as it would be anyway."""
+    plain = asdict(_NOTHING)
+    fields = {name: each for name, each in asdict(receipt).items() if each != plain[name]}
+    if receipt.usage:
+        fields["usage"] = {model: _tokens(used) for model, used in receipt.usage.items()}
+    return fields
+
+
+def to_text(receipt: Receipt | None) -> str:
+    """For the journal: JSON; "" for none."""
+    return "" if receipt is None else _ENCODER.encode(to_json(receipt))
+
+
+def _tokens(used: Tokens) -> dict[str, int]:
+    return {name: count for name, count in asdict(used).items() if count}
+
+
+def _text(most: int) -> Any:
+    def read(found: Any) -> str | None:
+        return found[:most] if isinstance(found, str) else None
+
+    return read
+
+
+def _texts(found: Any) -> tuple[str, ...] | None:
+    if not isinstance(found, list | tuple):
+        return None
+    kept = [each[: limits.ERROR_CHARS_MAX] for each in found if isinstance(each, str)]
+    return tuple(kept[: limits.RECEIPT_ITEMS_MAX])
+
+
+def _number(found: Any) -> float | None:
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    number = float(found)
+    return number if isfinite(number) and abs(number) <= limits.INTEGER_MAX else None
+
+
+def _positive(found: Any) -> float | None:
+    number = _number(found)
+    return number if number is not None and number >= 0 else None
+
+
+def _count(found: Any) -> int | None:
+    number = _positive(found)
+    return None if number is None else int(number)
+
+
+def _usage(found: Any) -> dict[str, Tokens] | None:
+    if not isinstance(found, Mapping):
+        return None
+    used: dict[str, Tokens] = {}
+    for model, tokens in list(found.items())[: limits.RECEIPT_ITEMS_MAX]:
+        if isinstance(model, str) and isinstance(tokens, Mapping):
+            counts = {n: _count(tokens.get(n)) or 0 for n in _COUNTS}
+            used[model[: limits.ERROR_CHARS_MAX]] = Tokens(**counts)
+    return used
+
+
+def _small(found: Any) -> Mapping[str, Any] | None:
+    if not isinstance(found, Mapping):
+        return None
+    try:
+        text = _ENCODER.encode(found)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return dict(found) if len(text) <= limits.ARGUMENTS_CHARS_MAX else None
+
+
+def _flag(found: Any) -> bool | None:
+    return found if isinstance(found, bool) else None
+
+
+_COUNTS = ("input", "output", "cached_read", "cached_write")
+_SHORT, _LONG = _text(limits.ERROR_CHARS_MAX), _text(limits.LESSON_CHARS_MAX)
+_READERS: dict[str, Any] = {
+    **dict.fromkeys(("verdict", "agent", "model", "session", "window", "refused"), _SHORT),
+    **dict.fromkeys(("limited_model", "branch", "diffstat", "tree", "verify", "why"), _SHORT),
+    **dict.fromkeys(("message", "lesson"), _LONG),
+    **dict.fromkeys(("commits", "denied", "flags"), _texts),
+    "totals": _small,
+    "usage": _usage,
+    "money": _positive,
+    "until": _positive,
+    "verified": _flag,
+    "rounds": _count,
+}
+_NOTHING = Receipt()
+_ENCODER = json.JSONEncoder(separators=(",", ":"))

@@ -1,0 +1,141 @@
+"""What all fleets of a user know of their agents' accounts: one small file in the user's state.
+
+``$XDG_STATE_HOME/beads-workers/accounts.json`` (else below ``~/.local/state``): a limit that one
+fleet runs into holds for the next one, in any project, and after any crash. It names accounts by
+hash only. A file that is damaged, or not the user's own, is taken for empty.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.accounts import AccountId, Closed
+from beads_workers.core.framing import as_number
+from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+
+FILE_BYTES_MAX = 1 << 20
+KEPT_SECONDS = 86_400.0
+"""Whoever closed an account tells when it opens; if nobody lives to tell, it is forgotten."""
+
+ByAccount = dict[AccountId, list[Closed]]
+
+
+def state_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the user's state that is ours."""
+    said = environment.get("XDG_STATE_HOME", "")
+    base = Path(said) if said.startswith("/") else Path.home() / ".local" / "state"
+    return base / "beads-workers"
+
+
+class AccountFile:
+    """The file, as one run sees it."""
+
+    def __init__(self, folder: Path, run_id: str) -> None:
+        self._folder = folder
+        self._path = folder / "accounts.json"
+        self._run_id = run_id
+        self._seen: tuple[int, int] | None = None
+
+    def tell(self, account: AccountId, closed: list[Closed]) -> None:
+        """This run has found out: how its account stands now. Raises ``OSError``."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._locked():
+            known = self._read()
+            known[account] = closed
+            self._write({each: rows for each, rows in known.items() if rows})
+
+    def changed(self) -> ByAccount | None:
+        """What others have told since the last call; None where nothing has changed."""
+        try:
+            status = self._path.lstat()
+        except OSError:
+            return None
+        mark = (status.st_mtime_ns, status.st_ino)
+        if mark == self._seen:
+            return None
+        self._seen = mark
+        return self._read()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(self._folder / "accounts.lock", flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _read(self) -> ByAccount:
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return {}
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid()
+            data = file.read(FILE_BYTES_MAX) if ours else b""
+        try:
+            accounts = json.loads(data)
+        except (ValueError, RecursionError):
+            return {}
+        if not isinstance(accounts, dict):
+            return {}
+        now = time.time()
+        return {
+            AccountId(account): closed
+            for account, rows in accounts.items()
+            if (closed := [c for c in _read_rows(rows) if c.probe_at + KEPT_SECONDS > now])
+        }
+
+    def _write(self, accounts: ByAccount) -> None:
+        rows = {account: [self._row(c) for c in closed] for account, closed in accounts.items()}
+        fresh = self._folder / f"accounts.{os.getpid()}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        fresh.unlink(missing_ok=True)
+        try:
+            with open(os.open(fresh, flags, 0o600), "w", encoding="ascii") as file:
+                json.dump(rows, file, indent=1)
+            fresh.replace(self._path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+
+    def _row(self, closed: Closed) -> dict[str, Any]:
+        refusal = closed.refusal
+        return {
+            "trouble": refusal.trouble.value,
+            "why": refusal.why,
+            "model": refusal.model,
+            "until": refusal.until,
+            "since": closed.since,
+            "probe_at": closed.probe_at,
+            "run": closed.told_by or self._run_id,
+        }
+
+
+def _read_rows(rows: object) -> Iterator[Closed]:
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, dict):
+            continue
+        since, probe_at = as_number(row.get("since")), as_number(row.get("probe_at"))
+        try:
+            trouble = AccountTrouble(row.get("trouble"))
+        except ValueError:
+            continue
+        texts = [row.get(name, "") for name in ("why", "model", "run")]
+        if since is None or probe_at is None or not all(isinstance(t, str) for t in texts):
+            continue
+        why, model, run = texts
+        refusal = AccountRefusal(trouble, why, as_number(row.get("until")), model)
+        yield Closed(refusal, since, probe_at, told_by=run)

@@ -1,0 +1,84 @@
+"""The ledger: what attempts have used, once each, and what is left of a budget."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core.budget import Budget, read_budget
+from beads_workers.core.model import IssueId
+from beads_workers.core.money import Ledger, UnderWay
+from beads_workers.core.receipts import Receipt, Tokens
+
+ONE = Receipt("done", agent="claude", usage={"opus": Tokens(100, 10)}, money=0.5)
+UNPRICED = Receipt("unfinished", agent="codex", usage={"gpt": Tokens(1000)})
+
+
+def test_an_attempt_counts_for_its_issue_its_agent_and_its_verdict() -> None:
+    ledger = Ledger()
+    ledger.ended("a", ONE)
+    ledger.ended("a", ONE)
+    ledger.ended("b", UNPRICED)
+    assert ledger.total.money == pytest.approx(1.0)
+    assert ledger.by_issue["a"].tokens == Tokens(200, 20)
+    assert ledger.by_agent["codex"].unpriced == 1000
+    assert ledger.by_verdict["done"].money == pytest.approx(1.0)
+
+
+def test_progress_counts_until_the_receipt_takes_its_place() -> None:
+    ledger = Ledger()
+    ledger.progress("a", UnderWay(50, 0.25))
+    ledger.progress("a", UnderWay(90, 0.4))
+    assert ledger.spent() == UnderWay(90, 0.4)
+    assert ledger.spent(IssueId("b")) == UnderWay()
+    ledger.ended("a", ONE)
+    assert ledger.spent(IssueId("a")) == UnderWay(110, 0.5)
+    assert not ledger.running
+
+
+def test_an_attempt_without_a_receipt_costs_nothing_that_is_known() -> None:
+    ledger = Ledger()
+    ledger.progress("a", UnderWay(50, 0.25))
+    ledger.ended("a", None)
+    assert ledger.spent() == UnderWay()
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("20", Budget(dollars=20.0)),
+        ("$2.50", Budget(dollars=2.5)),
+        ("5Mtok", Budget(tokens=5_000_000)),
+        ("1.5mtok", Budget(tokens=1_500_000)),
+        ("800ktok", Budget(tokens=800_000)),
+        ("900tok", Budget(tokens=900)),
+    ],
+)
+def test_budgets_are_dollars_or_tokens(text: str, budget: Budget) -> None:
+    assert read_budget(text) == budget
+
+
+@pytest.mark.parametrize("text", ["", "much", "-3", "nan", "inf", "5 apples", "Mtok", "1e400"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no budget"):
+        read_budget(text)
+
+
+@given(st.floats(0, 1e6) | st.integers(0, 10**9))
+def test_a_budget_reads_what_it_writes(amount: float) -> None:
+    for text in (f"{amount}", f"{amount}Mtok"):
+        budget = read_budget(text)
+        again = read_budget(str(budget))
+        assert again.dollars == pytest.approx(budget.dollars)
+        assert again.tokens == pytest.approx(budget.tokens)
+
+
+def test_a_budget_is_spent_when_it_is_reached() -> None:
+    assert Budget(dollars=5).is_spent(5.0, 0)
+    assert not Budget(dollars=5).is_spent(4.99, 10**9)
+    assert Budget(tokens=100).is_spent(0.0, 100)
+    assert Budget(dollars=0).is_spent(0.0, 0)
+    assert not Budget().is_spent(1e9, 10**9)
+    assert Budget(dollars=5).dollars_left(2.0) == pytest.approx(3.0)
+    assert Budget(tokens=5).dollars_left(2.0) is None

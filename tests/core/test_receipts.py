@@ -1,0 +1,91 @@
+"""Receipts: written, read back, and read from whatever a worker may send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beads_workers.core import limits
+from beads_workers.core.receipts import (
+    AccountTrouble,
+    Receipt,
+    Tokens,
+    read_receipt,
+    receipt_from_text,
+    to_json,
+    to_text,
+)
+
+WHOLE = Receipt(
+    verdict="done",
+    why="2 commits",
+    agent="claude",
+    model="opus",
+    session="5f0c",
+    totals={"reported": {"opus": [1, 2, 3, 4, 0.5]}},
+    usage={"opus": Tokens(100, 20, 3000, 40), "haiku": Tokens(output=1)},
+    money=0.25,
+    branch="bw/a-1/1",
+    commits=("c1", "c2"),
+    diffstat="2 files changed",
+    tree="t1",
+    verify="make test",
+    verified=True,
+    rounds=1,
+    denied=("WebFetch",),
+    message="It is done.",
+    flags=("no change",),
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+field_names = st.sampled_from([*Receipt.__slots__, "other"])
+
+
+def test_a_receipt_comes_back_as_it_was() -> None:
+    assert receipt_from_text(to_text(WHOLE)) == WHOLE
+
+
+def test_what_is_empty_is_not_written() -> None:
+    assert to_json(Receipt(verdict="limited", until=1.0)) == {"verdict": "limited", "until": 1.0}
+    assert to_text(None) == ""
+
+
+def test_tokens_of_all_models_are_summed() -> None:
+    assert WHOLE.tokens == Tokens(100, 21, 3000, 40)
+    assert WHOLE.tokens.total == 3161
+
+
+def test_a_limit_says_what_it_closes() -> None:
+    refusal = Receipt(verdict="limited", why="5-hour limit", until=9.0, limited_model="m").refusal
+    assert refusal is not None
+    assert (refusal.trouble, refusal.until, refusal.model) == (AccountTrouble.LIMITED, 9.0, "m")
+    assert WHOLE.refusal is None
+
+
+def test_texts_are_cut_to_what_the_journal_keeps() -> None:
+    receipt = read_receipt({"why": "x" * 100_000, "lesson": "y" * 100_000, "denied": ["z"] * 999})
+    assert receipt is not None
+    assert len(receipt.why) == limits.ERROR_CHARS_MAX
+    assert len(receipt.lesson) == limits.LESSON_CHARS_MAX
+    assert len(receipt.denied) == limits.RECEIPT_ITEMS_MAX
+
+
+@given(st.dictionaries(field_names, json_values, max_size=5))
+def test_anything_that_is_sent_becomes_a_receipt_that_can_be_written(sent: dict[str, Any]) -> None:
+    receipt = read_receipt(sent)
+    assert receipt is not None
+    assert receipt_from_text(to_text(receipt)) == receipt
+    json.dumps(to_json(receipt), allow_nan=False)
+
+
+@given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_damaged_text_is_no_receipt_or_an_empty_one(text: str) -> None:
+    receipt = receipt_from_text(text)
+    assert receipt is None or isinstance(receipt, Receipt)
