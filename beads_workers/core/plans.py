@@ -35,7 +35,8 @@ class Step:
     ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
     ``place_file``: what a PREPARE step before it left there says in which folder it runs, and
     what else is in its environment; None: in the project's folder.
-    ``speaks``: what it prints to its stdout is the result of the task.
+    ``speaks``: what it prints to its stdout is the result of the task. ``is_attempt``: it is an
+    attempt of an agent, which prints its progress and one answer (``attempts.assignment``).
     """
 
     kind: StepKind
@@ -45,6 +46,7 @@ class Step:
     place_file: str | None = None
     call: Call | None = None
     speaks: bool = False
+    is_attempt: bool = False
 
     @property
     def name(self) -> str:

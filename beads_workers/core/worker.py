@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
@@ -206,7 +206,7 @@ class Current:
 
     ``result``: the JSON text of what a step that succeeded requeued, or ``result_file``, the path
     of a file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end
-    by itself; it has not been told yet.
+    by itself; it has not been told yet. ``receipt``: an agent's.
     """
 
     task: Task
@@ -221,6 +221,7 @@ class Current:
     result_file: str = ""
     is_stopping: bool = False
     was_asked: bool = False
+    receipt: Mapping[str, Any] | None = None
 
     @property
     def asks_first(self) -> bool:
@@ -237,7 +238,7 @@ class Current:
         """Take in how its step ended, while its worker was in ``state``: what comes of it."""
         well = passed(ended)
         if isinstance(ended, StepAnswered):
-            self.is_stopping = ended.is_stopping
+            self.is_stopping, self.receipt = ended.is_stopping, ended.receipt
         if well and isinstance(ended, StepAnswered):
             self.result = ended.outcome.result
             self.result_file = ended.outcome.result_file
@@ -251,7 +252,8 @@ class Current:
             case WorkerState.WORKING if well and self.position + 1 < len(self.plan.steps):
                 return WorkerStimulus.STEP_PASSED
             case WorkerState.WORKING if well:
-                self.answer = Outcome(OutcomeKind.SUCCESS)
+                note = ended.outcome.note if isinstance(ended, StepAnswered) else ""
+                self.answer = Outcome(OutcomeKind.SUCCESS, note=note)
                 pending = self.plan.close
             case WorkerState.WORKING:
                 self.answer = failure(self.step, ended)
@@ -286,7 +288,8 @@ class Current:
         issue_id, ms = self.task.issue_id, round((now - self.started) * 1000)
         if answer.kind is OutcomeKind.SUCCESS:
             result = self._result(answer)
-            return Done(issue_id, worker_id, ms, result, self.result_file, self.is_stopping)
+            file, stops = self.result_file, self.is_stopping
+            return Done(issue_id, worker_id, ms, result, file, self.receipt, stops)
         return Failed(
             issue_id,
             worker_id,
@@ -295,6 +298,7 @@ class Current:
             answer.kind,
             answer.retry_after_seconds,
             self.error_detail,
+            self.receipt,
             self.is_stopping,
         )
 

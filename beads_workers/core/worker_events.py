@@ -67,13 +67,14 @@ class StepEnded:
 
 @value
 class StepAnswered:
-    """A step that is no program of its own came to its end: a function returned, say.
+    """A step that says itself how it went came to its end: a function, or an agent's attempt.
 
-    ``is_stopping``: it wants its worker to end.
+    ``is_stopping``: it wants its worker to end. ``receipt``: an agent's (JSON object).
     """
 
     outcome: Outcome
     is_stopping: bool = False
+    receipt: Mapping[str, Any] | None = None
 
 
 @value

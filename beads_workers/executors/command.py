@@ -15,10 +15,18 @@ from beads_workers.core.model import Call, OutcomeKind, Script
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
-from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.settings import Agent, WorkerSettings
 from beads_workers.core.traces import variables
 from beads_workers.core.wire import Task
-from beads_workers.executors.files import issue_file, log_file, output_file, place_file, result_file
+from beads_workers.executors.files import (
+    guards_folder,
+    issue_file,
+    log_file,
+    output_file,
+    place_file,
+    result_file,
+    usage_file,
+)
 
 # --- placeholders --------------------------------------------------------------------------------
 # Placeholders in commands and prompts, and the one place where they would be dangerous.
@@ -129,6 +137,9 @@ _OPTIONS = re.compile(r"--|[-+][A-Za-z]*")
 PREPARE_MODULE = "beads_workers.worktrees.preparation"
 """Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
 
+ATTEMPT_MODULE = "beads_workers.attempts.run"
+"""Runs an agent, and finds an ``attempts.assignment.Assignment`` on its stdin."""
+
 REPORT_MODULE = "beads_workers.worktrees.report"
 """Says what came of the work in it, given the same."""
 
@@ -216,6 +227,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "worker_id": settings.worker_id,
         "run_id": settings.run_id,
         "place_file": place_file(settings.run_directory, settings.worker_id),
+        "continues": settings.work.continues and bool(_told(task).get("earlier")),
     }
     return json.dumps(fields)
 
@@ -235,7 +247,9 @@ def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:
         if call is not None:
             return NotRunnable(f"{call.path[:200]}: no module is allowed (--allow-module)")
         return NotRunnable(NO_COMMAND)
-    argv, prompt = chosen
+    if isinstance(chosen, Agent) and chosen.adapter:
+        return _attempt(task, settings, chosen, added)
+    argv, prompt = (chosen.argv, chosen.prompt) if isinstance(chosen, Agent) else (chosen, None)
     if trouble := check_command(argv) or _unsafe_id(argv, task.issue_id):
         return NotRunnable(trouble)
     known = values(task, settings.worker_id)
@@ -265,12 +279,67 @@ def _place(settings: WorkerSettings) -> str | None:
     return place_file(settings.run_directory, settings.worker_id)
 
 
-def _choose(task: Task, settings: WorkerSettings) -> tuple[tuple[str, ...], str | None] | None:
+def _choose(task: Task, settings: WorkerSettings) -> tuple[str, ...] | Agent | None:
     work = settings.work
     own = _own_command(task.payload.get("command"))
     if own or work.command:
-        return own or work.command or (), None
-    return (work.agent.argv, work.agent.prompt) if work.agent else None
+        return own or work.command or ()
+    named = _told(task).get("name")
+    return next((agent for agent in work.agents if agent.name == named), work.agent)
+
+
+def _told(task: Task) -> Mapping[str, Any]:
+    """What the orchestrator says of the agent that is to work on it."""
+    told = task.payload.get("agent")
+    return told if isinstance(told, Mapping) else {}
+
+
+def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[str, str]) -> Step:
+    """An agent that is understood: a program of ours that runs it, checks its work, and answers."""
+    work, told = settings.work, _told(task)
+    issue = task.payload.get("issue")
+    fields = {
+        "issue_id": task.issue_id,
+        "title": plain(task.title),
+        "issue": issue if isinstance(issue, dict) else json.loads(issue_json(task)),
+        "attempt": task.attempt,
+        "request_id": task.request_id,
+        "run_id": settings.run_id,
+        "worker_id": settings.worker_id,
+        "agent": _spec(agent, told.get("model")),
+        "review": _spec(work.review) if work.review else None,
+        "guards": guards_folder(settings.run_directory, settings.worker_id),
+        "usage_file": usage_file(settings.run_directory, task.request_id),
+        "verify": work.verify,
+        "fix_rounds": work.fix_rounds,
+        "stall_seconds": work.stall_seconds,
+        # Within what its worker gives it, so that its answer is heard.
+        "term_seconds": work.term_grace_seconds * 0.6,
+        "allows_no_change": NO_CHANGE_LABEL in task.labels,
+        "comments": work.comments,
+        "earlier": told.get("earlier"),
+        "error": told.get("error", ""),
+        "resumes": work.continues,
+        "money": told.get("money"),
+    }
+    argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
+    place = _place(settings)
+    return Step(StepKind.RUN, argv, added, json.dumps(fields), place, is_attempt=True)
+
+
+def _spec(agent: Agent, model: Any = None) -> dict[str, Any]:
+    return {
+        "name": agent.name,
+        "adapter": agent.adapter,
+        "model": model if isinstance(model, str) and model else agent.model,
+        "arguments": agent.arguments,
+        "prices": dict(agent.prices),
+        "prompt": agent.prompt,
+    }
+
+
+NO_CHANGE_LABEL = "no-change"
+"""A label: the issue may be done without a change."""
 
 
 def _own_command(command: Any) -> tuple[str, ...]:
@@ -313,10 +382,10 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         # -P: what lies in the project's folder is never imported.
         prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
         steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
-    if settings.work.verify is not None:
+    if settings.work.verify is not None and not run.is_attempt:
         verify = ("sh", "-c", settings.work.verify)
         steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))
-    if settings.work.worktrees is not None:
+    if settings.work.worktrees is not None and not run.is_attempt:
         report = (sys.executable, "-P", "-m", REPORT_MODULE)
         steps.append(Step(StepKind.REPORT, report, added, preparation(task, settings)))
     close = release = None

@@ -70,6 +70,16 @@ def place_file(run_directory: str, worker_id: str) -> str:
     return f"{run_directory}/issues/{file_name(worker_id)}.place"
 
 
+def guards_folder(run_directory: str, worker_id: str) -> str:
+    """Where an agent's worker puts what stands before the tracker's program on ``PATH``."""
+    return f"{run_directory}/guards/{file_name(worker_id)}"
+
+
+def usage_file(run_directory: str, request_id: str) -> str:
+    """Where an attempt of an agent writes what it uses, as it comes."""
+    return f"{run_directory}/usage/{file_name(request_id)}.jsonl"
+
+
 def branch_part(issue_id: str) -> str:
     """One component of a branch's name for an id: one per id, and what git allows there."""
     # ``~`` stands only before the hash of a name that was too long; git has another use for it.

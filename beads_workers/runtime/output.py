@@ -331,6 +331,10 @@ class CapturedOutput:
             self._log_it(data)
         return True
 
+    def progress(self) -> None:
+        """What it says is its result, and nothing before that."""
+        return
+
     def end(self, tee: LogTee | None = None) -> str:
         """All of its process group have ended: the JSON text of what it said, a text.
 

@@ -12,12 +12,16 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from beads_workers.core.plans import Plan, Step
 from beads_workers.core.redaction import UnsafePath
-from beads_workers.core.worker_events import StepEnded
+from beads_workers.core.worker_events import StepAnswered, StepEnded
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
 from beads_workers.runtime.processes import spawn_found
+
+if TYPE_CHECKING:
+    from beads_workers.runtime.attempt_channel import AttemptChannel
 
 MACHINE_ERRORS = frozenset(
     (
@@ -39,14 +43,25 @@ class RunningStep:
     """A started step. Watch ``fd`` for reading; then call ``finish`` once."""
 
     def __init__(
-        self, pid: int, output: AttemptOutput, captured: CapturedOutput | None, result_file: str
+        self,
+        pid: int,
+        output: AttemptOutput,
+        captured: CapturedOutput | AttemptChannel | None,
+        result_file: str,
     ) -> None:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
         self.ended_by_us = False
         self.output = output
         self.captured = captured
+        self.answer: StepAnswered | None = None
+        """What an attempt of an agent said of itself, once it is over."""
         self._result_file = result_file
+
+    @property
+    def is_attempt(self) -> bool:
+        """Whether it is an attempt of an agent, whose tools have sessions of their own."""
+        return self.captured is not None and not isinstance(self.captured, CapturedOutput)
 
     def end(self, *, hard: bool) -> None:
         """TERM, or KILL when ``hard``, to the whole process group."""
@@ -59,7 +74,11 @@ class RunningStep:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        result = self.captured.end(self.output.tee) if self.captured else ""
+        result = ""
+        if isinstance(self.captured, CapturedOutput):
+            result = self.captured.end(self.output.tee)
+        elif self.captured is not None:
+            self.answer = self.captured.end()
         tail = self.output.end()
         os.close(self.fd)
         ended = step_ended(os.waitstatus_to_exitcode(status), tail)
@@ -99,9 +118,15 @@ def launch(
     step: Step, output: AttemptOutput, inherited: Mapping[bytes, bytes], result_file: str = ""
 ) -> RunningStep:
     """``start_step`` with what it prints to; ends that where there is nothing to run."""
-    captured = None
+    captured: CapturedOutput | AttemptChannel | None = None
     try:
-        captured = CapturedOutput(output.fd) if step.speaks else None
+        if step.is_attempt:
+            # Imported here: it would cost every worker.
+            from beads_workers.runtime.attempt_channel import AttemptChannel
+
+            captured = AttemptChannel()
+        elif step.speaks:
+            captured = CapturedOutput(output.fd)
         said = captured.writing if captured else output.fd
         pid = _spawn_in_place(step, (said, output.fd), inherited)
         return _watched(pid, output, captured, result_file)
@@ -134,14 +159,17 @@ def step_ended(status: int, tail: str) -> StepEnded:
     return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
-def _unused(output: AttemptOutput, captured: CapturedOutput | None) -> None:
+def _unused(output: AttemptOutput, captured: CapturedOutput | AttemptChannel | None) -> None:
     output.end()
     if captured:
         captured.end()
 
 
 def _watched(
-    pid: int, output: AttemptOutput, captured: CapturedOutput | None, result_file: str
+    pid: int,
+    output: AttemptOutput,
+    captured: CapturedOutput | AttemptChannel | None,
+    result_file: str,
 ) -> RunningStep:
     if captured:
         captured.started()

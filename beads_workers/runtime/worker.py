@@ -363,6 +363,8 @@ class _Process:
             with suppress(OSError):  # A disk that fails: the task goes on, and so do we.
                 self.step.output.look()
             self.look_at = time.monotonic() + self.step.output.look_seconds
+            if isinstance(self.step, RunningStep) and self.step.is_attempt:
+                return  # It tells its progress itself.
             if line := last_line(self.step.output.news()):
                 self.events.append(StepSaid(Progress.read(line)))
 
@@ -443,8 +445,11 @@ class _Process:
         if self.captured not in ready:
             return
         assert isinstance(self.step, RunningStep) and self.step.captured is not None
-        if not self.step.captured.pump():
+        captured = self.step.captured
+        if not captured.pump():
             self._deafen()
+        if (news := captured.progress()) is not None:
+            self.events.append(StepSaid(Progress.of_attempt(news)))
 
     def _deafen(self) -> None:
         if self.captured >= 0:
@@ -481,10 +486,11 @@ class _Process:
         self.step = None
         if isinstance(step, RunningStep):
             self.selector.unregister(step.fd)
-        if step.ended_by_us:
+        if step.ended_by_us or (isinstance(step, RunningStep) and step.is_attempt):
             # The next holder of the issue must not meet a tool that the agent had detached.
             self.functions.close()
             self.spares.do(lambda: sessions.end(()))
             self.spares.do(lambda: sweep(self.settings.run_id, self.settings.worker_id))
         self._watch_functions()
-        self._tell(ended)
+        answer = step.answer if isinstance(step, RunningStep) else None
+        self._tell(answer or ended)

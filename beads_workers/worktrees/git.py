@@ -19,16 +19,17 @@ class GitError(Exception):
     """``git`` failed; ``str()`` is one line, in its own words."""
 
 
-def git(folder: str, *arguments: str, given: str | None = None) -> str:
+def git(folder: str, *arguments: str, given: str | None = None, index: str | None = None) -> str:
     """What ``git`` prints when it is called in ``folder``; raises ``GitError``.
 
-    Names may hold bytes that are no UTF-8: they come and go as surrogates.
+    Names may hold bytes that are no UTF-8: they come and go as surrogates. ``index``: the path of
+    another index than the folder's own.
     """
     try:
         done = subprocess.run(
             ["git", *NO_HOOKS, *arguments],
             cwd=folder,
-            env=_environment(),
+            env=_environment() | ({"GIT_INDEX_FILE": index} if index else {}),
             input=os.fsencode(given or ""),
             capture_output=True,
             check=False,

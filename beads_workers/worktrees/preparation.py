@@ -101,7 +101,11 @@ class CannotPrepare(Exception):
 
 @value
 class Preparation:
-    """What a worker asks for; ``place_file`` is where it looks for the answer."""
+    """What a worker asks for; ``place_file`` is where it looks for the answer.
+
+    ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
+    that is still there.
+    """
 
     worktrees: Worktrees
     issue_id: str
@@ -109,6 +113,7 @@ class Preparation:
     worker_id: str
     run_id: str
     place_file: str
+    continues: bool = False
 
 
 def read_preparation(text: str) -> Preparation:
@@ -127,6 +132,10 @@ def prepare(asked: Preparation) -> None:
     place_file.unlink(missing_ok=True)
     if last is not None and (record := records.find(last)) is not None:
         removal.tidy(records, [record])
+    if asked.continues and (left := _left_by_the_last(asked, records)) is not None:
+        _write_place(settings, records.take_over(left, asked.run_id, asked.worker_id), place_file)
+        _say(f"worktree {left.path}, branch {left.branch}: the work goes on")
+        return
     _check_disk(settings)
     try:
         base = resolve_base(settings.checkout, settings.base)
@@ -167,21 +176,41 @@ def _fill(asked: Preparation, record: WorktreeRecord, place_file: Path) -> None:
         raise CannotPrepare(str(error)) from None
     except OSError as error:
         raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+    if settings.setup is not None:
+        _set_up(settings.setup, folder, _environment(settings, record), record)
+    _write_place(settings, record, place_file)
+    _say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
+
+
+def _left_by_the_last(asked: Preparation, records: Records) -> WorktreeRecord | None:
+    """The newest worktree of the issue. Whoever had it last may be its last user still, and works
+    in it no more: an issue is with one worker at a time."""
+    of_issue = [record for record in records.all() if record.issue_id == asked.issue_id]
+    for record in sorted(of_issue, key=records.written_at, reverse=True):
+        usable = records.is_ready(record) and Path(record.path, ".git").exists()
+        if usable and not records.is_locked(record):
+            return record
+    return None
+
+
+def _environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
     environment = {
         "BW_WORKTREE": record.path,
         "BW_BRANCH": record.branch,
         "BW_BASE": record.base,
         "BW_CHECKOUT": settings.checkout,
-        "PWD": folder,
+        "PWD": os.path.normpath(f"{record.path}/{settings.prefix}"),
     }
     if settings.beads is not None:
         # The worktree may hold a copy of ``.beads``; there is one tracker all the same.
         environment["BEADS_DIR"] = settings.beads
-    if settings.setup is not None:
-        _set_up(settings.setup, folder, environment, record)
-    place = {"name": record.name, "folder": folder, "environment": environment}
+    return environment
+
+
+def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) -> None:
+    environment = _environment(settings, record)
+    place = {"name": record.name, "folder": environment["PWD"], "environment": environment}
     place_file.write_text(json.dumps(place))
-    _say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
 
 
 def _set_up(script: str, folder: str, environment: dict[str, str], record: WorktreeRecord) -> None:

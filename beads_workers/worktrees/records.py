@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from beads_workers.core.journal import BAD_VALUE, read_flat
@@ -72,6 +72,19 @@ class Records:
         assert lock is not None, "a new file cannot be locked by anybody else"
         fresh.rename(self.folder / f"{record.name}.json")
         return lock
+
+    def take_over(self, record: WorktreeRecord, run_id: str, worker_id: str) -> WorktreeRecord:
+        """Another worker goes on in it: it is in that one's use from now on."""
+        taken = replace(record, run_id=run_id, worker_id=worker_id)
+        os.close(self.begin(taken))
+        return taken
+
+    def written_at(self, record: WorktreeRecord) -> float:
+        """When it was begun, or taken over last; epoch seconds."""
+        try:
+            return (self.folder / f"{record.name}.json").stat().st_mtime
+        except OSError:
+            return 0.0
 
     def mark(self, record: WorktreeRecord, git_directory: Path, settings: Worktrees) -> None:
         """Make the worktree known as ours; the project is found from inside of it, too."""

@@ -65,9 +65,9 @@ def test_known_placeholders_are_replaced_once_inside_each_argument() -> None:
 def test_an_issues_own_command_comes_before_the_fleets_and_that_before_the_agent() -> None:
     agent = Agent("a", ("agent", "{id}"), "Do {title}: {description}")
     own = replace(TASK, payload={"command": ["own", "{id}"]})
-    assert made(own, command=("fleet",), agent=agent).steps[0].argv == ("own", "bw-1")
-    assert made(command=("fleet",), agent=agent).steps[0].argv == ("fleet",)
-    step = made(agent=agent).steps[0]
+    assert made(own, command=("fleet",), agents=(agent,)).steps[0].argv == ("own", "bw-1")
+    assert made(command=("fleet",), agents=(agent,)).steps[0].argv == ("fleet",)
+    step = made(agents=(agent,)).steps[0]
     assert (step.argv, step.stdin) == (("agent", "bw-1"), "Do A title: Some text")
 
 
@@ -110,7 +110,7 @@ def test_without_an_actor_the_users_own_stays() -> None:
 
 def test_texts_are_fit_for_the_kernel() -> None:
     odd = replace(TASK, title="a\0b\ud800" + "x" * 200_000, description="\0")
-    result = made(odd, agent=Agent("a", ("x", "{title}"), "{description}"))
+    result = made(odd, agents=(Agent("a", ("x", "{title}"), "{description}"),))
     run = result.steps[0]
     for text in (*run.argv, *run.environment.values(), run.stdin or ""):
         assert "\0" not in text

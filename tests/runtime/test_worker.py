@@ -331,7 +331,7 @@ def test_an_agent_gets_its_prompt_on_stdin_and_exactly_its_arguments(
     bench: Bench, name: str
 ) -> None:
     bench.stub(name, '#!/bin/sh\nfor a; do printf "%s\\n" "$a"; done > argv\ncat > stdin\n')
-    bench.start(agent=PRESETS[name])
+    bench.start(agents=(PRESETS[name],))
     description = "Do it.\n$(touch x) {id}\n" + "long text " * 30_000
     bench.result("DONE", description=description)
     assert tuple(bench.file("argv").read_text().splitlines()) == PRESETS[name].argv[1:]

@@ -55,10 +55,19 @@ class World:
         place = place_file(str(self.runs.run(self.run_id)), worker)
         return Preparation(self.settings, issue_id, attempt, worker, self.run_id, place)
 
-    def make(self, issue_id: str, attempt: int = 1, worker: str = "W1", **settings: Any) -> Place:
-        """Make a worktree; raises ``CannotPrepare``."""
+    def make(
+        self,
+        issue_id: str,
+        attempt: int = 1,
+        worker: str = "W1",
+        *,
+        continues: bool = False,
+        **settings: Any,
+    ) -> Place:
+        """Make a worktree, or go on in the last one; raises ``CannotPrepare``."""
         asked = self.asked(issue_id, attempt, worker)
-        asked = replace(asked, worktrees=replace(self.settings, **settings))
+        worktrees = replace(self.settings, **settings)
+        asked = replace(asked, worktrees=worktrees, continues=continues)
         prepare(asked)
         said = json.loads(Path(asked.place_file).read_bytes())
         record = self.records.find(said["name"])

@@ -246,3 +246,26 @@ def test_twelve_at_once_all_get_one(world: World) -> None:
     assert len(world.branches()) == 12
     places = sorted((world.runs.run(world.run_id) / "issues").glob("*.place"))
     assert len({json.loads(place.read_bytes())["folder"] for place in places}) == 12
+
+
+def test_an_attempt_that_goes_on_finds_the_work_of_the_one_before(world: World) -> None:
+    first = world.make("bw-1", 1, worker="W1")
+    (first.folder / "half").write_text("done")
+    again = world.make("bw-1", 2, worker="W2", continues=True)
+    assert again.folder == first.folder
+    assert (again.folder / "half").read_text() == "done"
+    assert again.environment["BW_BASE"] == first.environment["BW_BASE"]
+    # The worker that had it last makes another one, and leaves this alone.
+    world.make("bw-2", 1, worker="W1")
+    assert (again.folder / "half").exists()
+
+
+def test_one_that_goes_on_where_nothing_was_left_begins_anew(world: World) -> None:
+    assert world.make("bw-1", 2, continues=True).folder == world.state / "worktrees" / "bw-1.2"
+
+
+def test_one_that_begins_fresh_leaves_the_work_of_the_one_before(world: World) -> None:
+    first = world.make("bw-1", 1)
+    (first.folder / "half").write_text("done")
+    assert world.make("bw-1", 2, worker="W2").folder != first.folder
+    assert (first.folder / "half").exists()
