@@ -47,6 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "ui": ("core",),
     "runtime": ("core", *TABLE, *PLUGS),
     "worktrees": ("core", "executors", "runtime"),
+    "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
     "doctor": ("core", *TABLE, *PLUGS, "runtime", "worktrees"),
     "integrations": ENGINE,
     "cli": ENGINE,

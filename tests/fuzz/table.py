@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz import (
     entries_agents,
+    entries_attempts,
     entries_dispatcherd,
     entries_functions,
     entries_hero,
@@ -31,6 +32,7 @@ ENTRIES = (
     entries_places,
     entries_scrapes,
     entries_agents,
+    entries_attempts,
 )
 
 PARSERS: dict[str, Parser] = {p.name: p for entries in ENTRIES for p in entries.PARSERS}

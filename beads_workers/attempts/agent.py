@@ -1,0 +1,149 @@
+"""One agent of an attempt: asked, heard, judged; asked again in the same session."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from beads_workers.agents.adapter import AgentRequest, Permission, load
+from beads_workers.agents.events import Event, FinalResult, Session, Tally, Usage
+from beads_workers.agents.totals import Totals, from_object
+from beads_workers.agents.verdict import RunEnding, Verdict
+from beads_workers.attempts.assignment import AgentSpec
+from beads_workers.attempts.log import MaskedLog
+from beads_workers.attempts.process import Clocks, EndedBy, Hearing, ProcessEnd, run_agent
+from beads_workers.attempts.usage_file import UsageFile
+from beads_workers.core.receipts import Receipt
+
+PROGRESS_SECONDS = 1.0
+
+_CLOCKS = {
+    EndedBy.NOBODY: "",
+    EndedBy.STALL: "stall",
+    EndedBy.IDLE_AFTER_RESULT: "result",
+    EndedBy.TOLD: "timeout",
+}
+
+
+@dataclass(slots=True)
+class AttemptContext:
+    """What all agents of an attempt share. ``changed``: whether there is work by now, None where
+    nobody can tell. ``tell``: progress for whoever watches."""
+
+    environment: Mapping[str, str]
+    log: MaskedLog
+    usage: UsageFile
+    clocks: Clocks
+    told: Callable[[], bool]
+    changed: Callable[[], bool | None]
+    tell: Callable[[str], None]
+
+
+class WorkingAgent:
+    """``tally``: of its last run. ``session``: by which it goes on."""
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        around: AttemptContext,
+        permission: Permission = Permission.EDIT,
+        earlier: Receipt | None = None,
+    ) -> None:
+        """``earlier``: of the attempt whose session it goes on with."""
+        adapter = load(spec.adapter)
+        assert adapter is not None, f"settings name an adapter that is not there: {spec.adapter}"
+        self.spec = spec
+        self.adapter = adapter
+        self.tally = Tally()
+        self.session = earlier.session if earlier else ""
+        self._last = from_object(dict(earlier.totals)) if earlier else Totals()
+        self._permission = permission
+        self._around = around
+        self._told_at = 0.0
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether its session can be resumed."""
+        return self.adapter.resumes and bool(self.session)
+
+    def totals(self) -> dict[str, Any]:
+        """What its session had used by now, for the next process of it."""
+        return self._last.to_object()
+
+    def work(self, prompt: str, *, resume: bool, money: float | None) -> Verdict:
+        """Run it once; ``money``: dollars at which it is to stop, where it can.
+
+        Raises ``OSError`` where it cannot be started.
+        """
+        request = AgentRequest(
+            prompt,
+            session=self.session if resume else self._new_session(),
+            resume=resume,
+            model=self.spec.model,
+            permission=self._permission,
+            money=money,
+            arguments=self.spec.arguments,
+        )
+        called = self.adapter.arguments(request)
+        around, self.tally = self._around, Tally(session=request.session)
+        parser = self.adapter.parser(self.spec.model, self._last if resume else None)
+        around.usage.begin(self.spec)
+
+        def heard(data: bytes) -> bool:
+            around.log.write(data)
+            self._hear(parser.feed(data))
+            return self.tally.result is not None
+
+        def complained(data: bytes) -> None:
+            around.log.write(data)
+            self._hear(errors.feed(data))
+
+        errors = self.adapter.parser(self.spec.model)
+        environment = {**around.environment, **called.environment}
+        ended = run_agent(
+            called.argv,
+            called.stdin,
+            environment,
+            Hearing(heard, complained, self._tick),
+            around.clocks,
+            around.told,
+        )
+        self._hear([*parser.end(), *errors.end()])
+        around.log.flush()
+        self._last = parser.usage.totals()
+        self.session = self.tally.session
+        return self.adapter.verdict(self.tally, self._ending(ended))
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _new_session(self) -> str:
+        return str(uuid.uuid4()) if self.adapter.own_session else ""
+
+    def _hear(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Usage):
+                self._around.usage.add([event])
+            elif isinstance(event, Session):
+                self._around.usage.session(event.id)
+        self.tally.hear(events)
+        if any(isinstance(event, FinalResult) for event in events):
+            self._told_at = 0.0
+
+    def _tick(self) -> None:
+        if (now := time.monotonic()) - self._told_at >= PROGRESS_SECONDS:
+            self._told_at = now
+            self._around.tell(self.tally.activity)
+
+    def _ending(self, ended: ProcessEnd) -> RunEnding:
+        return RunEnding(
+            status=ended.status if ended.status >= 0 else None,
+            signal=-ended.status if ended.status < 0 else None,
+            clock=_CLOCKS[ended.ended_by],
+            changed=self._around.changed(),
+            at=time.time(),
+            zone=datetime.now().astimezone().tzinfo or RunEnding.zone,
+        )

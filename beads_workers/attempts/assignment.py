@@ -1,0 +1,97 @@
+"""What an attempt of an agent is told, and what it answers: JSON on stdin, JSON Lines on stdout.
+
+The worker writes one ``Assignment``. The attempt prints ``{"progress": {...}}`` whenever there is
+news, at most once a second, and at its end one ``{"answer": {...}}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from typing import Any
+
+from beads_workers.core.model import OutcomeKind, value
+from beads_workers.core.receipts import Receipt, read_receipt, to_json
+
+
+@value
+class AgentSpec:
+    """``adapter``: of ``agents.adapters``; ``name``: what the user calls it.
+
+    ``prices``: by a pattern of models, dollars for a million tokens: input, output, cached input.
+    ``prompt``: a template of the user's, "" for ours.
+    """
+
+    name: str
+    adapter: str
+    model: str = ""
+    arguments: tuple[str, ...] = ()
+    prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    prompt: str = ""
+
+
+@value
+class Assignment:
+    """``issue``: as the tracker shows it (JSON object). ``earlier``: the receipt of the attempt
+    before this one, whose session goes on with ``resumes``. ``allows_no_change``: the issue says
+    that nothing may have to be changed. ``money``: dollars that are left for it; None: no budget.
+    ``guards``: a folder of ours; ``usage_file``: where usage is written as it comes.
+    """
+
+    issue_id: str
+    title: str
+    issue: Mapping[str, Any] = field(hash=False)
+    attempt: int
+    request_id: str
+    run_id: str
+    worker_id: str
+    agent: AgentSpec
+    guards: str
+    usage_file: str
+    review: AgentSpec | None = None
+    verify: str | None = None
+    fix_rounds: int = 0
+    stall_seconds: float | None = None
+    term_seconds: float = 5.0
+    allows_no_change: bool = False
+    comments: str = "all"
+    earlier: Receipt | None = None
+    error: str = ""
+    resumes: bool = False
+    money: float | None = None
+
+
+@value
+class AttemptAnswer:
+    """``outcome``: as in DONE and FAILED; ``error``: one line."""
+
+    outcome: OutcomeKind
+    error: str
+    receipt: Receipt
+
+
+def write_assignment(assignment: Assignment) -> str:
+    """As JSON text."""
+    fields = asdict(assignment)
+    fields["earlier"] = to_json(assignment.earlier) if assignment.earlier else None
+    return json.dumps(fields)
+
+
+def read_assignment(text: str) -> Assignment:
+    """What ``write_assignment`` wrote."""
+    fields: dict[str, Any] = json.loads(text)
+    review = fields["review"]
+    return Assignment(
+        **{
+            **fields,
+            "agent": _agent(fields["agent"]),
+            "review": _agent(review) if review else None,
+            "earlier": read_receipt(fields["earlier"]),
+        }
+    )
+
+
+def _agent(fields: dict[str, Any]) -> AgentSpec:
+    prices = {model: tuple(each) for model, each in fields["prices"].items()}
+    return AgentSpec(**{**fields, "arguments": tuple(fields["arguments"]), "prices": prices})

@@ -1,0 +1,125 @@
+"""What an agent may not do: push, and settle its own issue. Refused by the environment it gets.
+
+Instructions are evaded and deny rules are patterns, so the walls are mechanical: git finds no push
+URL, and a ``bd`` of ours stands first on ``PATH``. What gets through all the same, by an absolute
+path for instance, is found in the tracker afterwards and undone (docs/AGENTS.md, "Guards").
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from beads_workers.worktrees.git import GitError, git
+
+NO_PUSH = "no-push://"
+"""A transport that git does not have: a push to it fails before anything is sent."""
+
+GUARDED = ("bd", "beads")
+"""Programs that have a guard of ours before them on ``PATH``."""
+
+REFUSED = ("close", "claim", "update", "label", "edit", "delete", "reopen", "done", "assign")
+"""Subcommands that settle an issue, or change what decides about it."""
+
+_GUARD = """\
+#!/bin/sh
+# Stands before the tracker's program while an agent works (docs/AGENTS.md, "Guards").
+command=
+for argument in "$@"; do
+  case $argument in
+    -*) ;;
+    *) [ -n "$command" ] || command=$argument ;;
+  esac
+done
+refused=
+case $command in
+  {refused})
+    named=
+    for argument in "$@"; do
+      case $argument in
+        "$BW_GUARDED_ISSUE") refused=1 ;;
+        -* | "$command") ;;
+        *) named=1 ;;
+      esac
+    done
+    # Without an id it means the issue that was touched last: ours, most likely.
+    [ -n "$named" ] || refused=1 ;;
+esac
+if [ -n "$refused" ]; then
+  printf '%s\\n' "$command" >>"$BW_GUARD_LOG" 2>/dev/null
+  echo "beads-workers: '$command' of $BW_GUARDED_ISSUE is refused: it is done for you when" \\
+    "your work has passed its checks" >&2
+  exit 1
+fi
+exec "{program}" "$@"
+"""
+
+
+def guard_environment(
+    environment: Mapping[str, str], folder: str, issue_id: str, directory: Path
+) -> dict[str, str]:
+    """What is added to an agent's environment; ``directory`` is made for the guards and their log.
+
+    ``folder``: where git finds the repository, if there is one. Raises ``OSError``.
+    """
+    return no_push(environment, folder) | _guarded_tracker(environment, issue_id, directory)
+
+
+def refusals(directory: Path) -> list[str]:
+    """The subcommands that were refused so far, in order."""
+    try:
+        return (directory / "refused").read_text(errors="replace").split()
+    except OSError:
+        return []
+
+
+def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Configuration of git in the environment: every URL that could be pushed to leads nowhere.
+
+    The user's own configuration stays as it is. A remote with a push URL of its own is not
+    rewritten by ``pushInsteadOf``; its URL is replaced as such.
+    """
+    settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
+    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _push_urls(folder)]
+    try:
+        first = int(environment.get("GIT_CONFIG_COUNT", "0"))
+    except ValueError:
+        first = 0
+    added = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (key, setting) in enumerate(settings, first):
+        added[f"GIT_CONFIG_KEY_{number}"] = key
+        added[f"GIT_CONFIG_VALUE_{number}"] = setting
+    return added
+
+
+def _push_urls(folder: str) -> list[str]:
+    try:
+        rows = git(folder, "config", "--get-regexp", r"^remote\..*\.pushurl$").splitlines()
+    except GitError:
+        return []  # None is set, or there is no repository.
+    return sorted({row.partition(" ")[2] for row in rows if " " in row})
+
+
+def _guarded_tracker(
+    environment: Mapping[str, str], issue_id: str, directory: Path
+) -> dict[str, str]:
+    path = environment.get("PATH", os.defpath)
+    made = False
+    for name in GUARDED:
+        if (program := shutil.which(name, path=path)) is None:
+            continue
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        guard = directory / name
+        quoted = program.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+        guard.write_text(_GUARD.format(refused="|".join(REFUSED), program=quoted))
+        guard.chmod(0o700)
+        made = True
+    if not made:
+        return {}
+    return {
+        "PATH": f"{directory}{os.pathsep}{path}",
+        "BW_GUARDED_ISSUE": issue_id,
+        "BW_GUARD_LOG": str(directory / "refused"),
+    }

@@ -1,0 +1,226 @@
+"""An agent's process: started with its prompt, heard while it speaks, and ended by its clocks."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from beads_workers.core.model import value
+from beads_workers.runtime import sessions
+from beads_workers.runtime.processes import spawn_found
+
+READ_BYTES = 1 << 16
+AFTER_RESULT_SECONDS = 15.0
+"""Some command lines idle for minutes after their result: they get so long to end by themselves."""
+TERM_SECONDS = 5.0
+"""Between TERM and KILL: a transcript is saved meanwhile, and tools are ended."""
+TAIL_BYTES = 8192
+
+
+class EndedBy(Enum):
+    """Why we ended it; the values are for errors and logs."""
+
+    NOBODY = ""
+    STALL = "no event"
+    IDLE_AFTER_RESULT = "idle after its result"
+    TOLD = "told to end"
+
+
+@value
+class Clocks:
+    """``stall_seconds``: without any output of its own; None for as long as it likes."""
+
+    stall_seconds: float | None = None
+    after_result_seconds: float = AFTER_RESULT_SECONDS
+    term_seconds: float = TERM_SECONDS
+
+
+@value
+class ProcessEnd:
+    """``status``: the exit status, or minus the number of a signal. ``errors``: the end of what it
+    wrote to stderr. ``silent``: it never wrote anything to stdout."""
+
+    status: int
+    ended_by: EndedBy
+    errors: str
+    silent: bool
+    seconds: float
+
+
+@dataclass(slots=True)
+class Hearing:
+    """What is made of the output: ``output`` gets stdout as it comes, and gives true once the agent
+    has told its result; ``errors`` gets stderr. ``tick`` is called at least once a second."""
+
+    output: Callable[[bytes], object]
+    errors: Callable[[bytes], object]
+    tick: Callable[[], None]
+
+
+def run_agent(
+    argv: Sequence[str],
+    prompt: str | None,
+    environment: Mapping[str, str],
+    hearing: Hearing,
+    clocks: Clocks,
+    told: Callable[[], bool],
+) -> ProcessEnd:
+    """Run it to its end in the current folder; nothing of it is left then.
+
+    ``prompt``: what it reads from stdin; None for nothing. ``told``: whether we are to end. Raises
+    ``OSError`` where it cannot be started.
+    """
+    running = _Running(hearing, clocks, told)
+    running.start(argv, prompt, environment)
+    try:
+        return running.listen()
+    finally:
+        running.close()
+
+
+class _Running:
+    def __init__(self, hearing: Hearing, clocks: Clocks, told: Callable[[], bool]) -> None:
+        self._hearing, self._clocks, self._told = hearing, clocks, told
+        self._selector = selectors.DefaultSelector()
+        self._pid = self._pidfd = -1
+        self._pipes: dict[int, Callable[[bytes], object]] = {}
+        self._ended_by = EndedBy.NOBODY
+        self._tail = bytearray()
+        self._silent = True
+        self._began = self._heard_at = 0.0
+        self._result_at: float | None = None
+        self._kill_at: float | None = None
+
+    def start(
+        self, argv: Sequence[str], prompt: str | None, environment: Mapping[str, str]
+    ) -> None:
+        out, out_writing = os.pipe2(os.O_CLOEXEC)
+        err, err_writing = os.pipe2(os.O_CLOEXEC)
+        given = -1 if prompt is None else _readable(prompt)
+        stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
+        if given >= 0:
+            stdin = (os.POSIX_SPAWN_DUP2, given, 0)
+        outputs = [(os.POSIX_SPAWN_DUP2, out_writing, 1), (os.POSIX_SPAWN_DUP2, err_writing, 2)]
+        try:
+            self._pid = spawn_found(
+                [os.fsencode(argument) for argument in argv],
+                {os.fsencode(name): os.fsencode(text) for name, text in environment.items()},
+                [stdin, *outputs],
+            )
+        except OSError:
+            os.close(out)
+            os.close(err)
+            raise
+        finally:
+            for descriptor in (out_writing, err_writing, given):
+                if descriptor >= 0:
+                    os.close(descriptor)
+        self._began = self._heard_at = time.monotonic()
+        self._pidfd = os.pidfd_open(self._pid)
+        self._selector.register(self._pidfd, selectors.EVENT_READ)
+        for descriptor, act in ((out, self._spoken), (err, self._complained)):
+            os.set_blocking(descriptor, False)
+            self._pipes[descriptor] = act
+            self._selector.register(descriptor, selectors.EVENT_READ)
+
+    def listen(self) -> ProcessEnd:
+        while True:
+            ready = {key.fd for key, _ in self._selector.select(1.0)}
+            for descriptor in [fd for fd in self._pipes if fd in ready]:
+                self._read(descriptor)
+            self._hearing.tick()
+            if self._pidfd in ready:
+                break
+            self._look_at_clocks(time.monotonic())
+        return self._buried()
+
+    def close(self) -> None:
+        for descriptor in (*self._pipes, self._pidfd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._selector.close()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _buried(self) -> ProcessEnd:
+        # What it had started may still hold its pipes: ended first, so that all can be read.
+        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        _signal(self._pid, signal.SIGKILL)
+        sessions.end((self._pid,))
+        for descriptor in list(self._pipes):
+            while self._read(descriptor):
+                pass
+        _, status = os.waitpid(self._pid, 0)
+        return ProcessEnd(
+            os.waitstatus_to_exitcode(status),
+            self._ended_by,
+            self._tail.decode("utf-8", "replace"),
+            self._silent,
+            time.monotonic() - self._began,
+        )
+
+    def _read(self, descriptor: int) -> bool:
+        """Take a piece of what is there; False where nothing is, or nothing more will be."""
+        try:
+            data = os.read(descriptor, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._selector.unregister(descriptor)
+            os.close(descriptor)
+            del self._pipes[descriptor]
+            return False
+        self._pipes[descriptor](data)
+        return True
+
+    def _spoken(self, data: bytes) -> None:
+        self._silent = False
+        self._heard_at = time.monotonic()
+        if self._hearing.output(data) and self._result_at is None:
+            self._result_at = self._heard_at
+
+    def _complained(self, data: bytes) -> None:
+        self._tail += data
+        del self._tail[:-TAIL_BYTES]
+        self._hearing.errors(data)
+
+    def _look_at_clocks(self, now: float) -> None:
+        clocks = self._clocks
+        if self._kill_at is not None:
+            if now >= self._kill_at:
+                _signal(self._pid, signal.SIGKILL)
+            return
+        stall = clocks.stall_seconds
+        if self._told():
+            self._end(EndedBy.TOLD, now)
+        elif self._result_at is not None:
+            if now - self._result_at >= clocks.after_result_seconds:
+                self._end(EndedBy.IDLE_AFTER_RESULT, now)
+        elif stall is not None and now - self._heard_at >= stall:
+            self._end(EndedBy.STALL, now)
+
+    def _end(self, why: EndedBy, now: float) -> None:
+        self._ended_by = why
+        self._kill_at = now + self._clocks.term_seconds
+        _signal(self._pid, signal.SIGTERM)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # Its group is empty, or under another user by its own doing.
+
+
+def _readable(prompt: str) -> int:
+    # A file in memory, of any size: the agent reads it to its end, and nobody has to feed it.
+    descriptor = os.memfd_create("prompt", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(prompt.encode("utf-8", "surrogateescape"))
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -1,0 +1,56 @@
+"""What an agent is asked in an attempt: at its beginning, and when its work was not enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from beads_workers.agents.prompt import TEMPLATE, Lessons, block, of_issue, render
+from beads_workers.attempts.assignment import Assignment
+
+
+def first_prompt(asked: Assignment, *, resumed: bool, worktree: bool, room: int | None) -> str:
+    """The whole issue, and what earlier attempts have taught. ``resumed``: the agent knows the
+    issue, so that only what is new is said. ``room``: bytes that its prompt may have."""
+    lessons = _lessons(asked, resumed=resumed)
+    if resumed:
+        why = block("How it ended", lessons.error)
+        learnt = block("What was found", lessons.verify_output or lessons.remarks)
+        return "\n\n".join(each for each in (_AGAIN, why, learnt, _RULES) if each)
+    briefing = replace(
+        of_issue(asked.issue, asked.comments),
+        id=asked.issue_id,
+        title=asked.title,
+        attempt=asked.attempt,
+        lessons=lessons,
+        verify=asked.verify or "",
+        worktree=worktree,
+    )
+    return render(briefing, asked.agent.prompt or TEMPLATE, room)
+
+
+def mend_prompt(found: str) -> str:
+    """What is wrong with the work, for the session that did it."""
+    first, _, rest = found.partition("\n")
+    shown = block("What was found", rest) if rest.strip() else ""
+    return "\n\n".join(each for each in (_MEND, first, shown, _RULES) if each)
+
+
+def _lessons(asked: Assignment, *, resumed: bool) -> Lessons:
+    earlier = asked.earlier
+    if earlier is None:
+        return Lessons(error=asked.error)
+    first, _, rest = earlier.lesson.partition("\n")
+    reviewed = first.startswith("the reviewer")
+    return Lessons(
+        error=asked.error or earlier.why,
+        verify_output="" if reviewed else rest.strip(),
+        remarks=rest.strip() if reviewed else "",
+        same_session=resumed,
+    )
+
+
+_AGAIN = "You worked on this issue before, in this session. It is not done yet: go on with it."
+_MEND = "Your work was looked at, and it is not done yet. Mend it, and all that follows from it."
+_RULES = """\
+The same rules hold: commit finished work, do not settle the issue in the tracker, do not push,
+and end with a line "Outcome: done", "Outcome: no change needed:" or "Outcome: blocked:"."""

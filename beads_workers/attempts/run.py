@@ -1,0 +1,328 @@
+"""One attempt of an agent: ``python -m beads_workers.attempts.run``, an ``Assignment`` on stdin.
+
+The agent works; what it left is committed; ``--verify`` and the reviewer look at it; what they find
+goes back to the same session, in as many rounds as are allowed. What came of it is the receipt.
+Source: docs/AGENTS.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from beads_workers.agents.adapter import Permission
+from beads_workers.agents.events import Kind
+from beads_workers.agents.verdict import Verdict, said_outcome
+from beads_workers.attempts import review
+from beads_workers.attempts.agent import AttemptContext, WorkingAgent
+from beads_workers.attempts.assignment import AgentSpec, Assignment, AttemptAnswer, read_assignment
+from beads_workers.attempts.guards import guard_environment, refusals
+from beads_workers.attempts.log import MaskedLog
+from beads_workers.attempts.process import Clocks, Hearing, run_agent
+from beads_workers.attempts.prompts import first_prompt, mend_prompt
+from beads_workers.attempts.usage_file import UsageFile
+from beads_workers.attempts.work import CannotCommit, Changes, Workplace
+from beads_workers.core import limits
+from beads_workers.core.model import OutcomeKind
+from beads_workers.core.receipts import Receipt, Tokens, to_json
+from beads_workers.runtime import sessions
+from beads_workers.worktrees.git import GitError
+
+VERIFY_TAIL_BYTES = 16_384
+VERIFY_LINES_SHOWN = 60
+COMMIT_TEXT_CHARS_MAX = 2000
+
+REFUSED = (Kind.LIMITED, Kind.NEEDS_PERSON, Kind.TRANSIENT)
+"""Verdicts that are about the account, and not about the issue."""
+
+
+class AgentAttempt:
+    """``run`` gives the answer; ``end`` asks it to come to its end with what it has."""
+
+    def __init__(self, asked: Assignment) -> None:
+        self._asked = asked
+        folder = str(Path.cwd())
+        self._place = Workplace.enter(folder, asked.issue_id, asked.attempt, asked.run_id)
+        self._guards = Path(asked.guards)
+        self._log = MaskedLog(os.environ)
+        self._flags: list[str] = []
+        self._rounds = 0
+        self._verified = False
+        self._is_told = False
+        guarded = guard_environment(os.environ, folder, asked.issue_id, self._guards)
+        self._around = AttemptContext(
+            environment={**os.environ, **guarded},
+            log=self._log,
+            usage=UsageFile(asked.usage_file),
+            clocks=Clocks(asked.stall_seconds, term_seconds=asked.term_seconds),
+            told=lambda: self._is_told,
+            changed=self._changed,
+            tell=self._tell,
+        )
+        self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
+        self._refused: AgentSpec | None = None
+
+    def end(self) -> None:
+        """Somebody wants it to end."""
+        self._is_told = True
+
+    def run(self) -> AttemptAnswer:
+        """Work, check, mend. Raises ``OSError`` where the agent cannot be started."""
+        try:
+            verdict, lesson = self._work_and_check()
+        finally:
+            self._keep()
+        return self._answer(verdict, lesson)
+
+    # --- rounds -----------------------------------------------------------------------------------
+
+    def _work_and_check(self) -> tuple[Verdict, str]:
+        """The verdict, and what the next attempt should know."""
+        verdict = self._begin()
+        while verdict.kind in (Kind.DONE, Kind.NO_CHANGE):
+            found = self._check(verdict)
+            if isinstance(found, Verdict):
+                return found, ""
+            if not found:
+                return verdict, ""
+            why = found.partition("\n")[0]
+            more = self._rounds < self._asked.fix_rounds and not self._is_told
+            if not (more and self._worker.can_go_on):
+                return Verdict(Kind.UNFINISHED, why, text=verdict.text), found
+            self._rounds += 1
+            self._log.say(f"round {self._rounds} of {self._asked.fix_rounds}: {why}")
+            verdict = self._ask(mend_prompt(found), resume=True)
+        return verdict, ""
+
+    def _earlier(self) -> Receipt | None:
+        earlier = self._asked.earlier
+        return earlier if earlier and earlier.session and self._asked.resumes else None
+
+    def _begin(self) -> Verdict:
+        earlier = self._earlier()
+        if earlier is not None and self._worker.adapter.resumes:
+            if earlier.refused and self._changes().any:
+                # The work was there; only its reviewer was refused.
+                return Verdict(Kind.DONE, text=earlier.message)
+            verdict = self._ask(self._first_prompt(resumed=True), resume=True)
+            if not verdict.session_lost:
+                return verdict
+            self._log.say("its session is gone: a new one begins")
+        self._worker = WorkingAgent(self._asked.agent, self._around)
+        return self._ask(self._first_prompt(resumed=False), resume=False)
+
+    def _first_prompt(self, *, resumed: bool) -> str:
+        room = self._worker.adapter.prompt_bytes_max
+        return first_prompt(self._asked, resumed=resumed, worktree=self._place.own, room=room)
+
+    def _ask(self, prompt: str, *, resume: bool) -> Verdict:
+        money = self._asked.money
+        if money is not None:
+            money = max(0.01, money - (self._around.usage.spent()[1] or 0.0))
+        return self._worker.work(prompt, resume=resume, money=money)
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _check(self, verdict: Verdict) -> str | Verdict:
+        """What is wrong with the work, for the agent; "" where nothing is. A verdict where nobody
+        could find out."""
+        if verdict.kind is Kind.NO_CHANGE:
+            return self._review(verdict)
+        try:
+            commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
+        except (CannotCommit, GitError) as error:
+            return f"your work cannot be committed: {error}"
+        if commit is not None:
+            self._log.say(f"committed for it: {commit[:12]}")
+        return self._verify() or self._review(verdict)
+
+    def _verify(self) -> str:
+        command = self._asked.verify
+        if command is None:
+            return ""
+        self._tell("running verify")
+        self._log.say(f"verify: {command}")
+        status, lines = self._run_verify(command)
+        self._verified = status == 0
+        if self._verified:
+            return ""
+        last = lines[-1] if lines else f"exit status {status}"
+        said = "\n".join(lines)
+        return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{said}"
+
+    def _run_verify(self, command: str) -> tuple[int, list[str]]:
+        """Its exit status, and the end of what it printed."""
+        tail = bytearray()
+
+        def heard(data: bytes) -> None:
+            tail.extend(data)
+            del tail[:-VERIFY_TAIL_BYTES]
+            self._log.write(data)
+
+        ended = run_agent(
+            ("sh", "-c", command),
+            None,
+            dict(os.environ),
+            Hearing(heard, heard, lambda: None),
+            Clocks(None, term_seconds=self._asked.term_seconds),
+            lambda: self._is_told,
+        )
+        self._log.flush()
+        lines = [line.rstrip() for line in tail.decode("utf-8", "replace").splitlines()]
+        return ended.status, [line for line in lines if line][-VERIFY_LINES_SHOWN:]
+
+    def _review(self, verdict: Verdict) -> str | Verdict:
+        spec = self._asked.review
+        if spec is None or self._is_told:
+            return ""
+        self._log.say(f"review by {spec.name}")
+        reviewer = WorkingAgent(spec, self._around, Permission.READ)
+        asked = review.prompt(self._asked, self._place.diff(), verdict.text)
+        said = reviewer.work(asked, resume=False, money=None)
+        if said.kind in REFUSED:
+            self._refused = spec
+            return replace(said, text=verdict.text)
+        found = review.read(said.text)
+        if found is None:
+            # Nobody has looked at it: that is no approval, and nothing that the agent could mend.
+            return Verdict(Kind.UNFINISHED, f"the review by {spec.name} cannot be read: {said.why}")
+        self._log.say("the reviewer approves" if found.approved else "the reviewer has remarks")
+        return "" if found.approved else f"the reviewer has remarks\n\n{found.remarks}"
+
+    # --- answer -----------------------------------------------------------------------------------
+
+    def _answer(self, verdict: Verdict, lesson: str) -> AttemptAnswer:
+        receipt, why = self._receipt(verdict, lesson), verdict.why
+        match verdict.kind:
+            case Kind.DONE:
+                return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
+            case Kind.NO_CHANGE if self._asked.allows_no_change or self._asked.review:
+                return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
+            case Kind.NO_CHANGE if said_outcome(verdict.text)[0]:
+                # Another attempt would say the same: a person looks at it.
+                receipt = replace(receipt, flags=(*receipt.flags, "says that no change is needed"))
+                error = f"it says that no change is needed: {why}"
+                return AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
+            case Kind.NO_CHANGE:
+                error = f"it ended well and changed nothing: {why}"
+                return AttemptAnswer(OutcomeKind.ERROR, error, receipt)
+            case _ if self._is_told:
+                return AttemptAnswer(OutcomeKind.CANCELLED, why, receipt)
+            case kind if kind in REFUSED:
+                return AttemptAnswer(OutcomeKind.RETRY, why, receipt)
+            case _:
+                return AttemptAnswer(OutcomeKind.ERROR, why, receipt)
+
+    def _receipt(self, verdict: Verdict, lesson: str) -> Receipt:
+        worker = self._worker
+        usage, money = self._around.usage.spent()
+        receipt = Receipt(
+            verdict=verdict.kind.value,
+            why=verdict.why,
+            agent=worker.spec.name,
+            refused=self._refused.name if self._refused else "",
+            model=worker.spec.model,
+            session=worker.session,
+            totals=worker.totals(),
+            usage=usage,
+            money=money,
+            until=verdict.until,
+            window=verdict.window,
+            limited_model=verdict.model,
+            verify=self._asked.verify or "",
+            verified=self._verified,
+            rounds=self._rounds,
+            denied=(*worker.tally.denied, *(f"bd {name}" for name in refusals(self._guards))),
+            message=verdict.text[-limits.LESSON_CHARS_MAX :],
+            lesson=lesson[: limits.LESSON_CHARS_MAX],
+            flags=tuple(self._flags),
+        )
+        return self._with_work(receipt)
+
+    def _with_work(self, receipt: Receipt) -> Receipt:
+        place = self._place
+        if place.base is None:
+            return receipt
+        try:
+            return replace(
+                receipt,
+                branch=place.branch(),
+                commits=place.changes().commits[: limits.RECEIPT_ITEMS_MAX],
+                diffstat=place.diffstat(),
+                tree=place.tree(),
+            )
+        except GitError as error:
+            return replace(receipt, flags=(*receipt.flags, f"git: {error}"))
+
+    # --- what the agents ask for meanwhile --------------------------------------------------------
+
+    def _changes(self) -> Changes:
+        try:
+            return self._place.changes()
+        except GitError:
+            return Changes(known=False)
+
+    def _changed(self) -> bool | None:
+        changes = self._changes()
+        return changes.any if changes.known else None
+
+    def _keep(self) -> None:
+        try:
+            if self._place.own and self._changes().any:
+                self._place.keep()
+        except (GitError, OSError) as error:
+            self._flags.append(f"its tree could not be kept: {error}")
+
+    def _tell(self, activity: str) -> None:
+        usage, money = self._around.usage.spent()
+        progress: dict[str, Any] = {"activity": activity}
+        if usage:
+            progress["tokens"] = sum(usage.values(), Tokens()).total
+        if money is not None:
+            progress["money"] = round(money, 6)
+        if full := [w.utilization for w in self._worker.tally.limits.values() if w.utilization]:
+            progress["utilization"] = max(full)
+        _print({"progress": progress})
+
+
+def main() -> int:
+    """See the module text; 0 once there is an answer, 1 where nothing could be tried."""
+    asked = read_assignment(sys.stdin.read())
+    sessions.adopt()
+    attempt = AgentAttempt(asked)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: attempt.end())
+    try:
+        answer = attempt.run()
+    except OSError as error:
+        program = error.filename or asked.agent.adapter
+        sys.stderr.write(f"cannot start {os.fsdecode(program)}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 1
+    fields = {
+        "outcome": answer.outcome.value,
+        "error": answer.error[: limits.ERROR_CHARS_MAX],
+        "receipt": to_json(answer.receipt),
+    }
+    _print({"answer": fields})
+    return 0
+
+
+def _print(row: dict[str, Any]) -> None:
+    try:
+        os.write(1, json.dumps(row).encode() + b"\n")
+    except OSError:
+        pass  # Nobody listens any more; the worktree and the usage file have all that counts.
+
+
+def _for_commit(text: str) -> str:
+    words = text.strip()[:COMMIT_TEXT_CHARS_MAX].strip()
+    return f"{words}\n\n" if words else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""One attempt, whole, with the real claude and codex: work, receipt, rounds, review, refusals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.attempts.assignment import AgentSpec, Assignment, write_assignment
+from beads_workers.attempts.usage_file import read_usage
+from beads_workers.core.receipts import Receipt, read_receipt
+from tests.agents_api import ModelApi
+from tests.support.real_agents import CLAUDE, CODEX, AgentHome, git, program, repository
+
+AGENTS = {"claude": CLAUDE, "codex": CODEX}
+
+
+class Attempts:
+    """A repository with a worktree, in which attempts are made as a worker makes them."""
+
+    def __init__(self, folder: Path, home: AgentHome) -> None:
+        self.home = home
+        self.checkout = repository(folder / "checkout")
+        self.remote = folder / "remote.git"
+        subprocess.run(["git", "init", "-q", "--bare", str(self.remote)], check=True)
+        git(self.checkout, "remote", "add", "origin", str(self.remote))
+        self.base = git(self.checkout, "rev-parse", "HEAD")
+        self.worktree = folder / "worktree"
+        git(self.checkout, "worktree", "add", "-q", "-b", "bw/i-1/1", str(self.worktree))
+        self.folder = folder
+        self.progress: list[dict[str, Any]] = []
+        self.log = ""
+
+    def assignment(self, description: str, agent: str = "claude", **others: Any) -> Assignment:
+        """For an issue with this description."""
+        issue = {"id": "i-1", "title": "A cart", "description": description, "created_by": "me"}
+        spec = AgentSpec(agent, agent)
+        fields: dict[str, Any] = {
+            "attempt": 1,
+            "request_id": "run.1",
+            "run_id": "run",
+            "worker_id": "W1",
+            "guards": str(self.folder / "guards"),
+            "usage_file": str(self.folder / "usage" / "i-1.jsonl"),
+        }
+        return Assignment("i-1", "A cart", issue, agent=spec, **{**fields, **others})
+
+    def environment(self) -> dict[str, str]:
+        """What a worker's task gets in a worktree."""
+        path = ":".join(str(program(name, version).parent) for name, version in AGENTS.items())
+        home = self.home.environment
+        return home | {
+            "PATH": f"{path}:{home['PATH']}",
+            "BW_WORKTREE": str(self.worktree),
+            "BW_BASE": self.base,
+        }
+
+    def run(self, asked: Assignment) -> tuple[str, str, Receipt]:
+        """Outcome, error and receipt."""
+        ran = subprocess.run(
+            [sys.executable, "-P", "-m", "beads_workers.attempts.run"],
+            input=write_assignment(asked),
+            cwd=self.worktree,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        self.log = ran.stderr
+        rows = [json.loads(line) for line in ran.stdout.splitlines()]
+        self.progress = [row["progress"] for row in rows if "progress" in row]
+        answer = rows[-1]["answer"]
+        receipt = read_receipt(answer["receipt"])
+        assert receipt is not None
+        return answer["outcome"], answer["error"], receipt
+
+
+@pytest.fixture
+def attempts(tmp_path: Path, home: AgentHome) -> Attempts:
+    return Attempts(tmp_path, home)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_work_that_lies_in_the_files_is_committed_and_receipted(
+    attempts: Attempts, api: ModelApi, agent: str
+) -> None:
+    asked = attempts.assignment(
+        '[[stub: write cart.py "total = 1"]]', agent, verify="test -e cart.py"
+    )
+    outcome, error, receipt = attempts.run(asked)
+    assert (outcome, error) == ("success", ""), attempts.log
+    assert git(attempts.worktree, "status", "--porcelain") == ""
+    message = git(attempts.worktree, "log", "-1", "--format=%B")
+    assert "Issue: i-1\nAttempt: 1\nRun: run" in message
+    assert receipt.verdict == "done"
+    assert (receipt.verified, receipt.branch) == (True, "bw/i-1/1")
+    assert receipt.commits == (git(attempts.worktree, "rev-parse", "HEAD"),)
+    assert receipt.tree == git(attempts.worktree, "rev-parse", "HEAD^{tree}")
+    assert receipt.diffstat.startswith("1 file changed")
+    assert receipt.session
+    assert git(attempts.checkout, "rev-parse", "refs/bw/attempts/i-1/1") == receipt.commits[0]
+
+
+def test_tokens_and_money_are_those_of_the_meter(attempts: Attempts, api: ModelApi) -> None:
+    asked = attempts.assignment('[[stub: tokens 5000 70 300 40; write a.py "1"; write b.py "2"]]')
+    _, _, receipt = attempts.run(asked)
+    meter = api.accounts.total()
+    assert receipt.money == pytest.approx(meter.dollars)
+    assert (receipt.tokens.input, receipt.tokens.output) == (
+        meter.tokens.input,
+        meter.tokens.output,
+    )
+    told = read_usage(Path(asked.usage_file))
+    assert told is not None
+    assert (told.money, told.usage) == (receipt.money, receipt.usage)
+    assert attempts.progress[-1]["money"] == pytest.approx(meter.dollars, rel=0.01)
+
+
+def test_an_agent_that_changes_nothing_has_not_done_it(attempts: Attempts) -> None:
+    outcome, error, receipt = attempts.run(attempts.assignment('[[stub: say "All done."]]'))
+    assert (outcome, receipt.verdict) == ("error", "no_change")
+    assert "changed nothing" in error
+
+
+def test_one_that_says_that_nothing_is_to_be_changed_waits_for_a_person(attempts: Attempts) -> None:
+    said = '[[stub: say "It is there already.\\nOutcome: no change needed: it exists"]]'
+    outcome, error, receipt = attempts.run(attempts.assignment(said))
+    assert (outcome, receipt.flags) == ("not_found", ("says that no change is needed",))
+    assert "it exists" in error
+    outcome, _, _ = attempts.run(attempts.assignment(said, allows_no_change=True))
+    assert outcome == "success"
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_what_verify_finds_goes_back_to_the_same_session(
+    attempts: Attempts, api: ModelApi, agent: str
+) -> None:
+    description = (
+        '[[stub: write cart.py "total = 1"]]\n'
+        '[[stub when "AssertionError": write cart.py "total = 2"]]'
+    )
+    verify = "python3 -c 'import cart; assert cart.total == 2, cart.total'"
+    asked = attempts.assignment(description, agent, verify=verify, fix_rounds=2)
+    outcome, error, receipt = attempts.run(asked)
+    assert outcome == "success", (error, attempts.log)
+    assert receipt.rounds == 1
+    assert len({charge.session for charge in api.accounts.charges}) == 1
+
+
+def test_rounds_end_and_leave_a_lesson(attempts: Attempts) -> None:
+    asked = attempts.assignment('[[stub: write a.py "1"]]', verify="echo broken wheel; false")
+    outcome, error, receipt = attempts.run(asked)
+    assert (outcome, error) == ("error", "verify failed: broken wheel")
+    assert "broken wheel" in receipt.lesson
+    assert receipt.verified is False
+
+
+def test_the_next_attempt_goes_on_with_the_session_and_the_lesson(
+    attempts: Attempts, api: ModelApi
+) -> None:
+    description = '[[stub: write a.py "1"]] [[stub when "broken wheel": write wheel.py "2"]]'
+    verify = "test -e wheel.py || { echo broken wheel; false; }"
+    _, _, first = attempts.run(attempts.assignment(description, verify=verify))
+    asked = attempts.assignment(
+        description, verify=verify, earlier=first, resumes=True, error=first.why
+    )
+    outcome, error, second = attempts.run(asked)
+    assert outcome == "success", (error, attempts.log)
+    assert second.session == first.session
+    total = (first.money or 0) + (second.money or 0)
+    assert total == pytest.approx(api.accounts.total().dollars)
+
+
+@pytest.mark.parametrize(("agent", "until_known"), [("claude", True), ("codex", True)])
+def test_a_limit_is_an_uncharged_retry_with_its_reset(
+    attempts: Attempts, agent: str, until_known: bool
+) -> None:
+    outcome, error, receipt = attempts.run(attempts.assignment("[[stub: limit 2h]]", agent))
+    assert (outcome, receipt.verdict) == ("retry", "limited")
+    assert "limit" in error
+    assert (receipt.until is not None) is until_known
+    assert receipt.refusal is not None
+
+
+def test_a_lost_login_needs_a_person(attempts: Attempts, api: ModelApi) -> None:
+    api.account(attempts.home.key).lose_login()
+    outcome, _, receipt = attempts.run(attempts.assignment('[[stub: write a.py "1"]]'))
+    assert (outcome, receipt.verdict) == ("retry", "needs_person")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_push_is_refused_and_the_rest_goes_on(attempts: Attempts, agent: str) -> None:
+    description = '[[stub: write a.py "1"; commit; run "git push origin HEAD:main"; say "Pushed."]]'
+    outcome, _, _ = attempts.run(attempts.assignment(description, agent))
+    assert outcome == "success"
+    assert git(attempts.remote, "for-each-ref") == ""
+
+
+def test_a_close_of_its_own_issue_is_refused_and_named(attempts: Attempts, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    called = tmp_path / "called"
+    (tools / "bd").write_text(f'#!/bin/sh\necho "$@" >>{called}\n')
+    (tools / "bd").chmod(0o755)
+    real = attempts.environment
+
+    def with_tools() -> dict[str, str]:
+        return real() | {"PATH": f"{tools}:{real()['PATH']}"}
+
+    attempts.environment = with_tools  # type: ignore[method-assign]
+    steps = 'run "bd show i-1"; run "bd close i-1 --reason done"; run "bd close i-2"'
+    outcome, _, receipt = attempts.run(attempts.assignment(f'[[stub: write a.py "1"; {steps}]]'))
+    assert outcome == "success"
+    assert called.read_text().splitlines() == ["show i-1", "close i-2"]
+    assert "bd close" in receipt.denied
+
+
+def test_a_reviewer_sends_remarks_back(attempts: Attempts, api: ModelApi) -> None:
+    description = (
+        '[[stub: write cart.py "total = 1"]]\n[[stub when "+vat": say "{\\"approve\\": true}"]]\n'
+        '[[stub when "You review": say "{\\"approve\\": false, \\"remarks\\": [\\"no tax\\"]}"]]\n'
+        '[[stub when "- no tax": write tax.py "vat"]]'
+    )
+    asked = attempts.assignment(description, fix_rounds=1, review=AgentSpec("codex", "codex"))
+    outcome, error, receipt = attempts.run(asked)
+    assert outcome == "success", (error, attempts.log)
+    assert receipt.rounds == 1
+    assert (attempts.worktree / "tax.py").exists()
+
+
+def test_an_agent_that_is_silent_is_ended_by_its_clock(attempts: Attempts) -> None:
+    asked = attempts.assignment("[[stub: silence]]", stall_seconds=4.0, term_seconds=1.0)
+    outcome, error, receipt = attempts.run(asked)
+    assert (outcome, receipt.verdict) == ("error", "unfinished")
+    assert "said nothing" in error

@@ -1,0 +1,124 @@
+"""What attempts of agents leave: receipts, usage, reviews; and the file of all fleets' accounts."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from beads_workers.attempts import review
+from beads_workers.attempts.usage_file import read_usage
+from beads_workers.core.receipts import Receipt, read_receipt, receipt_from_text, to_text
+from beads_workers.runtime.account_file import AccountFile
+from tests.fuzz.inputs import as_text, objects, texts
+from tests.fuzz.parser import Parser, require, well_typed
+
+RECEIPT = {
+    "verdict": "limited",
+    "agent": "claude",
+    "session": "s1",
+    "usage": {"opus": {"input": 1, "output": 2, "cached_read": 3, "cached_write": 4}},
+    "money": 0.5,
+    "until": 1_800_000_000.0,
+    "commits": ["c1"],
+    "totals": {"reported": {"opus": [1, 2, 3, 4, 0.5]}},
+    "verified": True,
+}
+USAGE = [
+    {"agent": "claude", "model": "opus", "prices": {"op*": [1.0, 2.0]}},
+    {"session": "s1"},
+    {"of": "opus", "used": [1, 2, 3, 4, 0.5]},
+]
+ACCOUNTS = {
+    "a1": [{"trouble": "limited", "why": "w", "model": "", "until": 1e10, "since": 1.0}
+           | {"probe_at": 1e10, "run": "r"}]
+}  # fmt: skip
+WORDS = (b'{"approve": true}', b'{"approve": false, "remarks": ["no"]}', b"{", b"}", b"[", b"a")
+
+
+def receipt_holds(read: Callable[[Any], Receipt | None], data: bytes) -> None:
+    """Whatever it is read from, it can be written and read again, the same."""
+    try:
+        fields = json.loads(as_text(data))
+    except (ValueError, RecursionError):
+        return
+    receipt = read(fields)
+    if receipt is None:
+        return
+    well_typed(receipt)
+    require(receipt.tokens.total >= 0, "tokens below 0")
+    require(receipt_from_text(to_text(receipt)) == receipt, "not the same again")
+
+
+def _believes(fields: Any) -> Receipt | None:
+    """Planted bug: a text is taken as it is, whatever it is."""
+    receipt = read_receipt(fields)
+    return receipt and Receipt(session=fields.get("session", ""), money=fields.get("money"))
+
+
+def usage_holds(read: Callable[[Path], Receipt | None], data: bytes) -> None:
+    """A damaged line is passed over, and what is read is a receipt."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"\n".join(json.dumps(row).encode() for row in USAGE[:1]) + b"\n" + data)
+        file.flush()
+        receipt = read(Path(file.name))
+    require(receipt is not None and receipt.agent == "claude", "the first line is fine")
+    assert receipt is not None
+    well_typed(receipt)
+    require(receipt.money is None or receipt.money >= 0, "money below 0")
+
+
+def _first_line(path: Path) -> Receipt | None:
+    """Planted bug: every line is one of ours."""
+    receipt = read_usage(path)
+    for line in path.read_bytes().splitlines()[1:]:
+        json.loads(line)["used"]
+    return receipt
+
+
+def accounts_hold(read: Callable[[Path], Any], data: bytes) -> None:
+    """Whatever lies there, an account of ours can be told."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "accounts.json").write_bytes(data)
+        found = read(Path(folder))
+    for closed in (each for rows in (found or {}).values() for each in rows):
+        well_typed(closed)
+
+
+def _changed(folder: Path) -> Any:
+    return AccountFile(folder, "r").changed()
+
+
+def _rows(folder: Path) -> Any:
+    """Planted bug: it is an object of lists of objects."""
+    accounts = json.loads((folder / "accounts.json").read_bytes())
+    return [row["trouble"] for rows in accounts.values() for row in rows] and None
+
+
+def review_holds(read: Callable[[str], review.Review | None], data: bytes) -> None:
+    """It approves only where it says so, and nothing else is believed."""
+    text = as_text(data)
+    found = read(text)
+    if found is not None:
+        well_typed(found)
+        require("approve" in text, "it says nothing")
+        require(not found.approved or "true" in text, "it does not approve")
+
+
+def _agrees(text: str) -> review.Review | None:
+    """Planted bug: an answer that cannot be read is an approval."""
+    return review.read(text) or review.Review(True)
+
+
+PARSERS = [
+    Parser("receipts", ("core/receipts.py",), read_receipt, objects([RECEIPT]), receipt_holds,
+           {"believes what it is told": _believes}),
+    Parser("usage of attempts", ("attempts/usage_file.py",), read_usage, objects(USAGE),
+           usage_holds, {"believes every line": _first_line}),
+    Parser("accounts of a user", ("runtime/account_file.py",), _changed, objects([ACCOUNTS]),
+           accounts_hold, {"believes its form": _rows}),
+    Parser("reviews", ("attempts/review.py",), review.read, texts(WORDS), review_holds,
+           {"takes silence for approval": _agrees}),
+]  # fmt: skip
