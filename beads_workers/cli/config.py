@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,19 @@ FILE_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """``[agents.NAME]``: how an agent is called; ``prompt`` is the template's text."""
+    """``[agents.NAME]``: how an agent is called; see ``settings.Agent``.
 
-    argv: tuple[str, ...]
+    ``argv``: the whole command, or of an ``adapter`` the program only. ``prompt`` is the template's
+    text.
+    """
+
+    argv: tuple[str, ...] = ()
     prompt: str | None = None
+    adapter: str | None = None
+    model: str | None = None
+    arguments: tuple[str, ...] | None = None
+    prices: Mapping[str, tuple[float, ...]] | None = None
+    at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +164,15 @@ def _agents(path: Path, tables: Any) -> dict[str, AgentTable]:
 
 
 def _agent(where: str, table: dict[str, Any]) -> AgentTable:
-    readers: dict[str, Reader[Any]] = {"argv": read_command, "prompt": TEXT.read}
+    readers: dict[str, Reader[Any]] = {
+        "argv": read_command,
+        "prompt": TEXT.read,
+        "adapter": TEXT.read,
+        "model": TEXT.read,
+        "arguments": read_command,
+        "prices": _prices,
+        "at_once": _at_once,
+    }
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in readers:
@@ -165,11 +183,35 @@ def _agent(where: str, table: dict[str, Any]) -> AgentTable:
             values[key] = readers[key](value)
         except ValueError as error:
             raise _wrong(f"{where}.{key}", value, error) from None
-    if "argv" not in values:
+    if "argv" not in values and "adapter" not in values and find_spec(_adapter(where)) is None:
         raise CommandError(
             f"{where} has no argv", 'write argv = ["program", "argument"]', EXIT_USAGE
         )
     return AgentTable(**values)
+
+
+def _adapter(where: str) -> str:
+    name = where.rpartition(".")[2]
+    return f"beads_workers.agents.adapters.{name if name.isidentifier() else 'none'}"
+
+
+def _prices(value: Any) -> dict[str, tuple[float, ...]]:
+    allowed = 'dollars for a million tokens by model: { "gpt-5*" = [1.25, 10, 0.125] }'
+    if not isinstance(value, dict):
+        raise ValueError(allowed)
+    prices: dict[str, tuple[float, ...]] = {}
+    for model, numbers in value.items():
+        row = numbers if isinstance(numbers, list) else []
+        if not 2 <= len(row) <= 3 or not all(type(n) in (int, float) and n >= 0 for n in row):
+            raise ValueError(allowed)
+        prices[model] = tuple(float(number) for number in row)
+    return prices
+
+
+def _at_once(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("a whole number from 1 on")
+    return value
 
 
 def resolve(cli: Options, folder: Path, environ: Mapping[str, str]) -> Resolved:
@@ -235,9 +277,9 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
     for name, agent in resolved.agents.items():
         yield ""
         yield f"[agents.{_toml(name)}]"
-        yield f"argv = {_toml(agent.argv)}"
-        if agent.prompt is not None:
-            yield f"prompt = {_toml(agent.prompt)}"
+        for key in AgentTable.__slots__:
+            if value := getattr(agent, key):
+                yield f"{key} = {_toml(value)}"
 
 
 def _toml(value: Any) -> str:

@@ -230,7 +230,8 @@ class Situation:
         if self.kind and self.kind.workers:
             self.workers = self.kind.workers(resolved)
         self.verify = resolved.options.verify
-        self.command, self.agent = self._choose(resolved)
+        self.command, self.agents = self._choose(resolved)
+        self.agent = self.agents[0] if self.agents else None
         push = self.kind is not None and self.kind.capabilities.push
         self.tracker = None if push else self._find_tracker()
         if self.tracker is not None:
@@ -240,7 +241,7 @@ class Situation:
         self.state = Path(resolved.options.state_dir or self.folder / STATE_FOLDER)
         self.fleet = None
         if self.tracker:
-            work = Work(command=self.command, agent=self.agent, verify=self.verify)
+            work = Work(command=self.command, agents=self.agents, verify=self.verify)
             self.fleet = preparation.settings_of(resolved, self.tracker, work, (), owned=False)
         self.looked = Looked(resolved, self.state, self.fleet)
 
@@ -269,7 +270,7 @@ class Situation:
             self.found.append(fail("settings", sentence(error), f"unset {name}"))
             return plain
 
-    def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, Any]:
+    def _choose(self, resolved: Any) -> tuple[tuple[str, ...] | None, tuple[Any, ...]]:
         from beads_workers.cli.preparation import choose_work
         from beads_workers.doctor.rules import fail
 
@@ -280,7 +281,7 @@ class Situation:
                 raise
             remedy = edit(resolved.file) if resolved.file else ""
             self.found.append(fail("settings", sentence(error), remedy))
-            return None, None
+            return None, ()
 
     def _find_tracker(self) -> Any:
         from beads_workers.cli.preparation import find_tracker

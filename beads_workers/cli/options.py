@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from beads_workers import registry
 from beads_workers.cli.kinds import read_source
 from beads_workers.core import limits
+from beads_workers.core.budget import read_budget
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
 
 T = TypeVar("T")
@@ -179,7 +180,15 @@ def _module(value: Any) -> str:
     return value
 
 
+def _budget(value: Any) -> str:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number and not isinstance(value, str):
+        raise ValueError('dollars (20), or tokens ("5Mtok")')
+    return str(read_budget(str(value)))
+
+
 TEXT = ValueKind(_text)
+BUDGET = ValueKind(_budget)
 BOOLEAN = ValueKind(_boolean, bool)
 TEXTS = _several(TEXT)
 
@@ -286,8 +295,42 @@ class Options:
         TEXT, help="sh -c line that must succeed, too.", at=BOTH, metavar="CMD"
     )
     bd_calls: str | None = _option(_choice("grouped", "worker"), "grouped", "grouped or worker.")
-    agent: str | None = _option(TEXT, help="claude, codex, or one of your own.", at=BOTH)
+    agent: str | None = _option(
+        TEXT,
+        help="claude, codex, or one of your own; of several (claude,codex) the next one takes over "
+        "at a limit.",
+        at=BOTH,
+        metavar="NAME[,NAME]",
+    )
     prompt: str | None = _option(TEXT, help="The agent's prompt.", metavar="FILE", path=True)
+    review: str | None = _option(
+        TEXT, help="This agent looks at the work of the others.", at=BOTH, metavar="AGENT"
+    )
+    fix_rounds: int | None = _option(
+        _integer(0, 20), 2, "So often what verify finds goes back to the agent; default 2."
+    )
+    retry: str | None = _option(
+        _choice("continue", "fresh"), "continue", "A further attempt continues, or begins fresh."
+    )
+    comments: str | None = _option(
+        _choice("all", "owner", "none"), "all", "Whose comments agents see: all, owner, none."
+    )
+    stall: float | None = _option(
+        _duration(1), limits.STALL_SECONDS, "End an agent that prints nothing so long; default 15m."
+    )
+    budget: str | None = _option(
+        BUDGET, help="Begin nothing beyond it: 20 (dollars), or 5Mtok.", metavar="AMOUNT"
+    )
+    issue_budget: str | None = _option(BUDGET, help="For each issue.", metavar="AMOUNT")
+    reset_grace: float | None = _option(
+        _duration(0), limits.RESET_GRACE_SECONDS, "After a limit's reset; default 30s."
+    )
+    probe: float | None = _option(
+        _duration(1), limits.PROBE_SECONDS, "Try a closed account so often; default 15m."
+    )
+    person_wait: float | None = _option(
+        _duration(0), limits.PERSON_WAIT_SECONDS, "Wait so long for a login; default 12h."
+    )
     limit: int | None = _option(_integer(1, 1_000_000_000), help="End after so many issues.")
     max_runtime: float | None = _option(_duration(0.001), help="End by then.")
     idle_timeout: float | None = _option(_duration(0.001), help="End when idle so long.")
@@ -306,8 +349,9 @@ class Options:
         _duration(0), limits.STOP_SECONDS, "To leave in; default 10s."
     )
     worktree: bool | None = _flag(
-        "A git worktree for each attempt.",
+        "A git worktree for each attempt; the default for agents.",
         "--worktree/--no-worktree",
+        None,
         at=BOTH,
         table=("worktree", "enabled"),
     )

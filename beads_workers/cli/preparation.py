@@ -11,18 +11,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from beads_workers.agents.presets import DEFAULT_PROMPT, PRESETS, WORKTREE_PROMPT, find_agents
+from beads_workers.agents.adapter import load
+from beads_workers.agents.presets import find_agents
+from beads_workers.cli.agents import find_agent, find_fleet_agents, found_here, in_worktree
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import kind_said, need
 from beads_workers.cli.options import Options
 from beads_workers.core import limits
+from beads_workers.core.budget import Budget, read_budget
 from beads_workers.core.model import COMMAND, FUNCTION, Filters
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import (
     NOTIFY_DESKTOP,
     Agent,
     FleetSettings,
+    ProbePace,
     Tracing,
     Work,
     Worktrees,
@@ -169,10 +173,13 @@ def in_worktrees(
     work: Work, options: Options, project: Path, state_directory: str, beads: str | None
 ) -> Work:
     """The work with its worktrees, where they are asked for; raises ``CommandError``."""
-    if not options.worktree:
+    wanted = options.worktree
+    if wanted is None and not options.shared_checkout:
+        # An agent that is understood gets a place of its own wherever git can make one.
+        wanted = any(agent.adapter for agent in work.agents) and _is_repository(project)
+    if not wanted:
         return work
-    if work.agent is not None and work.agent.prompt == DEFAULT_PROMPT:
-        work = replace(work, agent=replace(work.agent, prompt=WORKTREE_PROMPT))
+    work = replace(work, agents=tuple(map(in_worktree, work.agents)))
     worktrees = find_worktrees(options, project, state_directory)
     for pattern in worktrees.copy:
         if not matching(worktrees, pattern):
@@ -241,6 +248,14 @@ def shown_place(settings: FleetSettings) -> str:
     name = f"{BRANCHES}/<issue>/<attempt>"
     below = f"/{worktrees.prefix.rstrip('/')}" if worktrees.prefix else ""
     return f"{worktrees.folder}/<issue>.<attempt>{below}, a worktree on {name} from {base}"
+
+
+def _is_repository(project: Path) -> bool:
+    """Whether a worktree can be made of it: a checkout with a commit."""
+    try:
+        return bool(git(str(project), "rev-parse", "--verify", "--quiet", "HEAD^{commit}").strip())
+    except GitError:
+        return False
 
 
 def _repository(project: Path) -> tuple[str, str, str]:
@@ -382,7 +397,32 @@ def settings_of(
         metrics=options.metrics,
         tracing=find_tracing(options.trace),
         source_options=tracker.options,
+        pace=ProbePace(
+            reset_grace_seconds=_known(options.reset_grace),
+            probe_seconds=_known(options.probe),
+            person_wait_seconds=_known(options.person_wait),
+        ),
+        budget=_budget(options.budget, work.agents),
+        issue_budget=_budget(options.issue_budget, work.agents),
     )
+
+
+def _budget(text: str | None, agents: tuple[Agent, ...]) -> Budget | None:
+    """Raises ``CommandError`` for dollars where an agent says none, and has no prices."""
+    if text is None:
+        return None
+    budget = read_budget(text)
+    for agent in agents if budget.dollars is not None else ():
+        adapter = load(agent.adapter) if agent.adapter else None
+        if not agent.prices and (adapter is None or not adapter.tells_money):
+            raise CommandError(
+                f"a budget in dollars, and nobody knows what {agent.name} costs",
+                f'give [agents.{agent.name}] prices = {{ "*" = [1.25, 10, 0.125] }}'
+                " in beads-workers.toml (dollars for a million tokens: input, output, cached"
+                " input), or a budget in tokens: 5Mtok",
+                EXIT_USAGE,
+            )
+    return budget
 
 
 def find_tracker(source: str | None) -> TrackerChoice:
@@ -432,18 +472,22 @@ def find_work(resolved: Resolved, tracker: TrackerChoice) -> Work:
             term_grace_seconds=_known(options.term_grace),
             log_bytes_max=_known(options.log_max),
         )
-    command, agent = choose_work(resolved)
+    command, agents = choose_work(resolved)
     check_modules(options, tracker.folder)
-    if not (command or agent or options.allow_module or issues_bring_commands(tracker)):
+    if not (command or agents or options.allow_module or issues_bring_commands(tracker)):
         hint = allow_functions(tracker) or what_to_type()
         raise CommandError("nothing to run: no command and no agent", hint, EXIT_USAGE)
     if command is not None:
         command = runnable(command)
-    if agent is not None:
-        agent = replace(agent, argv=runnable(agent.argv, f"install {agent.name}; {_found()}"))
+    review = find_agent(resolved, options.review) if options.review and agents else None
     return Work(
         command=command,
-        agent=agent,
+        agents=tuple(map(_installed, agents)),
+        review=_installed(review) if review else None,
+        fix_rounds=_known(options.fix_rounds),
+        stall_seconds=options.stall,
+        continues=options.retry != "fresh",
+        comments=_known(options.comments),
         verify=options.verify,
         timeout_seconds=options.timeout,
         term_grace_seconds=_known(options.term_grace),
@@ -452,8 +496,12 @@ def find_work(resolved: Resolved, tracker: TrackerChoice) -> Work:
     )
 
 
-def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, Agent | None]:
-    """The command or the agent that holds, or neither; whether it can be run is not looked at."""
+def _installed(agent: Agent) -> Agent:
+    return replace(agent, argv=runnable(agent.argv, f"install {agent.name}; {found_here()}"))
+
+
+def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, tuple[Agent, ...]]:
+    """The command or the agents that hold, or neither; whether they can be run is not looked at."""
     options = resolved.options
     command, name = options.command, options.agent
     if command and name:
@@ -464,7 +512,7 @@ def choose_work(resolved: Resolved) -> tuple[tuple[str, ...] | None, Agent | Non
                 f"both a command and --agent {name}", "leave one of them out", EXIT_USAGE
             )
         command, name = (command, None) if origins[0] == said_last else (None, name)
-    return command, _agent(resolved, name) if name else None
+    return command, find_fleet_agents(resolved) if name else ()
 
 
 def _place(project: Project, source: str | None) -> Path | None:
@@ -501,25 +549,6 @@ def _known(value: T | None) -> T:
     return value
 
 
-def _agent(resolved: Resolved, name: str) -> Agent:
-    agent = PRESETS.get(name)
-    if table := resolved.agents.get(name):
-        agent = Agent(name, table.argv, table.prompt or DEFAULT_PROMPT)
-    if agent is None:
-        known = ", ".join([*PRESETS, *resolved.agents])
-        raise CommandError(
-            f"no such agent: {name}",
-            f"known are {known}; beads-workers.toml can describe it: [agents.{name}] argv = [...]",
-            EXIT_USAGE,
-        )
-    if resolved.options.prompt:
-        try:
-            agent = replace(agent, prompt=Path(resolved.options.prompt).read_text())
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"the prompt cannot be read: {error}", "", EXIT_USAGE) from None
-    return agent
-
-
 def runnable(
     argv: tuple[str, ...], hint: str = "a shell's own words need a shell: -- sh -c '...'"
 ) -> tuple[str, ...]:
@@ -534,11 +563,6 @@ def runnable(
     if shutil.which(program) is None:
         raise CommandError(f"command not found, or not executable: {argv[0]}", hint, EXIT_USAGE)
     return (program, *argv[1:])
-
-
-def _found() -> str:
-    found = find_agents(os.environ.get("PATH", ""))
-    return f"agents found here: {', '.join(found) or 'none'}"
 
 
 def what_to_type() -> str:

@@ -35,25 +35,25 @@ def refusal(project: Path, **said: Any) -> CommandError:
 
 def test_several_agents_in_one_checkout_are_refused_with_the_two_ways_out(tmp_path: Path) -> None:
     with pytest.raises(CommandError) as caught:
-        check_crowd(Work(agent=AGENT), options(tmp_path, workers=2))
+        check_crowd(Work(agents=(AGENT,)), options(tmp_path, workers=2))
     assert caught.value.exit_code == 2
     assert "--worktree" in caught.value.hint and "--shared-checkout" in caught.value.hint
 
 
 def test_so_are_as_many_as_the_default(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="4 agents in one checkout"):
-        check_crowd(Work(agent=AGENT), options(tmp_path))
+        check_crowd(Work(agents=(AGENT,)), options(tmp_path))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_one_agent_is_fine_and_is_not_to_become_more(tmp_path: Path, workers: int) -> None:
-    assert check_crowd(Work(agent=AGENT), options(tmp_path, workers=workers)) == 1
+    assert check_crowd(Work(agents=(AGENT,)), options(tmp_path, workers=workers)) == 1
 
 
 def test_commands_and_a_person_who_says_so_are_not_restricted(tmp_path: Path) -> None:
     eight = options(tmp_path, workers=8)
     assert check_crowd(Work(command=("make",)), eight) is None
-    assert check_crowd(Work(agent=AGENT), replace(eight, shared_checkout=True)) is None
+    assert check_crowd(Work(agents=(AGENT,)), replace(eight, shared_checkout=True)) is None
 
 
 # --- where worktrees can be made --------------------------------------------------------------
@@ -126,13 +126,22 @@ def test_an_agent_with_our_prompt_is_told_to_commit_and_any_other_prompt_is_left
 ) -> None:
     top = make_repository(tmp_path)
     said = options(top, worktree=True, worktree_copy=("nothing",))
-    work = in_worktrees(Work(agent=PRESETS["claude"]), said, top, "s", None)
+    work = in_worktrees(Work(agents=(PRESETS["claude"],)), said, top, "s", None)
     assert work.agent is not None and "Commit your" in work.agent.prompt
     assert "nothing that git ignores matches nothing" in capsys.readouterr().err
-    own = in_worktrees(Work(agent=AGENT), said, top, "s", "/b/.beads")
+    own = in_worktrees(Work(agents=(AGENT,)), said, top, "s", "/b/.beads")
     assert own.agent == AGENT and own.worktrees is not None and own.worktrees.beads == "/b/.beads"
 
 
 def test_without_the_option_nothing_changes(tmp_path: Path) -> None:
-    work = Work(agent=PRESETS["claude"])
+    work = Work(agents=(PRESETS["claude"],))
     assert in_worktrees(work, options(tmp_path), tmp_path, "s", None) is work
+
+
+def test_an_agent_that_is_understood_gets_worktrees_where_git_can_make_them(tmp_path: Path) -> None:
+    known = Work(agents=(replace(AGENT, adapter="claude"),))
+    top = make_repository(tmp_path / "r")
+    assert in_worktrees(known, options(top), top, "s", None).worktrees is not None
+    for said in (options(top, shared_checkout=True), options(top, worktree=False)):
+        assert in_worktrees(known, said, top, "s", None).worktrees is None
+    assert in_worktrees(known, options(tmp_path), tmp_path, "s", None).worktrees is None

@@ -25,6 +25,16 @@ verify = "make test"
 bd_calls = "worker"
 agent = "mine"
 prompt = "prompts/p.txt"
+review = "other"
+fix_rounds = 3
+retry = "fresh"
+comments = "owner"
+stall = "20m"
+budget = 20
+issue_budget = "5Mtok"
+reset_grace = "1m"
+probe = "30m"
+person_wait = "1d"
 limit = 10
 max_runtime = "2h"
 idle_timeout = 90
@@ -68,7 +78,9 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     resolved = resolve(Options(), tmp_path, {})
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
-        "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"), 10, 7200.0, 90.0, 0.5,
+        "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"),
+        "other", 3, "fresh", "owner", 1200.0, "$20", "5Mtok", 60.0, 1800.0, 86_400.0,
+        10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,

@@ -1,0 +1,124 @@
+"""The agents of a fleet: by the names that a person gives, from adapters and ``[agents.NAME]``.
+
+A name is that of an adapter (``claude``), or of a table in ``beads-workers.toml``; a table of an
+adapter's name changes how that one is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.agents.adapter import Adapter, load
+from beads_workers.agents.presets import DEFAULT_PROMPT, WORKTREE_PROMPT, find_agents
+from beads_workers.agents.prompt import check_template
+from beads_workers.cli.config import AgentTable, Resolved
+from beads_workers.cli.errors import CommandError
+from beads_workers.core.settings import Agent
+
+EXIT_USAGE = 2
+
+
+def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...]:
+    """Those of ``--agent``, the first one preferred; raises ``CommandError``."""
+    named = [name.strip() for name in (resolved.options.agent or "").split(",")]
+    names = [name for name in dict.fromkeys(named) if name]
+    return tuple(find_agent(resolved, name) for name in names)
+
+
+def find_agent(resolved: Resolved, name: str) -> Agent:
+    """The agent of this name; raises ``CommandError`` where there is none."""
+    table = resolved.agents.get(name)
+    adapter = load(table.adapter or name if table else name)
+    if table is None and (adapter is None or not adapter.text_argv):
+        raise _unknown(name, resolved)
+    if table is not None and table.adapter and adapter is None:
+        raise CommandError(
+            f"[agents.{name}] names an adapter that is not there: {table.adapter}",
+            "leave it out, or see 'beads-workers start --help'",
+            EXIT_USAGE,
+        )
+    prompt = _prompt(resolved, table)
+    # A table that gives a whole command is no adapter's, unless it says so.
+    if table is not None and table.argv and not table.adapter:
+        return Agent(name, table.argv, prompt or DEFAULT_PROMPT)
+    assert adapter is not None, "a table without a command has been refused"
+    if prompt and (why := check_template(prompt)) is not None:
+        raise CommandError(f"the prompt of {name}: {why}", "", EXIT_USAGE)
+    made = Agent(
+        name,
+        adapter.text_argv[:1],
+        prompt,
+        adapter=adapter.name,
+        account=account_of(adapter, os.environ),
+    )
+    return made if table is None else _as_the_table_says(made, table)
+
+
+def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
+    """Whose limits an agent runs into: a hash of what decides which login it uses.
+
+    No credential can be read from it, and none is kept. Where a login lies in a file, the file's
+    place counts: its content changes whenever a token is renewed.
+    """
+    program = adapter.program
+    names = program.variables if program is not None else ()
+    home = environment.get("HOME", "")
+    said = [adapter.name, *(f"{home}/{file}" for file in program.login_files)] if program else []
+    decides = [
+        name
+        for name in sorted(environment)
+        if name in names or name.startswith(adapter.account_variables)
+    ]
+    said += [f"{name}={environment[name]}" for name in decides]
+    digest = hashlib.sha256("\0".join([adapter.name, *said]).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def in_worktree(agent: Agent) -> Agent:
+    """With the prompt for a worktree of its own, where it has none of the user's."""
+    return replace(agent, prompt=WORKTREE_PROMPT) if agent.prompt == DEFAULT_PROMPT else agent
+
+
+def _as_the_table_says(agent: Agent, table: AgentTable) -> Agent:
+    return replace(
+        agent,
+        argv=table.argv or agent.argv,
+        model=table.model or "",
+        arguments=table.arguments or (),
+        prices=table.prices or {},
+        at_once=table.at_once,
+    )
+
+
+def _prompt(resolved: Resolved, table: AgentTable | None) -> str:
+    if resolved.options.prompt:
+        try:
+            return Path(resolved.options.prompt).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"the prompt cannot be read: {error}", "", EXIT_USAGE) from None
+    return (table.prompt or "") if table is not None else ""
+
+
+def _unknown(name: str, resolved: Resolved) -> CommandError:
+    known = ", ".join([*presets(), *resolved.agents])
+    return CommandError(
+        f"no such agent: {name}",
+        f"known are {known}; beads-workers.toml can describe it: [agents.{name}] argv = [...]",
+        EXIT_USAGE,
+    )
+
+
+def presets() -> list[str]:
+    """All agents that have an adapter of their own."""
+    from beads_workers.agents.presets import PRESETS
+
+    return list(PRESETS)
+
+
+def found_here() -> str:
+    """What of them is on ``PATH``, for a hint."""
+    return f"agents found here: {', '.join(find_agents(os.environ.get('PATH', ''))) or 'none'}"
