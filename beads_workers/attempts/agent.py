@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from beads_workers.agents.adapter import AgentRequest, Permission, load
+from beads_workers.agents.adapters.plain import PlainParser
 from beads_workers.agents.events import Event, FinalResult, Session, Tally, Usage
 from beads_workers.agents.totals import Totals, from_object
 from beads_workers.agents.verdict import RunEnding, Verdict
@@ -102,7 +103,7 @@ class WorkingAgent:
             around.log.write(data)
             self._hear(errors.feed(data))
 
-        errors = self.adapter.parser(self.spec.model)
+        errors = PlainParser()
         environment = {**around.environment, **called.environment}
         ended = run_agent(
             called.argv,

@@ -99,6 +99,11 @@ class AgentAttempt:
             verdict = self._ask(mend_prompt(found), resume=True)
         return verdict, ""
 
+    @property
+    def _may_be_unchanged(self) -> bool:
+        """Whether the issue says so, or somebody looks whether it is true."""
+        return self._asked.allows_no_change or self._asked.review is not None
+
     def _earlier(self) -> Receipt | None:
         earlier = self._asked.earlier
         return earlier if earlier and earlier.session and self._asked.resumes else None
@@ -132,7 +137,7 @@ class AgentAttempt:
         """What is wrong with the work, for the agent; "" where nothing is. A verdict where nobody
         could find out."""
         if verdict.kind is Kind.NO_CHANGE:
-            return self._review(verdict)
+            return self._verify() or self._review(verdict) if self._may_be_unchanged else ""
         try:
             commit = self._place.commit(self._asked.title, _for_commit(verdict.text))
         except (CannotCommit, GitError) as error:
@@ -201,7 +206,7 @@ class AgentAttempt:
         match verdict.kind:
             case Kind.DONE:
                 return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
-            case Kind.NO_CHANGE if self._asked.allows_no_change or self._asked.review:
+            case Kind.NO_CHANGE if self._may_be_unchanged:
                 return AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if said_outcome(verdict.text)[0]:
                 # Another attempt would say the same: a person looks at it.

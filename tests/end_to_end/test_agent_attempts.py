@@ -133,6 +133,10 @@ def test_one_that_says_that_nothing_is_to_be_changed_waits_for_a_person(attempts
     assert "it exists" in error
     outcome, _, _ = attempts.run(attempts.assignment(said, allows_no_change=True))
     assert outcome == "success"
+    outcome, error, _ = attempts.run(
+        attempts.assignment(said, allows_no_change=True, verify="echo not yet; false")
+    )
+    assert (outcome, error) == ("error", "verify failed: not yet")
 
 
 @pytest.mark.parametrize("agent", AGENTS)
