@@ -11,7 +11,7 @@ from typing import Any
 
 from beads_workers.agents.adapter import AgentRequest, Permission, load
 from beads_workers.agents.adapters.plain import PlainParser
-from beads_workers.agents.events import Event, FinalResult, Session, Tally, Usage
+from beads_workers.agents.events import Event, FinalResult, Kind, Limit, Session, Tally, Usage
 from beads_workers.agents.totals import Totals, from_object
 from beads_workers.agents.verdict import RunEnding, Verdict
 from beads_workers.attempts.assignment import AgentSpec
@@ -33,13 +33,15 @@ _CLOCKS = {
 @dataclass(slots=True)
 class AttemptContext:
     """What all agents of an attempt share. ``changed``: whether there is work by now, None where
-    nobody can tell. ``tell``: progress for whoever watches."""
+    nobody can tell. ``tell``: progress for whoever watches. ``pays_overage``: beyond its limit the
+    account may go on at a price."""
 
     environment: Mapping[str, str]
     log: MaskedLog
     usage: UsageFile
     clocks: Clocks
     told: Callable[[], bool]
+    pays_overage: bool
     changed: Callable[[], bool | None]
     tell: Callable[[str], None]
 
@@ -65,6 +67,7 @@ class WorkingAgent:
         self._permission = permission
         self._around = around
         self._told_at = 0.0
+        self._overage: Limit | None = None
 
     @property
     def can_go_on(self) -> bool:
@@ -111,12 +114,17 @@ class WorkingAgent:
             environment,
             Hearing(heard, complained, self._tick),
             around.clocks,
-            around.told,
+            lambda: around.told() or self._overage is not None,
         )
         self._hear([*parser.end(), *errors.end()])
         around.log.flush()
         self._last = parser.usage.totals()
         self.session = self.tally.session
+        if (limit := self._overage) is not None:
+            why = "its limit is used up, and what is beyond it is paid for"
+            return Verdict(
+                Kind.LIMITED, why, limit.until, self.tally.text, False, limit.window, limit.model
+            )
         return self.adapter.verdict(self.tally, self._ending(ended))
 
     # --- inside -----------------------------------------------------------------------------------
@@ -130,6 +138,8 @@ class WorkingAgent:
                 self._around.usage.add([event])
             elif isinstance(event, Session):
                 self._around.usage.session(event.id)
+            elif isinstance(event, Limit) and event.overage and not self._around.pays_overage:
+                self._overage = event
         self.tally.hear(events)
         if any(isinstance(event, FinalResult) for event in events):
             self._told_at = 0.0

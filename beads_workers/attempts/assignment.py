@@ -36,7 +36,8 @@ class Assignment:
     """``issue``: as the tracker shows it (JSON object). ``earlier``: the receipt of the attempt
     before this one, whose session goes on with ``resumes``. ``allows_no_change``: the issue says
     that nothing may have to be changed. ``money``: dollars that are left for it; None: no budget.
-    ``guards``: a folder of ours; ``usage_file``: where usage is written as it comes.
+    ``overage``: it may be paid for beyond its limit. ``guards``: a folder of ours;
+    ``usage_file``: where usage is written as it comes.
     """
 
     issue_id: str
@@ -60,6 +61,7 @@ class Assignment:
     error: str = ""
     resumes: bool = False
     money: float | None = None
+    overage: bool = False
 
 
 @value

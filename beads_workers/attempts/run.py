@@ -61,6 +61,7 @@ class AgentAttempt:
             usage=UsageFile(asked.usage_file),
             clocks=Clocks(asked.stall_seconds, term_seconds=asked.term_seconds),
             told=lambda: self._is_told,
+            pays_overage=asked.overage,
             changed=self._changed,
             tell=self._tell,
         )

@@ -328,6 +328,7 @@ class Options:
     probe: float | None = _option(
         _duration(1), limits.PROBE_SECONDS, "Try a closed account so often; default 15m."
     )
+    overage: bool | None = _flag("Go beyond limits where that is paid for.", "--overage")
     person_wait: float | None = _option(
         _duration(0), limits.PERSON_WAIT_SECONDS, "Wait so long for a login; default 12h."
     )

@@ -488,6 +488,7 @@ def find_work(resolved: Resolved, tracker: TrackerChoice) -> Work:
         stall_seconds=options.stall,
         continues=options.retry != "fresh",
         comments=_known(options.comments),
+        overage=bool(options.overage),
         verify=options.verify,
         timeout_seconds=options.timeout,
         term_grace_seconds=_known(options.term_grace),

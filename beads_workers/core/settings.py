@@ -99,8 +99,9 @@ class Work:
     ``review``: the agent that looks at the work of another; ``fix_rounds``: how often what verify
     and it find goes back; ``stall_seconds``: an agent that says nothing for so long is ended;
     ``continues``: a further attempt goes on in the worktree and session of the one before;
-    ``comments``: whose comments are in the prompt. ``verify`` (a ``sh -c`` line that the user
-    typed) must also succeed. ``bd_argv`` is set where the worker itself claims and closes
+    ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
+    ``verify`` (a ``sh -c`` line that the user typed) must also succeed. ``bd_argv`` is set where
+    the worker itself claims and closes
     (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
     between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
     ``log_bytes_max``: the log of one attempt loses its middle beyond this. ``allow_modules``: what
@@ -120,6 +121,7 @@ class Work:
     stall_seconds: float | None = limits.STALL_SECONDS
     continues: bool = True
     comments: str = "all"
+    overage: bool = False
     verify: str | None = None
     timeout_seconds: float | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS

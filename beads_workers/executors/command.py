@@ -321,6 +321,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         "error": told.get("error", ""),
         "resumes": work.continues,
         "money": told.get("money"),
+        "overage": work.overage,
     }
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
     place = _place(settings)
