@@ -100,6 +100,7 @@ class Briefing:
     comments: tuple[Comment, ...] = ()
     labels: tuple[str, ...] = ()
     parent: str = ""
+    parent_title: str = ""
     delivered: tuple[Delivered, ...] = ()
     lessons: Lessons = field(default_factory=Lessons)
     verify: str = ""
@@ -113,18 +114,15 @@ COMMENTS = ("all", "owner", "none")
 def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
     """The part of a briefing that stands in an issue's JSON, as ``bd show --json`` gives it.
 
-    ``bd`` 1.3 leaves the comments out without ``--include-comments``.
+    What its dependencies delivered is known where they are there with title and status.
     """
     author = _text(issue, "created_by")
     said = [_comment(each) for each in _list(issue, "comments") if isinstance(each, dict)]
     if comments != "all":
         said = [each for each in said if comments == "owner" and author and each.author == author]
-    parents = [
-        _text(each, "depends_on_id") or _text(each, "id")
-        for each in _list(issue, "dependencies")
-        if isinstance(each, dict)
-        and "parent-child" in (each.get("type"), each.get("dependency_type"))
-    ]
+    named = [each for each in _list(issue, "dependencies") if isinstance(each, dict)]
+    above = [each for each in named if "parent-child" in _kinds(each)]
+    parent = _text(issue, "parent") or next((_id(each) for each in above), "")
     priority = issue.get("priority")
     return Briefing(
         id=_text(issue, "id"),
@@ -137,7 +135,9 @@ def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
         notes=_text(issue, "notes"),
         comments=tuple(each for each in said if each.text.strip()),
         labels=tuple(each for each in _list(issue, "labels") if isinstance(each, str)),
-        parent=_text(issue, "parent") or next(iter(parents), ""),
+        parent=parent,
+        parent_title=next((_text(each, "title") for each in above if _id(each) == parent), ""),
+        delivered=tuple(_delivered(each) for each in named if _is_delivered(each)),
     )
 
 
@@ -260,7 +260,8 @@ def _issue(briefing: Briefing, values: Mapping[str, str], title: str) -> str:
     if values["parent"]:
         known.append(f"Part of: {values['parent']}")
     order = ("description", "acceptance", "design", "notes", "comments", "delivered")
-    return _joined(["\n".join(known), title, *(values[name] for name in order)])
+    above = block("What it is part of", briefing.parent_title)
+    return _joined(["\n".join(known), title, above, *(values[name] for name in order)])
 
 
 def _comment_block(comment: Comment, chars_max: int) -> str:
@@ -322,6 +323,32 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
     found = fields.get(name)
     return list(found) if isinstance(found, list | tuple) else []
+
+
+def _kinds(dependency: Mapping[str, Any]) -> tuple[str, ...]:
+    said = (_text(dependency, "type"), _text(dependency, "dependency_type"))
+    return tuple(each for each in said if each) or ("blocks",)
+
+
+def _id(dependency: Mapping[str, Any]) -> str:
+    return _text(dependency, "depends_on_id") or _text(dependency, "id")
+
+
+def _is_delivered(dependency: Mapping[str, Any]) -> bool:
+    """Whether it had to come first, and has: other kinds of dependencies only inform."""
+    return dependency.get("status") == "closed" and not _HOLDS_BACK.isdisjoint(_kinds(dependency))
+
+
+def _delivered(dependency: Mapping[str, Any]) -> Delivered:
+    reason = _text(dependency, "close_reason")
+    commit = _COMMIT.search(reason)
+    title = _text(dependency, "title")
+    return Delivered(_id(dependency), title, commit[1] if commit else "", reason)
+
+
+_HOLDS_BACK = frozenset({"blocks", "conditional-blocks", "waits-for"})
+_COMMIT = re.compile(r"\b(?:commits?|landed|merged)(?: as| in)?:? ([0-9a-f]{7,64})\b")
+"""As the reason of a close names it."""
 
 
 def _comment(fields: Mapping[str, Any]) -> Comment:

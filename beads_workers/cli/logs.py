@@ -92,7 +92,7 @@ def logs(
 
 
 def _after(since: str | None) -> float:
-    from beads_workers.cli.options import parse_duration
+    from beads_workers.core.times import parse_duration
 
     try:
         return time.time() - parse_duration(since) if since else 0.0

@@ -17,6 +17,7 @@ from beads_workers.cli.kinds import read_source
 from beads_workers.core import limits
 from beads_workers.core.budget import read_budget
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
+from beads_workers.core.times import parse_duration
 
 T = TypeVar("T")
 
@@ -30,16 +31,6 @@ SECONDS_MAX = 366 * 86_400.0
 
 # --- kinds of values --------------------------------------------------------------------------
 
-
-def parse_duration(text: str) -> float:
-    """Seconds from ``90``, ``90s``, ``1.5m``, ``2h``; raises ``ValueError`` naming the forms."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", text.strip(), re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is no duration: write 90, 90s, 5m or 2h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
-
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 Reader = Callable[[Any], T]
 """Takes a value as TOML or the command line has it; raises ``ValueError`` saying what may be."""

@@ -143,6 +143,11 @@ class Work:
         return self.agents[0] if self.agents else None
 
     @property
+    def reads_issues(self) -> bool:
+        """Whether whole issues are wanted: an agent is told all that the tracker knows."""
+        return not self.command and any(agent.adapter for agent in self.agents)
+
+    @property
     def prefetch_count(self) -> int:
         """How many tasks a worker, or a slot of a driver, prefetches beside the one that it works
         on: functions may take less time than their way here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from beads_workers.core.model import (
     COMMAND,
@@ -235,6 +235,17 @@ class Calls:
 
     count: int = 0
     seconds: float = 0.0
+
+
+@runtime_checkable
+class ReadableSource(Protocol):
+    """A source that can say what it would give, and leaves it there."""
+
+    def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
+        """These issues as a ``take`` would give them now, with all that is known of each.
+
+        Never writes. What does not exist is left out. Raises ``SourceError``.
+        """
 
 
 class Source(Protocol):

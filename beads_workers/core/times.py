@@ -1,4 +1,4 @@
-"""Times on other people's wires: RFC 3339 to seconds since 1970 and back."""
+"""Times as others write them: RFC 3339 to seconds since 1970 and back, and durations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ _RFC_3339 = re.compile(
 _SECOND = len("2025-01-01T12:00:")
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from ``90``, ``90s``, ``1.5m``, ``2h``; raises ``ValueError`` naming the forms."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration: write 90, 90s, 5m or 2h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
 
 
 def read_time(text: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from beads_workers.core.model import (
     value,
 )
 from beads_workers.core.source import Seen, brought
+from beads_workers.core.times import parse_duration
 from beads_workers.core.traces import KEY
 from beads_workers.trackers.settlement_rules import CONTAINERS, OPEN
 
@@ -31,6 +32,7 @@ from beads_workers.trackers.settlement_rules import CONTAINERS, OPEN
 
 BLOCKS = "blocks"
 PARENT_CHILD = "parent-child"
+TIMEOUT_LABEL = "timeout:"
 
 _ID = re.compile(r"\w[\w.:-]{0,199}")
 _TIMEOUT_SECONDS_MAX = 1e9
@@ -182,6 +184,19 @@ def microseconds(time_text: str) -> int:
         raise ValueError(f"{time_text[:40]!r} is out of range") from None
 
 
+def timeout_of(labels: Iterable[str]) -> float | None:
+    """Seconds from a label ``timeout:2h``, for one attempt; None where there is none to read."""
+    for label in labels:
+        if label.startswith(TIMEOUT_LABEL):
+            try:
+                seconds = parse_duration(label.removeprefix(TIMEOUT_LABEL))
+            except ValueError:
+                continue
+            if 0 < seconds <= _TIMEOUT_SECONDS_MAX:
+                return seconds
+    return None
+
+
 def enqueued_at(created_at: object) -> float:
     """When an issue was made, in epoch seconds; 0 where its tracker says nothing that is a time."""
     try:
@@ -310,8 +325,8 @@ def is_wanted(
 # What a worker is given to do: a job, from an issue of our own trackers.
 
 
-def to_job(issue: TrackerIssue, source: str) -> Job:
-    """What a worker is given to do."""
+def to_job(issue: TrackerIssue, source: str, needed: Iterable[TrackerIssue] = ()) -> Job:
+    """What a worker is given to do; ``needed``: issues that it depends on, to be told with it."""
     call = call_of(issue.extra, ())
     if call is None and issue.labels:
         call = call_of(to_object(issue), issue.labels)
@@ -325,8 +340,8 @@ def to_job(issue: TrackerIssue, source: str) -> Job:
         description=issue.description,
         command=issue.command,
         call=call,
-        timeout_seconds=issue.timeout_seconds,
-        original=_Original(issue),
+        timeout_seconds=issue.timeout_seconds or timeout_of(issue.labels),
+        original=_Original(issue, tuple(needed)),
         enqueued_at=enqueued_at(issue.created_at),
         trace_context=issue.extra.get(KEY),
     )
@@ -335,10 +350,11 @@ def to_job(issue: TrackerIssue, source: str) -> Job:
 class _Original(Mapping[str, Any]):
     """``to_object`` of an issue, made when somebody looks: a function needs only its arguments."""
 
-    __slots__ = ("_issue", "_object")
+    __slots__ = ("_issue", "_needed", "_object")
 
-    def __init__(self, issue: TrackerIssue) -> None:
+    def __init__(self, issue: TrackerIssue, needed: tuple[TrackerIssue, ...] = ()) -> None:
         self._issue = issue
+        self._needed = needed
         self._object: dict[str, Any] | None = None
 
     def __getitem__(self, name: str) -> Any:
@@ -353,4 +369,18 @@ class _Original(Mapping[str, Any]):
     def _made(self) -> dict[str, Any]:
         if self._object is None:
             self._object = to_object(self._issue)
+            if self._needed:
+                told = {each.id: each for each in self._needed}
+                rows = self._object["dependencies"]
+                self._object["dependencies"] = [
+                    _told(told.get(row["depends_on_id"])) | row for row in rows
+                ]
         return self._object
+
+
+def _told(issue: TrackerIssue | None) -> dict[str, str]:
+    """What a dependant is told of it, by the names that ``bd show`` has for that."""
+    if issue is None:
+        return {}
+    said = {"title": issue.title, "status": issue.status, "close_reason": issue.close_reason}
+    return {name: text for name, text in said.items() if text}

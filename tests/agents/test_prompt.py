@@ -35,6 +35,7 @@ WHOLE = Briefing(
     comments=(Comment("bob", "In euros.", "2026-11-22T10:00:00Z"),),
     labels=("shop", "no-change"),
     parent="shop-1",
+    parent_title="A shop",
     delivered=(Delivered("shop-3", "Prices", "0123abc", "Prices are read."),),
     lessons=Lessons("verify failed", "1 failed", "Name it total.", ("4567def Add taxes (shop-5)",)),
     verify="pytest -q",
@@ -55,7 +56,7 @@ JSON = {
         {"author": "ann", "text": "Yes."},
         {"author": "eve", "text": " "},
     ],
-    "dependencies": [{"id": "shop-1", "dependency_type": "parent-child"}],
+    "dependencies": [{"id": "shop-1", "title": "A shop", "dependency_type": "parent-child"}],
 }
 
 
@@ -81,7 +82,7 @@ def test_the_prompt_holds_the_whole_issue() -> None:
     assert "Done before this: shop-3, commit 0123abc:" in text
     assert "Description (by ann):" in text
     assert blocks(text) == [
-        *("Add the cart", "A cart with a total.", "The total is a sum.", "One class."),
+        *("Add the cart", "A shop", "A cart with a total.", "The total is a sum.", "One class."),
         *("Ask nobody.", "In euros.", "Prices\nPrices are read."),
         *("verify failed", "1 failed", "Name it total.", "4567def Add taxes (shop-5)"),
     ]
@@ -194,7 +195,23 @@ def test_an_issue_is_read_as_bd_shows_it(whose: str, texts: list[str]) -> None:
     briefing = of_issue(JSON, whose)
     assert [comment.text for comment in briefing.comments] == texts
     assert (briefing.acceptance, briefing.parent, briefing.author) == ("A sum.", "shop-1", "ann")
+    assert briefing.parent_title == "A shop"
     assert (briefing.priority, briefing.labels) == (0, ("shop",))
+
+
+def test_what_it_waited_for_is_told_once_it_is_closed() -> None:
+    needed = {"title": "Prices", "status": "closed", "close_reason": "commit 0123abc: read"}
+    rows = [
+        {"id": "shop-3", "dependency_type": "blocks", **needed},
+        {"depends_on_id": "shop-4", "type": "blocks", **needed, "close_reason": "not 0123abc"},
+        {"id": "shop-5", **needed, "status": "open"},
+        {"id": "shop-6", "dependency_type": "related", **needed},
+    ]
+    briefing = of_issue({**JSON, "dependencies": rows})
+    assert briefing.delivered == (
+        Delivered("shop-3", "Prices", "0123abc", "commit 0123abc: read"),
+        Delivered("shop-4", "Prices", "", "not 0123abc"),
+    )
 
 
 @settings(deadline=None)

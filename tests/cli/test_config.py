@@ -24,7 +24,8 @@ from beads_workers.cli.config import (
     to_json,
 )
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import KEYS, Options, parse_duration
+from beads_workers.cli.options import KEYS, Options
+from beads_workers.core.times import parse_duration
 
 
 def write(folder: Path, text: str) -> Path:

@@ -9,8 +9,9 @@ from typing import Any
 
 from beads_workers.cli import config
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.options import KEYS, parse_duration
+from beads_workers.cli.options import KEYS
 from beads_workers.core import limits, text
+from beads_workers.core.times import parse_duration
 from beads_workers.core.wire import Task
 from beads_workers.core.worker import last_line
 from beads_workers.executors import command

@@ -93,6 +93,7 @@ class BdProject:
         environment: Mapping[str, str] | None = None,
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
+        whole: bool = False,
     ) -> BdSource:
         """One more source on this project.
 
@@ -109,6 +110,7 @@ class BdProject:
             call_seconds=call_seconds,
             shared=shared,
             reuse_seconds=reuse_seconds,
+            whole=whole,
             known=None if program else _abilities(self.version),
         )
 

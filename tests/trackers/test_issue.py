@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from beads_workers.core.traces import headers_of
 from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_object
 
@@ -42,3 +44,21 @@ def test_an_issue_may_have_a_trace_context_in_its_own_fields() -> None:
         headers_of(to_job(TrackerIssue("a", "b", extra={"trace_context": headers}), "s")) == headers
     )
     assert headers_of(to_job(TrackerIssue("a", "b", extra={"trace_context": "none"}), "s")) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "seconds"),
+    [
+        (("timeout:2h",), 7200.0),
+        (("shop", "timeout:90", "timeout:1h"), 90.0),
+        (("timeout:soon", "timeout:0", "timeout:", "timeout:99999999999d", "timeout:5m"), 300.0),
+        (("timeouts:5m",), None),
+    ],
+)
+def test_a_label_says_how_long_an_attempt_may_take(
+    labels: tuple[str, ...], seconds: float | None
+) -> None:
+    issue = TrackerIssue(id="a-1", title="A", labels=labels)
+    assert to_job(issue, "sqlite").timeout_seconds == seconds
+    said = TrackerIssue(id="a-1", title="A", labels=labels, timeout_seconds=7.0)
+    assert to_job(said, "sqlite").timeout_seconds == 7.0

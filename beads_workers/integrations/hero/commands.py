@@ -43,7 +43,7 @@ URL_DEFAULT = "redis://127.0.0.1/0"
 
 def seconds(text: str | float) -> float:
     """Reads a duration that was typed: 90, 90s, 5m."""
-    from beads_workers.cli.options import parse_duration
+    from beads_workers.core.times import parse_duration
 
     try:
         return text if isinstance(text, float) else parse_duration(text)

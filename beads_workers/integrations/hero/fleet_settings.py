@@ -155,7 +155,7 @@ def _check_root(root: LogRoot | None) -> None:
 
 
 def _seconds(said: dict[str, str], name: str, default: float) -> float:
-    from beads_workers.cli.options import parse_duration
+    from beads_workers.core.times import parse_duration
 
     if name not in said:
         return default

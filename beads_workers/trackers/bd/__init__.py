@@ -17,6 +17,7 @@ def _open(opening: Opening) -> Source:
         listed_max=opening.listed_max,
         call_log=opening.call_log,
         shared=settings.shared,
+        whole=settings.work.reads_issues,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from beads_workers.trackers.bd.tracker import (
     rows,
     rows_of_group,
 )
-from beads_workers.trackers.issue import enqueued_at
+from beads_workers.trackers.issue import enqueued_at, timeout_of
 from beads_workers.trackers.settlement_rules import boot_seconds
 
 # --- listings ------------------------------------------------------------------------------------
@@ -388,6 +388,8 @@ class BdSource:
     ``shared``: other orchestrators work on this tracker, so every write is a compare-and-swap,
     and what they leave is taken back when its lease is over. ``known``: the ``abilities`` of
     another source on the same ``bd``, which is then not asked for them again: five calls.
+    ``whole``: jobs have their issues with comments and what their dependencies delivered: one call
+    more for twenty claims.
     """
 
     name = "bd"
@@ -407,6 +409,7 @@ class BdSource:
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
         known: Abilities | None = None,
+        whole: bool = False,
     ) -> None:
         self.actor = actor
         self.calls = Calls()
@@ -415,6 +418,7 @@ class BdSource:
         self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
         self._listed_max = listed_max
         self._shared = shared
+        self._whole = whole
         self._looked_for_others = -TAKEOVER_LOOK_SECONDS
         self._leases = ClaimedIssues()
         self._claims_unanswered: tuple[IssueId, ...] = ()
@@ -483,9 +487,21 @@ class BdSource:
             # This bd reads, then writes: of two that claim at once, the last writer has it.
             seen = self._tracker.look([i for i in ids if i in won])
             won = {i: row for i, row in seen.items() if self._is_claimed(row)}
+        if self._whole:
+            won = self._completed(won)
         self._claims_unanswered = ()
         leases = self._leases.claimed(won, began)
         return tuple(_job(won[i]) for i in ids if i in won), leases
+
+    def _completed(self, won: Mapping[IssueId, BdRow]) -> dict[IssueId, BdRow]:
+        """With all that the tracker knows of them; a claim's own fields stay as it said them."""
+        told = self._tracker.whole(list(won))
+        return {
+            i: replace(row, original={**told[i].original, **row.original, **_nested(told[i])})
+            if i in told
+            else row
+            for i, row in won.items()
+        }
 
     def _claimed(self, picked: Sequence[BdRow]) -> dict[IssueId, BdRow]:
         ids = [row.issue_id for row in picked]
@@ -578,6 +594,12 @@ class BdSource:
         """See ``Source``."""
         return look(self._tracker, issue_ids)
 
+    def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
+        """See ``ReadableSource``."""
+        safe = [i for i in dict.fromkeys(issue_ids) if is_safe_id(i)]
+        there = self._tracker.look(safe)
+        return {i: _job(row) for i, row in self._tracker.whole(list(there)).items()}
+
     def unfinished(self, rows_max: int) -> list[Seen]:
         """See ``Source``."""
         return unfinished(self._tracker, rows_max)
@@ -597,6 +619,12 @@ class BdSource:
             return
 
 
+def _nested(row: BdRow) -> dict[str, Any]:
+    """What a claim tells of an issue in a shorter form, or not at all."""
+    named = ("comments", "dependencies", "labels", "parent")
+    return {name: row.original[name] for name in named if name in row.original}
+
+
 def _job(row: BdRow) -> Job:
     return Job(
         source=BdSource.name,
@@ -607,6 +635,7 @@ def _job(row: BdRow) -> Job:
         labels=row.labels,
         description=row.description,
         call=call_of(row.original, row.labels),
+        timeout_seconds=timeout_of(row.labels),
         original=row.original,
         enqueued_at=enqueued_at(row.original.get("created_at")),
         trace_context=row.original.get(KEY),

@@ -164,6 +164,17 @@ def _is_deep(value: Any) -> bool:
     return isinstance(value, dict | list) and is_deep(value)
 
 
+def _needed(row: BdRow) -> list[dict[str, Any]]:
+    """What it had to wait for, and what is closed, as objects that may be completed."""
+    named = row.original.get("dependencies")
+    listed = [each for each in named if isinstance(each, dict)] if isinstance(named, list) else []
+    return [
+        each
+        for each in listed
+        if each.get("status") == CLOSED and each.get("dependency_type") != "parent-child"
+    ]
+
+
 def _priority(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         return PRIORITY_DEFAULT
@@ -416,6 +427,9 @@ DAEMON_WAIT_SECONDS = 5.0
 """How long ``bd`` 0.x waits, on every call, for a daemon that does not come up."""
 IDS_PER_CALL_MAX = 100
 """Keeps the command line and the time of one call small."""
+WHOLE_IDS_PER_CALL_MAX = 20
+"""With all comments, and all texts of what they depend on, an issue may take a megabyte."""
+COMMENTS = "--include-comments"
 
 
 class BdTracker:
@@ -428,6 +442,7 @@ class BdTracker:
     def __init__(self, calls: BdCalls, known: Abilities | None = None) -> None:
         self.calls = calls
         self._abilities = known
+        self._comments: list[str] | None = None
 
     @property
     def abilities(self) -> Abilities:
@@ -463,6 +478,34 @@ class BdTracker:
             answer = self.ask([*self._list(), "--all", f"--id={','.join(part)}"], ids=len(part))
             seen |= {row.issue_id: row for row in rows(answer)}
         return seen
+
+    def whole(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
+        """These issues with comments, and with what they depend on as objects.
+
+        ``bd`` 1.3 leaves comments out unless it is asked for them; 0.x does not say why a
+        dependency was closed, which is looked up.
+        """
+        asked = ["show", "--json", *self._include_comments()]
+        asked += ["--readonly"] if self.abilities.readonly else []
+        found: dict[IssueId, BdRow] = {}
+        for start in range(0, len(issue_ids), WHOLE_IDS_PER_CALL_MAX):
+            part = issue_ids[start : start + WHOLE_IDS_PER_CALL_MAX]
+            shown = rows(self.ask([*asked, "--", *part], ids=len(part)))
+            found |= {row.issue_id: row for row in shown if row.issue_id in part}
+        needed = [d for row in found.values() for d in _needed(row) if not d.get("close_reason")]
+        if needed:
+            ids = {IssueId(_text(d, "id")) for d in needed}
+            closed = self.look(sorted(i for i in ids if is_safe_id(i)))
+            for each in needed:
+                if (row := closed.get(IssueId(_text(each, "id")))) is not None:
+                    each["close_reason"] = _text(row.original, "close_reason")
+        return found
+
+    def _include_comments(self) -> list[str]:
+        if self._comments is None:
+            text = self.calls.run(["show", "--help"]).stdout.decode("utf-8", "replace")
+            self._comments = [COMMENTS] if _has(text, COMMENTS) else []
+        return self._comments
 
     def in_progress(self) -> list[BdRow]:
         """Everything in progress, whoever holds it; leases included."""

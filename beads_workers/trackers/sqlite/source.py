@@ -15,6 +15,7 @@ from beads_workers.core.model import (
     FUNCTION,
     Filters,
     IssueId,
+    Job,
     ListedIssue,
     value,
 )
@@ -29,7 +30,7 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
-from beads_workers.trackers.issue import time_text, to_job, to_seen
+from beads_workers.trackers.issue import TrackerIssue, time_text, to_job, to_seen
 from beads_workers.trackers.settlement_rules import (
     CLOSED,
     CONTAINERS,
@@ -198,7 +199,8 @@ class _Opened:
 class SqliteSource:
     """See ``Source``. The file is opened at the first call, in the thread that makes it.
 
-    ``listed_max``: rows of a listing. ``clock``: seconds since 1970, only written down.
+    ``listed_max``: rows of a listing. ``clock``: seconds since 1970, only written down. ``whole``:
+    jobs tell what the issues were that they had to wait for.
     """
 
     name = "sqlite"
@@ -212,6 +214,7 @@ class SqliteSource:
         filters: Filters,
         listed_max: int,
         clock: Callable[[], float] = time.time,
+        whole: bool = False,
     ) -> None:
         self.actor = actor
         self.calls = Calls()
@@ -219,6 +222,7 @@ class SqliteSource:
         self._filters = filters
         self._listed_max = listed_max
         self._clock = clock
+        self._whole = whole
         self._opened: _Opened | None = None
 
     def describe(self) -> str:
@@ -265,6 +269,12 @@ class SqliteSource:
             found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
         return {IssueId(issue.id): to_seen(issue) for issue in found}
 
+    def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
+        """See ``ReadableSource``."""
+        with self._call() as tracker:
+            found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
+            return {job.issue_id: job for job in self._jobs(tracker, found, whole=True)}
+
     def unfinished(self, rows_max: int) -> list[Seen]:
         """See ``Source``."""
         with self._call() as tracker:
@@ -295,10 +305,24 @@ class SqliteSource:
         # Who only lists writes nothing, and waits for nobody who does.
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         return Taken(
-            jobs=tuple(to_job(each, self.name) for each in taken),
+            jobs=self._jobs(tracker, taken, whole=self._whole),
             listed=tuple(map(ListedIssue._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
             blocked=self._blocked(tracker),
+        )
+
+    def _jobs(
+        self, tracker: _Opened, issues: Sequence[TrackerIssue], *, whole: bool
+    ) -> tuple[Job, ...]:
+        named = {d.depends_on_id for issue in issues for d in issue.dependencies} if whole else ()
+        known = {each.id: each for each in tracker.store.issues(named)} if named else {}
+        return tuple(
+            to_job(
+                issue,
+                self.name,
+                [known[d.depends_on_id] for d in issue.dependencies if d.depends_on_id in known],
+            )
+            for issue in issues
         )
 
     def _blocked(self, tracker: _Opened) -> int:
