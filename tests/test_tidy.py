@@ -50,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
     "doctor": ("core", *TABLE, *PLUGS, "runtime", "worktrees"),
     "integrations": ENGINE,
-    "cli": ENGINE,
+    "cli": (*ENGINE, "attempts"),
     "demo": (*ENGINE, "cli"),
     "chaos": (*ENGINE, "cli"),
 }

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,17 +15,14 @@ import typer
 from typer.core import TyperCommand
 
 from beads_workers.cli.client import ControlClient
-from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.preparation import shown_functions, shown_place
-from beads_workers.core.model import IssueId, ListedIssue
-from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, Work
-from beads_workers.core.source import Source, SourceError
+from beads_workers.core.settings import FleetSettings, Work
 from beads_workers.core.text import printable
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
-from beads_workers.runtime.sources import open_source
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
@@ -53,8 +50,7 @@ def shown_command(work: Work) -> str:
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
-    from beads_workers.cli.preparation import shown_place, tracing_lines
-    from beads_workers.core.text import printable
+    from beads_workers.cli.preparation import tracing_lines
 
     until = ", until empty" if settings.until_empty else ""
     for name, text in (
@@ -82,79 +78,6 @@ def show_detached(started: dict[str, Any], *, as_json: bool) -> None:
         if started["metrics"]:
             print(f"metrics: {started['metrics']}")
         print("see it with 'beads-workers status', end it with 'beads-workers stop'")
-
-
-# --- dry run -------------------------------------------------------------------------------------
-# ``start --dry-run``: what would be taken, and how it would be run. Changes nothing.
-
-
-def show(settings: FleetSettings, *, as_json: bool) -> None:
-    """Print the listing and the command; raises ``CommandError`` where the tracker fails."""
-    source = open_source(settings, "beads-workers/dry-run")
-    try:
-        description = source.describe()
-        taken = source.take(0, ())
-        calls = _calls(settings, source, taken.listed)
-    except SourceError as error:
-        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
-    finally:
-        source.close()
-    if as_json:
-        print(json.dumps(_as_json(settings, description, taken.listed, calls)))
-        return
-    print(f"tracker  {description}")
-    print(f"command  {printable(shown_command(settings.work))}")
-    if settings.work.verify:
-        print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
-    print(f"folder   {printable(shown_place(settings))}")
-    if settings.notify:
-        print(f"notify   {_shown(settings.notify)}")
-    for row in taken.listed:
-        called = f"  calls {printable(calls[row.issue_id], 80)}" if row.issue_id in calls else ""
-        print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}{called}")
-    more = "+" if taken.more else ""
-    print(f"{len(taken.listed)}{more} would be taken by {settings.workers} workers")
-    if settings.work.agent is not None:
-        print("\nprompt, with the issue's own text in place of {title} and {description}:\n")
-        print(settings.work.agent.prompt)
-
-
-def _calls(
-    settings: FleetSettings, source: Source, listed: tuple[ListedIssue, ...]
-) -> dict[IssueId, str]:
-    """The functions that these issues name, where the fleet calls any."""
-    if not (settings.work.allow_modules or settings.work.executors):
-        return {}
-    seen = source.look([row.issue_id for row in listed])
-    return {issue_id: each.calls for issue_id, each in seen.items() if each.calls}
-
-
-def _shown(notify: str) -> str:
-    return notify if notify == NOTIFY_DESKTOP else f"sh -c {shlex.quote(printable(notify))}"
-
-
-def _as_json(
-    settings: FleetSettings,
-    description: str,
-    listed: tuple[ListedIssue, ...],
-    calls: dict[IssueId, str],
-) -> dict[str, object]:
-    work = settings.work
-    return {
-        "tracker": description,
-        "command": list(work.command or (work.agent.argv if work.agent else ())),
-        "agent": work.agent.name if work.agent else None,
-        "prompt": work.agent.prompt if work.agent else None,
-        "verify": work.verify,
-        "notify": settings.notify,
-        "workers": settings.workers,
-        "worktrees": asdict(work.worktrees) if work.worktrees else None,
-        "issues": [
-            {"issue_id": row.issue_id, "title": row.title, "priority": row.priority}
-            | ({"calls": calls[row.issue_id]} if row.issue_id in calls else {})
-            for row in listed
-        ],
-    }
 
 
 # --- start ---------------------------------------------------------------------------------------
@@ -231,6 +154,8 @@ def start(
     resolved = resolve(said, Path.cwd(), os.environ)
     settings = preparation.prepare(resolved, tuple(issues or ()), owned=not detach)
     if launch is None:
+        from beads_workers.cli.dry_run import show
+
         show(settings, as_json=json_lines)
         return
     look_ahead(settings, quiet=json_lines)

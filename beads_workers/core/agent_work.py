@@ -6,6 +6,7 @@ One per orchestrator. A fleet without agents that are understood asks it nothing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,15 @@ AGENT_LABEL, MODEL_LABEL = "agent:", "model:"
 
 NOBODY = Candidate("", AccountId(""))
 """For an issue that no agent works on: it brings a command, or names a function."""
+
+
+def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:
+    """Who may work on it, the preferred one first, each with its model: as its labels say."""
+    named = [x.removeprefix(AGENT_LABEL) for x in job.labels if x.startswith(AGENT_LABEL)]
+    models = [x.removeprefix(MODEL_LABEL) for x in job.labels if x.startswith(MODEL_LABEL)]
+    known = {agent.name: agent for agent in agents}
+    chosen = [known[name] for name in named if name in known] or agents
+    return [(agent, models[0] if models else agent.model) for agent in chosen]
 
 
 class AgentWork:
@@ -149,12 +159,9 @@ class AgentWork:
         return most is None or self._running[candidate.agent] < most
 
     def _candidates(self, job: Job) -> list[Candidate]:
-        named = [x.removeprefix(AGENT_LABEL) for x in job.labels if x.startswith(AGENT_LABEL)]
-        models = [x.removeprefix(MODEL_LABEL) for x in job.labels if x.startswith(MODEL_LABEL)]
-        agents = [self._agents[name] for name in named if name in self._agents]
         return [
-            self._candidate(agent, models[0] if models else agent.model)
-            for agent in agents or self._agents.values()
+            self._candidate(agent, model)
+            for agent, model in agents_for(job, list(self._agents.values()))
         ]
 
     def _candidate(self, agent: Agent, model: str) -> Candidate:

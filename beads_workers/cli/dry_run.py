@@ -1,0 +1,193 @@
+"""``start --dry-run``: what would be taken, and how it would be run. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from beads_workers.agents.adapter import load
+from beads_workers.attempts.assignment import read_assignment
+from beads_workers.attempts.prompts import first_prompt
+from beads_workers.cli.errors import EXIT_TRACKER, CommandError
+from beads_workers.cli.preparation import shown_place
+from beads_workers.cli.start import shown_command
+from beads_workers.core import limits
+from beads_workers.core.agent_work import agents_for
+from beads_workers.core.model import IssueId, Job, ListedIssue, value
+from beads_workers.core.plans import Plan
+from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, WorkerSettings
+from beads_workers.core.source import ReadableSource, Source, SourceError
+from beads_workers.core.text import printable
+from beads_workers.core.wire import Task
+from beads_workers.executors.command import plan
+from beads_workers.runtime.sources import open_source
+
+
+@value
+class ShownPrompt:
+    """What an agent would be sent for an issue in its first attempt."""
+
+    issue_id: str
+    agent: str
+    model: str
+    prompt: str
+
+
+@value
+class _Seen:
+    """What the source said. ``calls``: the functions that issues name."""
+
+    description: str
+    listed: tuple[ListedIssue, ...]
+    more: bool
+    calls: dict[IssueId, str]
+    prompts: tuple[ShownPrompt, ...]
+
+
+def show(settings: FleetSettings, *, as_json: bool) -> None:
+    """Print the listing and the command, and for issues that are named the prompts of their agents;
+    raises ``CommandError`` where the tracker fails."""
+    source = open_source(settings, "beads-workers/dry-run")
+    try:
+        seen = _look(settings, source)
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    finally:
+        source.close()
+    if as_json:
+        print(json.dumps(_as_json(settings, seen)))
+        return
+    _print_listing(settings, seen)
+    for each in seen.prompts:
+        model = f" ({each.model})" if each.model else ""
+        print(f"\nprompt of {printable(each.issue_id)} for {each.agent}{model}:\n")
+        print(_readable(each.prompt) if sys.stdout.isatty() else each.prompt)
+    if settings.work.agent is not None and not seen.prompts:
+        _print_template(settings)
+
+
+def _look(settings: FleetSettings, source: Source) -> _Seen:
+    description = source.describe()
+    taken = source.take(0, ())
+    named = [IssueId(each) for each in settings.filters.only]
+    prompts: list[ShownPrompt] = []
+    if named and settings.work.reads_issues and isinstance(source, ReadableSource):
+        jobs = source.read(named)
+        made = [prompt_of(jobs[each], settings) for each in named if each in jobs]
+        prompts = [each for each in made if each is not None]
+    calls = _calls(settings, source, taken.listed)
+    return _Seen(description, taken.listed, taken.more, calls, tuple(prompts))
+
+
+def prompt_of(job: Job, settings: FleetSettings) -> ShownPrompt | None:
+    """What it would be sent, made as a worker makes it; None where no agent would work on it."""
+    candidates = agents_for(job, [agent for agent in settings.work.agents if agent.adapter])
+    if job.command or not candidates:
+        return None
+    agent, model = candidates[0]
+    payload = {"issue": dict(job.original), "agent": {"name": agent.name, "model": model}}
+    task = Task(
+        job.issue_id,
+        job.priority,
+        job.title[: limits.TITLE_CHARS_MAX],
+        job.description,
+        job.issue_type,
+        job.labels,
+        1,
+        payload=payload,
+    )
+    made = plan(task, _worker(settings))
+    steps: Sequence[Any] = made.steps if isinstance(made, Plan) else ()
+    attempt = next((step for step in steps if step.is_attempt), None)
+    if attempt is None:
+        return None
+    asked = read_assignment(attempt.stdin)
+    adapter = load(asked.agent.adapter)
+    assert adapter is not None, "the settings name adapters that are there"
+    worktree = settings.work.worktrees is not None
+    room = adapter.prompt_bytes_max
+    text = first_prompt(asked, resumed=False, worktree=worktree, room=room)
+    return ShownPrompt(job.issue_id, agent.name, model, text)
+
+
+def _worker(settings: FleetSettings) -> WorkerSettings:
+    """One that is never started; no path of it stands in a prompt."""
+    return WorkerSettings(
+        worker_id="W1",
+        socket_path="",
+        orchestrator_pid=0,
+        project=settings.project,
+        run_id="dry-run",
+        run_directory=settings.state_directory,
+        actor="beads-workers/dry-run",
+        work=replace(settings.work, bd_argv=None),
+    )
+
+
+def _readable(prompt: str) -> str:
+    """For a terminal, which obeys no text of a tracker; lines stay as they are."""
+    return "\n".join(printable(line) if line else "" for line in prompt.split("\n"))
+
+
+def _print_listing(settings: FleetSettings, seen: _Seen) -> None:
+    print(f"tracker  {seen.description}")
+    print(f"command  {printable(shown_command(settings.work))}")
+    if settings.work.verify:
+        print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
+    print(f"folder   {printable(shown_place(settings))}")
+    if settings.notify:
+        print(f"notify   {_shown(settings.notify)}")
+    calls = seen.calls
+    for row in seen.listed:
+        called = f"  calls {printable(calls[row.issue_id], 80)}" if row.issue_id in calls else ""
+        print(f"{printable(row.issue_id)} P{row.priority} {printable(row.title, 70)}{called}")
+    more = "+" if seen.more else ""
+    print(f"{len(seen.listed)}{more} would be taken by {settings.workers} workers")
+
+
+def _print_template(settings: FleetSettings) -> None:
+    agent = settings.work.agent
+    assert agent is not None, "only a fleet with an agent has a prompt"
+    if agent.adapter and not agent.prompt:
+        print("\n'beads-workers start --dry-run ISSUE' prints the prompt of an issue")
+        return
+    print("\nprompt, with the issue's own text in place of {title} and {description}:\n")
+    print(agent.prompt)
+
+
+def _calls(
+    settings: FleetSettings, source: Source, listed: tuple[ListedIssue, ...]
+) -> dict[IssueId, str]:
+    """The functions that these issues name, where the fleet calls any."""
+    if not (settings.work.allow_modules or settings.work.executors):
+        return {}
+    seen = source.look([row.issue_id for row in listed])
+    return {issue_id: each.calls for issue_id, each in seen.items() if each.calls}
+
+
+def _shown(notify: str) -> str:
+    return notify if notify == NOTIFY_DESKTOP else f"sh -c {shlex.quote(printable(notify))}"
+
+
+def _as_json(settings: FleetSettings, seen: _Seen) -> dict[str, object]:
+    work, calls = settings.work, seen.calls
+    shown = {
+        "tracker": seen.description,
+        "command": list(work.command or (work.agent.argv if work.agent else ())),
+        "agent": work.agent.name if work.agent else None,
+        "prompt": work.agent.prompt if work.agent else None,
+        "verify": work.verify,
+        "notify": settings.notify,
+        "workers": settings.workers,
+        "worktrees": asdict(work.worktrees) if work.worktrees else None,
+        "issues": [
+            {"issue_id": row.issue_id, "title": row.title, "priority": row.priority}
+            | ({"calls": calls[row.issue_id]} if row.issue_id in calls else {})
+            for row in seen.listed
+        ],
+    }
+    return shown | ({"prompts": [asdict(each) for each in seen.prompts]} if seen.prompts else {})
