@@ -49,6 +49,12 @@ def summary(ended: dict[str, Any]) -> list[str]:
         lines.append(
             f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
         )
+    if found := ended.get("discovered"):
+        ids = " ".join(map(printable, found[:SHOWN_MAX]))
+        lines.append(
+            f"{counted(len(found), 'issue')} filed by agents: 'beads-workers start {ids}' takes"
+            f" {'it' if len(found) == 1 else 'them'}"
+        )
     if unmerged := ended.get("unmerged_branches"):
         hold = "branch holds" if unmerged == 1 else "branches hold"
         lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")

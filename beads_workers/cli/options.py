@@ -306,6 +306,9 @@ class Options:
     comments: str | None = _option(
         _choice("all", "owner", "none"), "all", "Whose comments agents see: all, owner, none."
     )
+    discovered: str | None = _option(
+        _choice("hold", "take"), "hold", "Issues that agents file: hold them for you, or take them."
+    )
     stall: float | None = _option(
         _duration(1), limits.STALL_SECONDS, "End an agent that prints nothing so long; default 15m."
     )

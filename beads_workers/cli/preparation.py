@@ -377,6 +377,7 @@ def settings_of(
             parent=options.parent,
             only=issues,
             bring=() if issues or not options.workers else to_bring(work),
+            hold_discovered=work.reads_issues and options.discovered != "take",
         ),
         policy=_policy(resolved),
         bd_calls=options.bd_calls or "grouped",

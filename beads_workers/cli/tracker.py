@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 import time
@@ -181,6 +182,8 @@ def add(
         "command": [_text(each) for each in own_command],
         "dependencies": [{"depends_on_id": each, "created_at": now} for each in needed],
     }
+    if author := os.environ.get("BEADS_ACTOR") or os.environ.get("BD_ACTOR"):
+        fields["created_by"] = _text(author)
     try:
         issue = from_object(fields)
     except BadIssue as error:

@@ -234,7 +234,9 @@ class ClaimScheduler:
         for priority, rows in Counter(map(attrgetter("priority"), taken.listed)).items():
             counts[min(max(priority, 0), 4)] += rows
         counts[PRIORITY_DEFAULT] += taken.waiting
-        listed = Listed(tuple(counts), taken.more, (taken.blocked or 0) + taken.later)
+        blocked = (taken.blocked or 0) + taken.later
+        discovered = taken.discovered[: limits.DISCOVERED_MAX]
+        listed = Listed(tuple(counts), taken.more, blocked, discovered)
         if listed != self._parts.listed:
             self._parts.listed = listed
             self._effects.write(listed)

@@ -139,11 +139,15 @@ class WorkerGone(Record):
 
 @value
 class Listed(Record):
-    """What the tracker showed: takeable issues by priority (0 to 4), and blocked ones."""
+    """What the tracker showed: takeable issues by priority (0 to 4), and blocked ones.
+
+    ``discovered``: what agents filed and nobody takes until a person does, the first of them.
+    """
 
     by_priority: tuple[int, ...] = (0, 0, 0, 0, 0)
     more: bool = False
     blocked: int = 0
+    discovered: tuple[str, ...] = ()
 
 
 @value

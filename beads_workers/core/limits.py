@@ -118,6 +118,9 @@ CLAIM_AHEAD_SECONDS = 0.25
 SHORT_ATTEMPT_SECONDS = 1.0
 """Of shorter attempts two for each worker are claimed ahead: nobody is kept from them for long."""
 
+DISCOVERED_MAX = 20
+"""So many ids of what agents have filed are kept of a listing: a person reads them."""
+
 LISTED_MIN = 200
 LISTED_PER_SLOT = 4
 """A listing is bounded to the larger of 200 rows and 4 per slot: parsing holds the interpreter."""

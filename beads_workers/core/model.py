@@ -146,6 +146,22 @@ class ListedIssue(NamedTuple):
     priority: int = PRIORITY_DEFAULT
 
 
+FLEETS = "beads-workers/"
+"""What the actor of every run begins with: ``beads-workers/<host>/<run>``."""
+
+
+def actor_of_task(actor: str, issue_id: str) -> str:
+    """In whose name an agent acts in the tracker while it works on an issue of this run."""
+    return f"{actor}/{issue_id}"
+
+
+def is_agent(created_by: object) -> bool:
+    """Whether whoever the tracker names as an author is an agent of a fleet, of whatever run."""
+    return (
+        isinstance(created_by, str) and created_by.startswith(FLEETS) and created_by.count("/") >= 3
+    )
+
+
 @value
 class Filters:
     """Which ready issues a fleet takes; every part that is set must hold.
@@ -153,6 +169,7 @@ class Filters:
     ``labels`` all present, ``labels_any`` at least one, ``exclude_labels`` none; ``types`` and
     ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others;
     ``bring`` any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run.
+    ``hold_discovered``: what agents filed is left to a person, who takes it by naming it.
     """
 
     labels: tuple[str, ...] = ()
@@ -163,6 +180,12 @@ class Filters:
     parent: str | None = None
     only: tuple[str, ...] = ()
     bring: tuple[str, ...] = ()
+    hold_discovered: bool = False
+
+    def holds(self, created_by: object) -> bool:
+        """Whether an issue by this author is held back: an agent of a fleet has filed it, and
+        nobody has named it."""
+        return self.hold_discovered and not self.only and is_agent(created_by)
 
 
 # --- outcomes ------------------------------------------------------------------------------------

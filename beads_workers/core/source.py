@@ -137,7 +137,8 @@ class Taken:
     open issues wait for another one; None where the tracker was not asked. ``leases``: of the
     jobs whose claim lapses unless it is renewed. ``reclaimed``: what another orchestrator had
     left, and is open again. ``waiting``: how many more could be taken that are not ``listed``;
-    ``later``: how many will be by themselves, beside what is ``blocked``.
+    ``later``: how many will be by themselves, beside what is ``blocked``. ``discovered``: what
+    could be taken but for ``Filters.hold_discovered``.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -148,6 +149,7 @@ class Taken:
     reclaimed: tuple[Lost, ...] = ()
     waiting: int = 0
     later: int = 0
+    discovered: tuple[IssueId, ...] = ()
 
 
 _UNKNOWN = Outcome(OutcomeKind.SUCCESS)

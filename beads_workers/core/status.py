@@ -21,6 +21,7 @@ from beads_workers.core.snapshot import (
     WorkerRow,
     worker_order,
 )
+from beads_workers.core.text import counted
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -90,6 +91,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
             for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
         ],
+        "discovered": list(board.listed.discovered),
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
         "accounts": board.agents.accounts(ready),
@@ -273,6 +275,11 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
     if unclosed := board.unclosed:
         yield f"{len(unclosed)} done, and still unclosed", "doctor"
+    if found := board.listed.discovered:
+        yield (
+            f"{counted(len(found), 'issue')} that agents filed: look at them, then have them done",
+            f"start {_some(list(found))}",
+        )
     if quarantined := list(board.quarantined):
         yield (
             f"{len(quarantined)} quarantined: look at the reason, then try again",

@@ -11,7 +11,7 @@ from dataclasses import replace as with_fields
 from typing import Any
 
 from beads_workers import registry
-from beads_workers.core.model import Call, OutcomeKind, Script
+from beads_workers.core.model import Call, OutcomeKind, Script, actor_of_task
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
@@ -188,10 +188,13 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
     if headers := task.payload.get("trace_context"):
         added |= variables(headers)
     if settings.actor:
-        # An agent's own ``bd close`` must come from the holder of the claim, or it is refused.
+        # A command's own ``bd close`` must come from the holder of the claim, or it is refused. An
+        # agent settles nothing; by its name one knows what it has filed.
         actor = settings.actor
+        if settings.work.reads_issues:
+            actor = actor_of_task(actor, known["id"])
         if settings.work.bd_argv:
-            actor = f"{actor}/{settings.worker_id}"
+            actor = f"{settings.actor}/{settings.worker_id}"
         added["BEADS_ACTOR"] = added["BD_ACTOR"] = actor
     return added
 

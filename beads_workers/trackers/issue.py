@@ -318,6 +318,7 @@ def is_wanted(
         and (f.parent is None or is_under(issue.id, f.parent))
         and (not f.only or issue.id in f.only)
         and (not f.bring or not brought(to_seen(issue)).isdisjoint(f.bring))
+        and not f.holds(issue.extra.get("created_by"))
     )
 
 

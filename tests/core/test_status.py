@@ -8,9 +8,18 @@ from typing import Any
 
 from beads_workers.core import events as ev
 from beads_workers.core import limits
-from beads_workers.core.journal import Checkpointed, Claimed, Entry, Finished, Noted, Started
+from beads_workers.core.journal import (
+    Checkpointed,
+    Claimed,
+    Entry,
+    Finished,
+    Listed,
+    Noted,
+    Started,
+)
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
+from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Result
 from beads_workers.core.status import status
 from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, lost, ready
@@ -232,3 +241,13 @@ def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> No
         done_at(10.0 + 0.001 * number, number)
     assert 50_000 < status(board, 11.0)["rate_per_minute"] < 61_000, "a thousand a second"
     assert status(board, 70.0)["rate_per_minute"] < 250, "which is over"
+
+
+def test_what_agents_filed_is_told_with_the_command_that_takes_it() -> None:
+    board = Board()
+    board.apply(Entry(Listed(discovered=("shop-8", "shop-9")), 0.0, 0.0))
+    found = status(board, 0.0)
+    assert found["discovered"] == ["shop-8", "shop-9"]
+    (need,) = found["needs"]
+    assert need["text"].startswith("2 issues that agents filed")
+    assert need["todo"] == "start shop-8 shop-9"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,36 @@ def test_its_labels_choose_the_agent(any_project: Any, read: Path) -> None:
     assert json.loads(dry.stdout)["prompts"] == [
         {"issue_id": issue, "agent": "second", "model": "opus", "prompt": "Mind Cart."}
     ]
+
+
+FILES_AN_ISSUE = """#!/bin/sh
+cat >/dev/null
+echo "$BEADS_ACTOR" >>"{folder}/actors"
+if [ -d .beads ]; then bd create --title="Found it" >/dev/null
+else "{python}" -m beads_workers add "Found it" >/dev/null; fi
+exit 1
+"""
+
+
+def test_what_an_agent_files_waits_for_a_person(
+    any_project: Any, start: StartFleet, read: Path
+) -> None:
+    script = FILES_AN_ISSUE.format(folder=read, python=sys.executable)
+    (read / "claude").write_text(script)
+    any_project.environment |= {"PATH": f"{read}:{any_project.environment['PATH']}"}
+    (issue,) = any_project.create_many([{"title": "Cart"}])
+    once = ("--until-empty", "--max-attempts", "1", *AGENT)
+    fleet: Fleet = start(any_project, *once)
+    fleet.wait()
+    (actor,) = (read / "actors").read_text().split()
+    assert actor.startswith("beads-workers/") and actor.endswith(f"/{issue}")
+    (found,) = any_project.read_all().keys() - {issue}
+    assert any_project.read_all()[found][0] == "open"
+    assert f"1 issue filed by agents: 'beads-workers start {found}' takes it" in fleet.said()
+    # The next run holds it as well, until somebody says its name or --discovered take.
+    again: Fleet = start(any_project, *once)
+    again.wait()
+    assert any_project.read_all()[found][0] == "open"
+    third: Fleet = start(any_project, "--limit", "1", "--discovered", "take", *once)
+    third.wait()
+    assert any_project.read_all()[found][0] == "blocked", third.said()

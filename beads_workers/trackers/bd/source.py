@@ -11,7 +11,7 @@ from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
-from beads_workers.core.model import Filters, IssueId, Job, ListedIssue, call_of, path_of
+from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue, call_of, path_of
 from beads_workers.core.source import (
     Action,
     Calls,
@@ -38,6 +38,7 @@ from beads_workers.trackers.bd.tracker import (
     BdRow,
     BdTracker,
     candidates,
+    held_back,
     is_safe_id,
     object_of,
     refusals,
@@ -64,6 +65,7 @@ class Listing:
     rows: list[BdRow]
     more: bool
     made: float
+    held: tuple[IssueId, ...] = ()
 
 
 class Listings:
@@ -106,11 +108,15 @@ class Listings:
             rows = candidates(shown, self._filters, self._actor, skip)
             full = len(shown) >= rows_max
             if not full or len(rows) > needed:
-                return Listing(rows, full, made)
+                return Listing(rows, full, made, self._held(shown))
             # Unwanted rows may hide wanted ones; next time, ask for as many more at once.
             self._slack = 2 * (self._slack + len(shown) - len(rows))
         shown = self._tracker.ready(self._filters, 0)
-        return Listing(candidates(shown, self._filters, self._actor, skip), False, made)
+        rows = candidates(shown, self._filters, self._actor, skip)
+        return Listing(rows, False, made, self._held(shown))
+
+    def _held(self, shown: Sequence[BdRow]) -> tuple[IssueId, ...]:
+        return held_back(shown, self._filters, self._actor)
 
     def _may_reuse(self, listing: Listing, limit: int, skip: Collection[IssueId]) -> bool:
         # Without compare-and-swap a claim would reopen what somebody has closed meanwhile.
@@ -136,9 +142,6 @@ LIFE_SECONDS = 300.0
 
 LIFE_SECONDS_MAX = 366 * 86_400.0
 """Times that are further apart, or the wrong way round, name none: a date of nought, for one."""
-
-FLEETS = "beads-workers/"
-"""What the actor of every run begins with."""
 
 
 class ClaimedIssues:
@@ -463,6 +466,7 @@ class BdSource:
             more=listing.more or len(rest) > self._listed_max,
             leases=leases,
             reclaimed=reclaimed,
+            discovered=listing.held,
         )
 
     def _reclaim(self) -> tuple[Lost, ...]:

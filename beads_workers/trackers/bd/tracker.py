@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -393,7 +394,17 @@ def wanted(row: BdRow, filters: Filters, actor: str) -> bool:
         and set(filters.exclude_labels).isdisjoint(row.labels)
         and (not filters.only or row.issue_id in filters.only)
         and (not filters.bring or _brings(row, filters))
+        and not filters.holds(row.original.get("created_by"))
     )
+
+
+def held_back(rows: Iterable[BdRow], filters: Filters, actor: str) -> tuple[IssueId, ...]:
+    """The rows that would be wanted, had not an agent filed them."""
+    if not filters.hold_discovered:
+        return ()
+    others = replace(filters, hold_discovered=False)
+    held = [row for row in rows if filters.holds(row.original.get("created_by"))]
+    return tuple(row.issue_id for row in held if wanted(row, others, actor))
 
 
 def candidates(

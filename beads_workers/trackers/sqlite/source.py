@@ -7,11 +7,13 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.core.model import (
     CALL_LABEL,
     COMMAND,
+    FLEETS,
     FUNCTION,
     Filters,
     IssueId,
@@ -91,7 +93,12 @@ def conditions(filters: Filters) -> tuple[str, list[str | int]]:
         require(f"id IN {_places(filters.only)}", *filters.only)
     if filters.bring:
         require(f"({' OR '.join(_BRINGS[what] for what in filters.bring)})")
+    if filters.hold_discovered and not filters.only:
+        require(f"NOT {_BY_AGENT}")
     return " AND ".join(parts), parameters
+
+
+_BY_AGENT = f"coalesce(json_extract(extra, '$.created_by'), '') GLOB '{FLEETS}*/*/*'"
 
 
 def _labelled(test: str) -> str:
@@ -309,6 +316,7 @@ class SqliteSource:
             listed=tuple(map(ListedIssue._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
             blocked=self._blocked(tracker),
+            discovered=self._discovered(tracker),
         )
 
     def _jobs(
@@ -324,6 +332,17 @@ class SqliteSource:
             )
             for issue in issues
         )
+
+    def _discovered(self, tracker: _Opened) -> tuple[IssueId, ...]:
+        if not self._filters.hold_discovered:
+            return ()
+        where, parameters = conditions(replace(self._filters, hold_discovered=False))
+        rows = tracker.connection.execute(
+            f"SELECT id FROM issues WHERE {SELECTABLE} AND {_BY_AGENT} AND {where}"
+            " ORDER BY priority, created_us, id LIMIT ?",
+            (*parameters, self._listed_max),
+        )
+        return tuple(IssueId(row[0]) for row in rows)
 
     def _blocked(self, tracker: _Opened) -> int:
         where, parameters = conditions(self._filters)

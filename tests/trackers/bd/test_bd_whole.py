@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from beads_workers.agents.prompt import of_issue, render
-from beads_workers.core.model import IssueId
+from beads_workers.core.model import Filters, IssueId
 from tests.support.bd import BdProject
 
 US = "beads-workers/host/run-1"
@@ -61,3 +63,24 @@ def test_an_issue_is_read_and_left_where_it_is(project: BdProject) -> None:
     assert list(read) == [issue]
     assert of_issue(read[issue].original).comments[0].text == "In euros."
     assert project.show(issue)["status"] == "open"
+
+
+def test_what_an_agent_filed_is_left_to_a_person(project: BdProject) -> None:
+    ours = project.create("Ours")
+    project.bd("create", "--title=By an agent", actor=f"{US}/{ours}")
+    project.bd("create", "--title=By a worker", actor=US)
+    held = Filters(hold_discovered=True)
+    taken = project.source(US, held).take(9, ())
+    titles = {job.title for job in taken.jobs}
+    assert titles == {"Ours", "By a worker"}
+    (filed,) = taken.discovered
+    assert project.show(filed)["title"] == "By an agent"
+    named = project.source(US, replace(held, only=(filed,))).take(9, ())
+    assert ([job.issue_id for job in named.jobs], named.discovered) == ([filed], ())
+
+
+def test_without_a_word_they_are_as_any_other(project: BdProject) -> None:
+    project.bd("create", "--title=By an agent", actor=f"{US}/bw-1")
+    taken = project.source(US).take(9, ())
+    assert [job.title for job in taken.jobs] == ["By an agent"]
+    assert taken.discovered == ()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from beads_workers.agents.prompt import of_issue
 from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.source import Taken
 from beads_workers.trackers.issue import from_object
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
@@ -74,3 +77,22 @@ def test_an_issue_is_read_and_left_where_it_is(tmp_path: Path) -> None:
     (job,) = source.take(5, ()).jobs
     assert not of_issue(job.original).delivered
     source.close()
+
+
+def test_what_an_agent_filed_is_left_to_a_person(tmp_path: Path) -> None:
+    path = database(tmp_path)
+    filed = {"created_at": TIME, "title": "Filed", "created_by": "beads-workers/host/run/t-7"}
+    with closing(connect(path)) as connection, transaction(connection):
+        write_issues(SqliteStore(connection), [from_object({**filed, "id": "t-8"})])
+
+    def take(**more: Any) -> Taken:
+        filters = Filters(hold_discovered=True, **more)
+        source = SqliteSource(path, actor="run-1", filters=filters, listed_max=9)
+        with closing(source):
+            return source.take(0, ())
+
+    held = take()
+    assert [row.issue_id for row in held.listed] == ["t-7"]
+    assert held.discovered == ("t-8",)
+    assert take(types=("bug",)).discovered == ()
+    assert [row.issue_id for row in take(only=("t-8",)).listed] == ["t-8"]
