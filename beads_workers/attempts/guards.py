@@ -8,6 +8,7 @@ path for instance, is found in the tracker afterwards and undone (docs/AGENTS.md
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,27 +21,47 @@ NO_PUSH = "no-push://"
 GUARDED = ("bd", "beads")
 """Programs that have a guard of ours before them on ``PATH``."""
 
-REFUSED = ("close", "claim", "update", "label", "edit", "delete", "reopen", "done", "assign")
+REFUSED = (
+    *("close", "claim", "update", "label", "edit", "delete", "reopen", "done", "assign"),
+    *("unclaim", "defer", "supersede", "duplicate", "rename"),
+)
 """Subcommands that settle an issue, or change what decides about it."""
+
+NEVER = ("batch", "sql", "import")
+"""Subcommands that can do the same without naming an issue in their arguments."""
+
+VALUED = ("--actor", "--db", "--directory", "-C", "--lock-timeout")
+"""Global options whose value may stand behind them as an argument of its own."""
 
 _GUARD = """\
 #!/bin/sh
 # Stands before the tracker's program while an agent works (docs/AGENTS.md, "Guards").
 command=
+valued=
 for argument in "$@"; do
+  if [ -n "$valued" ]; then
+    valued=
+    continue
+  fi
   case $argument in
+    {valued}) valued=1 ;;
     -*) ;;
     *) [ -n "$command" ] || command=$argument ;;
   esac
 done
 refused=
 case $command in
+  {never}) refused=1 ;;
   {refused})
     named=
     for argument in "$@"; do
       case $argument in
         "$BW_GUARDED_ISSUE") refused=1 ;;
         -* | "$command") ;;
+        ???*)
+          named=1
+          # A part of an id means the whole one, as bd reads it.
+          case $BW_GUARDED_ISSUE in *"$argument") refused=1 ;; esac ;;
         *) named=1 ;;
       esac
     done
@@ -53,7 +74,7 @@ if [ -n "$refused" ]; then
     "your work has passed its checks" >&2
   exit 1
 fi
-exec "{program}" "$@"
+exec {program} "$@"
 """
 
 
@@ -64,6 +85,8 @@ def guard_environment(
 
     ``folder``: where git finds the repository, if there is one. Raises ``OSError``.
     """
+    # The folder is its worker's: what it has of an earlier attempt is none of this one.
+    (directory / "refused").unlink(missing_ok=True)
     return no_push(environment, folder) | _guarded_tracker(environment, issue_id, directory)
 
 
@@ -79,12 +102,14 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     """Configuration of git in the environment: every URL that could be pushed to leads nowhere.
 
     The user's own configuration stays as it is. A remote with a push URL of its own is not
-    rewritten by ``pushInsteadOf``; its URL is replaced as such.
+    rewritten by ``pushInsteadOf``; its URL is replaced as such. Of several rewritings the longest
+    one holds, so each remote's whole URL is named, too: the user may rewrite a part of it.
     """
     settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
-    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _push_urls(folder)]
+    settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(folder, "url")]
+    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(folder, "pushurl")]
     try:
-        first = int(environment.get("GIT_CONFIG_COUNT", "0"))
+        first = max(0, int(environment.get("GIT_CONFIG_COUNT", "0")))
     except ValueError:
         first = 0
     added = {"GIT_CONFIG_COUNT": str(first + len(settings))}
@@ -94,9 +119,9 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     return added
 
 
-def _push_urls(folder: str) -> list[str]:
+def _urls(folder: str, name: str) -> list[str]:
     try:
-        rows = git(folder, "config", "--get-regexp", r"^remote\..*\.pushurl$").splitlines()
+        rows = git(folder, "config", "--get-regexp", rf"^remote\..*\.{name}$").splitlines()
     except GitError:
         return []  # None is set, or there is no repository.
     return sorted({row.partition(" ")[2] for row in rows if " " in row})
@@ -112,8 +137,14 @@ def _guarded_tracker(
             continue
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         guard = directory / name
-        quoted = program.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
-        guard.write_text(_GUARD.format(refused="|".join(REFUSED), program=quoted))
+        guard.write_text(
+            _GUARD.format(
+                refused=" | ".join(REFUSED),
+                never=" | ".join(NEVER),
+                valued=" | ".join(VALUED),
+                program=shlex.quote(os.path.abspath(program)),  # noqa: PTH100 - no link followed
+            )
+        )
         guard.chmod(0o700)
         made = True
     if not made:

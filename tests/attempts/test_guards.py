@@ -1,0 +1,173 @@
+"""What an agent may not do is refused by what it runs, whatever its issue is called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from beads_workers.attempts.guards import guard_environment, no_push, refusals
+from tests.support.repository import IDENTITY, commit, git, make_repository
+
+HOSTILE = ("i-1", "-x", "--all", "a b", "it's", '"$(touch oops)"', "*", "`id`", "i;exit", "ü-1")
+
+
+class Guarded:
+    """A ``bd`` that says how it was called, and the guard before it."""
+
+    def __init__(self, folder: Path, issue_id: str, tools: str = "tools") -> None:
+        self.folder, self.called = folder, folder / "called"
+        self.tools = folder / tools
+        self.tools.mkdir()
+        (self.tools / "bd").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>"{self.called}"\n')
+        (self.tools / "bd").chmod(0o755)
+        self.environment = dict(os.environ) | {"PATH": f"{self.tools}:{os.environ['PATH']}"}
+        self.guards = folder / "guards"
+        added = guard_environment(self.environment, str(folder), issue_id, self.guards)
+        self.environment |= added
+
+    def bd(self, *arguments: str) -> bool:
+        """Whether the real one was called."""
+        self.called.unlink(missing_ok=True)
+        done = subprocess.run(
+            ["bd", *arguments], cwd=self.folder, env=self.environment, capture_output=True
+        )
+        assert (done.returncode == 0) is self.called.exists(), done.stderr
+        return self.called.exists()
+
+
+@pytest.mark.parametrize("issue_id", HOSTILE)
+def test_its_own_issue_is_refused_whatever_its_id(tmp_path: Path, issue_id: str) -> None:
+    guarded = Guarded(tmp_path, issue_id)
+    assert not guarded.bd("close", issue_id)
+    assert not guarded.bd("update", "--json", issue_id, "--status=closed")
+    assert guarded.bd("show", issue_id)
+    assert guarded.bd("close", "other-99")
+    assert guarded.bd("create", "--title", "close")
+    assert refusals(guarded.guards) == ["close", "update"]
+    assert not (tmp_path / "oops").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("close",),
+        ("--actor", "me", "close", "i-a1b"),
+        ("--json", "--db", "x.db", "close", "i-a1b"),
+        ("close", "other-9", "i-a1b"),
+        ("close", "a1b"),
+        ("label", "add", "i-a1b", "no-change"),
+        ("batch", "-f", "closes.txt"),
+        ("sql", "update issues set status='closed'"),
+        ("unclaim", "i-a1b"),
+    ],
+)
+def test_ways_around_it_are_refused_as_well(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert not Guarded(tmp_path, "i-a1b").bd(*arguments)
+
+
+def test_a_program_in_a_folder_with_a_hostile_name_is_called(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, "i-1", tools='it\'s `touch oops` "$HOME" {x}')
+    assert guarded.bd("show", "i-1")
+    assert not (tmp_path / "oops").exists()
+
+
+def test_refusals_of_an_earlier_attempt_are_not_told_again(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, "i-1")
+    assert not guarded.bd("close")
+    guard_environment(guarded.environment, str(tmp_path), "i-2", guarded.guards)
+    assert refusals(guarded.guards) == []
+
+
+def test_without_a_tracker_on_path_nothing_is_put_there(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    added = guard_environment({"PATH": str(empty)}, str(tmp_path), "i-1", tmp_path / "guards")
+    assert "PATH" not in added
+    assert not (tmp_path / "guards").exists()
+
+
+# --- pushes ---------------------------------------------------------------------------------------
+
+
+class Remote:
+    """A repository with a bare one to push to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bare = folder / "remote.git"
+        subprocess.run(["git", "init", "-q", "--bare", str(self.bare)], check=True)
+        self.folder = make_repository(folder / "checkout")
+        commit(self.folder, "a.py")
+        git(self.folder, "remote", "add", "origin", str(self.bare))
+
+    def pushes(self, *argv: str, given: Mapping[str, str] | None = None) -> bool:
+        """Whether anything has arrived."""
+        environment = {**os.environ, **IDENTITY, **(given or {})}
+        environment |= no_push(environment, str(self.folder))
+        subprocess.run(argv, cwd=self.folder, env=environment, capture_output=True, check=False)
+        return bool(git(self.bare, "for-each-ref"))
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    return Remote(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git push origin HEAD:main",
+        "cd / && git -C {folder} push origin HEAD:main",
+        "sh -c 'git push {bare} HEAD:main'",
+        "git push file://{bare} HEAD:main",
+        "git remote add other {bare}; git push other HEAD:main",
+    ],
+)
+def test_no_push_arrives(remote: Remote, line: str) -> None:
+    said = line.format(folder=remote.folder, bare=remote.bare)
+    assert not remote.pushes("sh", "-c", said)
+
+
+def test_nor_to_a_push_url_that_was_there_before(remote: Remote) -> None:
+    git(remote.folder, "config", "remote.origin.pushurl", str(remote.bare))
+    assert not remote.pushes("git", "push", "origin", "HEAD:main")
+
+
+def test_nor_by_a_rewriting_of_the_users(remote: Remote) -> None:
+    git(remote.folder, "remote", "set-url", "origin", "https://example.invalid/remote.git")
+    place = f"url.{remote.bare.parent}/.pushInsteadOf"
+    git(remote.folder, "config", place, "https://example.invalid/")
+    assert not remote.pushes("git", "push", "origin", "HEAD:main")
+
+
+@pytest.mark.parametrize("count", ["1", "-3", "many", ""])
+def test_what_the_user_has_set_in_the_environment_stays(remote: Remote, count: str) -> None:
+    given = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name"}
+    given |= {"GIT_CONFIG_VALUE_0": "somebody"}
+    assert not remote.pushes("git", "push", "origin", "HEAD:main", given=given)
+    environment = {**os.environ, **given}
+    environment |= no_push(environment, str(remote.folder))
+    said = subprocess.run(
+        ["git", "config", "user.name"],
+        cwd=remote.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (said.stdout == "somebody\n") is (count == "1")
+
+
+def test_the_wall_is_what_refuses_it(remote: Remote) -> None:
+    """Without it, the same push arrives."""
+    git(remote.folder, "push", "-q", "origin", "HEAD:main")
+    assert git(remote.bare, "for-each-ref")
+
+
+def test_a_fetch_goes_on(remote: Remote) -> None:
+    git(remote.folder, "push", "-q", "origin", "HEAD:main")
+    environment = {**os.environ, **IDENTITY, **no_push(os.environ, str(remote.folder))}
+    done = subprocess.run(["git", "fetch", "origin"], cwd=remote.folder, env=environment)
+    assert done.returncode == 0
