@@ -32,6 +32,8 @@ class MaskedLog:
         self._line += data
         end = self._line.rfind(b"\n") + 1
         if not end and len(self._line) > LINE_BYTES_MAX:
+            # First what lies across the cut; what is kept may be the beginning of another one.
+            self._line[:] = masked(bytes(self._line), self._secrets)
             end = len(self._line) - max(map(len, self._secrets), default=0)
         if end > 0:
             self._out(bytes(self._line[:end]))
@@ -59,9 +61,11 @@ class MaskedLog:
 def secrets_in(environment: Mapping[str, str]) -> list[bytes]:
     """The values in an environment that must not be read in a log, the longest first."""
     found = {
-        text.encode("utf-8", "surrogateescape")
+        part.encode("utf-8", "surrogateescape")
         for name, text in environment.items()
-        if is_secret(name) and name not in _PLACES and len(text) >= SECRET_CHARS_MIN
-        if not text.startswith("/")
+        if is_secret(name) and name not in _PLACES and not text.startswith("/")
+        # A key of several lines is printed a line at a time.
+        for part in (text, *text.splitlines())
+        if len(part) >= SECRET_CHARS_MIN
     }
     return sorted(found, key=lambda secret: (-len(secret), secret))

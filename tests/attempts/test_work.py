@@ -1,0 +1,151 @@
+"""The work of an attempt: what git sees of it, what is committed for it, and what is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from beads_workers.attempts.work import CannotCommit, Workplace
+from tests.support.repository import IDENTITY, commit, git, make_repository
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A worktree on a branch of its own, as an attempt finds it."""
+    checkout = make_repository(tmp_path / "checkout")
+    commit(checkout, "cart.py", "total = 0\n")
+    worktree = tmp_path / "worktree"
+    git(checkout, "worktree", "add", "-q", "-b", "bw/i-1/1", str(worktree))
+    for name, text in IDENTITY.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("BW_WORKTREE", str(worktree))
+    monkeypatch.setenv("BW_BASE", git(worktree, "rev-parse", "HEAD"))
+    return worktree
+
+
+def entered(folder: Path) -> Workplace:
+    return Workplace.enter(str(folder), "i-1", 1, "run")
+
+
+def test_nothing_has_changed_at_first(folder: Path) -> None:
+    place = entered(folder)
+    assert place.own
+    assert not place.changes().any
+    assert (place.commit("T"), place.diffstat(), place.diff()) == (None, "", "")
+
+
+def test_what_lies_there_is_committed_with_trailers(folder: Path) -> None:
+    place = entered(folder)
+    (folder / "cart.py").write_text("total = 1\n")
+    (folder / "new file.py").write_text("x\n")
+    assert set(place.changes().files) == {"cart.py", "new file.py"}
+    made = place.commit("A\ncart \x1b[31m" + "x" * 200, "All of it.\n\n")
+    assert made == place.head() == place.changes().commits[0]
+    subject, _, rest = git(folder, "log", "-1", "--format=%B").partition("\n")
+    assert subject.startswith("A cart [31mxxx") and len(subject) == 72
+    assert rest == "\nAll of it.\n\nIssue: i-1\nAttempt: 1\nRun: run"
+    assert place.diffstat().startswith("2 files changed")
+    assert git(folder, "status", "--porcelain") == ""
+
+
+def test_what_the_agent_committed_counts_oldest_first(folder: Path) -> None:
+    place = entered(folder)
+    made = [commit(folder, name) for name in ("a.py", "b.py")]
+    assert place.changes().commits == tuple(made)
+    assert place.commit("T") is None
+    assert "+++ b/a.py" in place.diff()
+
+
+def test_ignored_files_are_no_work(folder: Path) -> None:
+    place = entered(folder)
+    (folder / ".env").write_text("KEY=1\n")
+    assert not place.changes().any
+    assert place.commit("T") is None
+
+
+@pytest.mark.parametrize("operation", ["merge", "rebase"])
+def test_nothing_is_committed_in_the_middle_of_an_operation(folder: Path, operation: str) -> None:
+    place = entered(folder)
+    git(folder, "checkout", "-q", "-b", "other")
+    commit(folder, "cart.py", "total = 2\n")
+    git(folder, "checkout", "-q", "bw/i-1/1")
+    commit(folder, "cart.py", "total = 3\n")
+    git(folder, operation, "other", check=False)
+    with pytest.raises(CannotCommit, match=f"{operation} is under way"):
+        place.commit("T")
+    assert place.keep() is not None
+    assert "<<<<<<<" in git(folder, "show", "refs/bw/attempts/i-1/1:cart.py")
+
+
+def test_nobody_ever_said_who_commits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*IDENTITY, "EMAIL", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.useConfigOnly")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
+    place = entered(folder)
+    (folder / "a.py").write_text("x\n")
+    assert place.commit("T") is not None
+    assert (
+        git(folder, "log", "-1", "--format=%an <%ae>") == "beads-workers <beads-workers@localhost>"
+    )
+
+
+def test_no_hook_of_the_users_runs(folder: Path, tmp_path: Path) -> None:
+    hooks = tmp_path / "checkout" / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
+    (hooks / "pre-commit").chmod(0o755)
+    (folder / "a.py").write_text("x\n")
+    assert entered(folder).commit("T") is not None
+
+
+def test_a_detached_head_has_no_branch_and_its_work_is_kept(folder: Path) -> None:
+    place = entered(folder)
+    git(folder, "checkout", "-q", "--detach")
+    made = commit(folder, "a.py")
+    assert (place.branch(), place.changes().commits) == ("", (made,))
+    assert place.keep() == "refs/bw/attempts/i-1/1"
+    assert git(folder, "rev-parse", "refs/bw/attempts/i-1/1") == made
+
+
+def test_an_agent_that_changes_the_branch_is_seen_there(folder: Path) -> None:
+    place = entered(folder)
+    git(folder, "checkout", "-q", "-b", "mine")
+    made = commit(folder, "a.py")
+    assert (place.branch(), place.changes().commits) == ("mine", (made,))
+
+
+def test_what_is_kept_leaves_index_and_files_as_they_are(folder: Path) -> None:
+    place = entered(folder)
+    (folder / "staged.py").write_text("1\n")
+    git(folder, "add", "staged.py")
+    (folder / "loose.py").write_text("2\n")
+    before = git(folder, "status", "--porcelain")
+    assert place.keep() == "refs/bw/attempts/i-1/1"
+    assert git(folder, "status", "--porcelain") == before
+    names = git(folder, "ls-tree", "--name-only", "refs/bw/attempts/i-1/1").splitlines()
+    assert {"staged.py", "loose.py", "cart.py"} <= set(names)
+
+
+def test_in_a_shared_folder_nothing_is_committed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BW_WORKTREE")
+    (folder / "users.py").write_text("x\n")
+    place = entered(folder)
+    assert not place.own and not place.changes().any
+    (folder / "agents.py").write_text("x\n")
+    assert place.changes().files == ("agents.py",)
+    assert (place.commit("T"), place.keep()) == (None, None)
+
+
+def test_outside_of_git_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BW_WORKTREE", raising=False)
+    place = entered(tmp_path)
+    assert (place.changes().known, place.changes().any) == (False, True)
+    assert (place.diff(), place.diffstat(), place.keep()) == ("", "", None)
