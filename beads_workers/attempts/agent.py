@@ -34,7 +34,7 @@ _CLOCKS = {
 class AttemptContext:
     """What all agents of an attempt share. ``changed``: whether there is work by now, None where
     nobody can tell. ``tell``: progress for whoever watches. ``pays_overage``: beyond its limit the
-    account may go on at a price."""
+    account may go on at a price. ``settings``: a file for command lines that read one for a run."""
 
     environment: Mapping[str, str]
     log: MaskedLog
@@ -44,6 +44,7 @@ class AttemptContext:
     pays_overage: bool
     changed: Callable[[], bool | None]
     tell: Callable[[str], None]
+    settings: str = ""
 
 
 class WorkingAgent:
@@ -91,6 +92,7 @@ class WorkingAgent:
             permission=self._permission,
             money=money,
             arguments=self.spec.arguments,
+            settings=self._around.settings,
         )
         called = self.adapter.arguments(request)
         around, self.tally = self._around, Tally(session=request.session)

@@ -7,12 +7,15 @@ path for instance, is found in the tracker afterwards and undone (docs/AGENTS.md
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from beads_workers.attempts import hook
 from beads_workers.worktrees.git import GitError, git
 
 NO_PUSH = "no-push://"
@@ -26,6 +29,9 @@ REFUSED = (
     *("unclaim", "defer", "supersede", "duplicate", "rename"),
 )
 """Subcommands that settle an issue, or change what decides about it."""
+
+HOOK_SECONDS = 10
+"""It takes 30 ms. One that is late refuses nothing; the guards do."""
 
 NEVER = ("batch", "sql", "import")
 """Subcommands that can do the same without naming an issue in their arguments."""
@@ -88,6 +94,20 @@ def guard_environment(
     # The folder is its worker's: what it has of an earlier attempt is none of this one.
     (directory / "refused").unlink(missing_ok=True)
     return no_push(environment, folder) | _guarded_tracker(environment, issue_id, directory)
+
+
+def write_settings(issue_id: str, directory: Path) -> str:
+    """Settings of claude's for this attempt: a hook that refuses the same in time, with a reason.
+
+    Gives the file's path. Raises ``OSError``.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = shlex.join((sys.executable, "-I", "-S", hook.__file__, issue_id))
+    called = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
+    hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [called]}]}
+    file = directory / "settings.json"
+    file.write_text(json.dumps({"hooks": hooks}))
+    return str(file)
 
 
 def refusals(directory: Path) -> list[str]:

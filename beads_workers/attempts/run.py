@@ -21,7 +21,7 @@ from beads_workers.agents.verdict import Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.assignment import AgentSpec, Assignment, AttemptAnswer, read_assignment
-from beads_workers.attempts.guards import guard_environment, refusals
+from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
@@ -64,6 +64,7 @@ class AgentAttempt:
             pays_overage=asked.overage,
             changed=self._changed,
             tell=self._tell,
+            settings=write_settings(asked.issue_id, self._guards),
         )
         self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
         self._refused: AgentSpec | None = None

@@ -223,6 +223,19 @@ def test_a_close_of_its_own_issue_is_refused_and_named(attempts: Attempts, tmp_p
     assert "bd close" in receipt.denied
 
 
+def test_a_hook_of_claude_says_why_before_anything_is_run(
+    attempts: Attempts, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    steps = f'run "touch {ran} && git push origin HEAD:main"; run "echo fine"'
+    outcome, _, _ = attempts.run(attempts.assignment(f'[[stub: write a.py "1"; {steps}]]'))
+    assert outcome == "success"
+    # The guards alone would have let the first half of the line run.
+    assert not ran.exists()
+    assert "nothing is pushed in this task" in attempts.log
+    assert "fine" in attempts.log
+
+
 def test_a_reviewer_sends_remarks_back(attempts: Attempts, api: ModelApi) -> None:
     description = (
         '[[stub: write cart.py "total = 1"]]\n[[stub when "+vat": say "{\\"approve\\": true}"]]\n'
