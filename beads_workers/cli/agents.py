@@ -54,6 +54,7 @@ def find_agent(resolved: Resolved, name: str) -> Agent:
         prompt,
         adapter=adapter.name,
         account=account_of(adapter, os.environ),
+        login=adapter.program.login if adapter.program is not None else "",
     )
     return made if table is None else _as_the_table_says(made, table)
 

@@ -7,7 +7,8 @@ issue, the canary, finds out whether it is open again. Epoch seconds, because re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType
 
@@ -71,8 +72,16 @@ class Account:
 class Accounts:
     """All accounts that this fleet's agents use. Without agents it is empty, and allows all."""
 
-    def __init__(self, effects: Effects, pace: ProbePace, workers: int) -> None:
+    def __init__(
+        self,
+        effects: Effects,
+        pace: ProbePace,
+        workers: int,
+        logins: Mapping[str, str] | None = None,
+    ) -> None:
+        """``logins``: the commands that log agents in, by their names."""
         self._effects = effects
+        self._logins = logins or {}
         self._pace = pace
         self._workers = max(1, workers)
         self._accounts: dict[AccountId, Account] = {}
@@ -281,8 +290,14 @@ class Accounts:
                 refusal.until or 0.0,
                 closed.probe_at,
                 closed.since,
+                self._todo(account, refusal),
             )
         )
+
+    def _todo(self, account: Account, refusal: AccountRefusal) -> str:
+        if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _BILLING.search(refusal.why):
+            return ""
+        return self._logins.get(account.agent, "")
 
     def _look_later(self) -> None:
         now = self._effects.epoch
@@ -301,6 +316,9 @@ class Accounts:
         wait = min(max(due - now, 1.0), limits.WALL_CLOCK_LOOK_SECONDS)
         self._effects.timers.set(ACCOUNTS, self._effects.now + wait)
 
+
+_BILLING = re.compile(r"credit|billing|balance|payment|quota", re.IGNORECASE)
+"""What no login mends."""
 
 _RAMP = 2
 """So many more attempts may begin for each one that was answered: 1, 2, 4, 8 after a reset."""

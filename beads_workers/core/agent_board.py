@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from beads_workers.core import journal as rec
+from beads_workers.core import limits
 from beads_workers.core.money import Ledger, Spend, UnderWay
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.wire import Progress
@@ -19,16 +20,26 @@ SHOWN_STATES = {
 """What ``status`` calls the account of an agent that is closed; else it is ``available``."""
 
 
+FLAGGED_MAX = 200
+"""Of the morning list; more is no list that anybody reads."""
+
+
 @dataclass(slots=True)
 class AgentBoard:
-    """``closed``: by account and model. ``agents``: those that have worked, by name, with how full
-    their accounts' fullest windows are (0 to 1, None where they do not say)."""
+    """``closed``: by account and model. ``agents``: by name, with how full their accounts' fullest
+    windows are (0 to 1, None where they do not say). ``flagged``: what a person should look at, by
+    the issue whose last attempt says so."""
 
     agents: dict[str, float | None] = field(default_factory=dict)
     closed: dict[tuple[str, str], rec.AccountClosed] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    flagged: dict[str, rec.Finished] = field(default_factory=dict)
     budget: str = ""
     _working: dict[str, str] = field(default_factory=dict)
+
+    def run_started(self, run: rec.RunStarted) -> None:
+        """The run begins."""
+        self.budget, self.agents = run.budget, dict.fromkeys(run.agents)
 
     def started(self, started: rec.Started) -> None:
         """An attempt begins."""
@@ -40,7 +51,11 @@ class AgentBoard:
         """It has ended, and says what it cost."""
         if finished.receipt or finished.issue_id in self._working:
             self._working.pop(finished.issue_id, None)
-            self.ledger.ended(finished.issue_id, receipt_from_text(finished.receipt))
+            receipt = receipt_from_text(finished.receipt)
+            self.ledger.ended(finished.issue_id, receipt)
+            self.flagged.pop(finished.issue_id, None)
+            if receipt is not None and receipt.flags and len(self.flagged) < FLAGGED_MAX:
+                self.flagged[finished.issue_id] = finished
 
     def heard(self, progress: Progress) -> None:
         """It says how far it is."""
@@ -68,13 +83,22 @@ class AgentBoard:
 
     # --- shown ------------------------------------------------------------------------------------
 
-    def accounts(self, ready: int) -> list[dict[str, Any]]:
-        """A row for each agent. ``ready``: issues that wait while all accounts are closed."""
+    def accounts(self, ready: int, now: float) -> list[dict[str, Any]]:
+        """A row for each agent. ``ready``: issues that wait while all accounts are closed; ``now``:
+        epoch seconds."""
         closed = {each.agent: each for each in self.closed.values()}
         waiting = ready if closed and closed.keys() >= self.agents.keys() else 0
         return [
-            _row(agent, utilization, closed.get(agent), waiting)
+            _row(agent, utilization, closed.get(agent), waiting, now)
             for agent, utilization in self.agents.items()
+        ]
+
+    def to_review(self) -> list[dict[str, Any]]:
+        """The morning list: issues whose last attempt says that a person should look at them."""
+        return [
+            {"issue_id": issue_id, "flags": list(receipt.flags), "error": finished.error}
+            for issue_id, finished in self.flagged.items()
+            if (receipt := receipt_from_text(finished.receipt)) is not None
         ]
 
     def money(self) -> dict[str, Any]:
@@ -98,14 +122,20 @@ class AgentBoard:
 
 
 def _row(
-    agent: str, utilization: float | None, closed: rec.AccountClosed | None, waiting: int
+    agent: str,
+    utilization: float | None,
+    closed: rec.AccountClosed | None,
+    waiting: int,
+    now: float,
 ) -> dict[str, Any]:
     until = (closed.until or closed.probe_at) if closed is not None else 0.0
     return {
         "agent": agent,
         "state": SHOWN_STATES.get(closed.trouble, "limited") if closed else "available",
         "model": closed.model or None if closed else None,
-        "why": closed.why if closed else None,
+        "why": closed.why[: limits.ERROR_CHARS_MAX] if closed else None,
+        "todo": closed.todo or None if closed else None,
+        "until_seconds": round(until - now, 1) if until else None,
         "until": _shown_time(until) if until else None,
         "probe_at": _shown_time(closed.probe_at) if closed else None,
         "utilization": utilization,

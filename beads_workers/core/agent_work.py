@@ -49,7 +49,9 @@ class AgentWork:
         self._allows_calls = bool(work.allow_modules)
         self._running: dict[str, int] = dict.fromkeys(self._agents, 0)
         self._chosen: dict[IssueId, Candidate] = {}
-        self.accounts = Accounts(effects, settings.pace, settings.workers)
+        known = [*self._agents.values(), *([work.review] if work.review else [])]
+        logins = {agent.name: agent.login for agent in known}
+        self.accounts = Accounts(effects, settings.pace, settings.workers, logins)
         self.ledger = Ledger()
 
     # --- before an attempt ------------------------------------------------------------------------

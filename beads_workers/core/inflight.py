@@ -39,7 +39,7 @@ from beads_workers.core.policy import (
     judge,
     quarantine_note,
 )
-from beads_workers.core.receipts import to_text
+from beads_workers.core.receipts import close_reason, to_text
 from beads_workers.core.retry import CircuitBreaker, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.source import Action, Lease, Renewed, Result, Settled, Settlement
@@ -267,7 +267,7 @@ class Tasks:
         self, in_flight: InFlight, outcome: Outcome, duration_ms: int | None = None
     ) -> None:
         """An attempt ended: the policy decides, the journal knows, a write is pending."""
-        job, issue = in_flight.job, in_flight.issue
+        job, issue, started = in_flight.job, in_flight.issue, in_flight.started
         outcome = self._agents.ended(issue, outcome)
         self.last_seconds = self._effects.now - in_flight.started_at
         if duration_ms is None:
@@ -279,14 +279,17 @@ class Tasks:
         verdict = (
             Requeue(0.0, history)
             if struck
-            else judge(self._policy, history, outcome, jitter(in_flight.started.request_id))
+            else judge(self._policy, history, outcome, jitter(started.request_id))
         )
         unseen = issue.handed_over or issue.state is IssueState.ORPHANED
         word, stimulus = _VERDICTS[type(verdict)]
         self._move(in_flight, stimulus, _finished(in_flight, outcome, duration_ms, word, verdict))
         match verdict:
             case Finish():
-                self._enqueue(in_flight, Action.CLOSE, outcome.note, outcome, unseen=unseen)
+                note = outcome.note
+                if outcome.receipt is not None:
+                    note = close_reason(outcome.receipt, started.attempt)
+                self._enqueue(in_flight, Action.CLOSE, note, outcome, unseen=unseen)
             case HandBack():
                 self._enqueue(in_flight, Action.RELEASE, outcome=outcome, unseen=unseen)
             case Requeue():

@@ -29,7 +29,7 @@ class Record:
 
 @value
 class RunStarted(Record):
-    """The first line of a run."""
+    """The first line of a run. ``agents``: those that are understood, by their names."""
 
     run_id: str
     pid: int
@@ -41,6 +41,7 @@ class RunStarted(Record):
     workers: int = 0
     version: str = ""
     budget: str = ""
+    agents: tuple[str, ...] = ()
 
 
 @value
@@ -357,6 +358,7 @@ class AccountClosed(Record):
 
     ``model``: only this one's window is used up. ``until``: the reset that was said, ``probe_at``:
     when a canary may try, ``since``: when it closed first; epoch seconds, 0 for unknown.
+    ``todo``: the command by which a person mends it, where that is known.
     """
 
     account: str
@@ -367,6 +369,7 @@ class AccountClosed(Record):
     until: float = 0.0
     probe_at: float = 0.0
     since: float = 0.0
+    todo: str = ""
 
 
 @value

@@ -191,6 +191,9 @@ FREE_RETRIES_MAX = 19
 ERROR_CHARS_MAX = 2000
 """How much of an error text is kept in journal, note and status."""
 
+CLOSE_REASON_CHARS_MAX = 1500
+"""Of the reason of a close in the tracker, which is one line, and committed with it."""
+
 BREAKER_ISSUES = 5
 BREAKER_SECONDS = 2.0
 """So many different issues that fail so soon after their start, before the first success of a run:

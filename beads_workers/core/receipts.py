@@ -16,6 +16,7 @@ from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.model import value
+from beads_workers.core.text import counted
 
 
 class AccountTrouble(Enum):
@@ -154,6 +155,34 @@ def to_json(receipt: Receipt) -> dict[str, Any]:
 def to_text(receipt: Receipt | None) -> str:
     """For the journal: JSON; "" for none."""
     return "" if receipt is None else _ENCODER.encode(to_json(receipt))
+
+
+def close_reason(receipt: Receipt, attempt: int) -> str:
+    """Why its issue is closed, for the tracker: one line without a word of the agent's own.
+
+    Trackers are committed and pushed. ``attempt``: the number of the attempt that did it.
+    """
+    what = _CLOSED_AS.get(receipt.verdict, receipt.verdict) or "done"
+    said = [f"{what}, by {receipt.agent or 'an agent'}"]
+    if receipt.branch:
+        said.append(f"branch {receipt.branch}")
+    if receipt.commits:
+        shas = [sha[:SHA_CHARS] for sha in receipt.commits]
+        more = f" and {len(shas) - SHAS_NAMED} more" if len(shas) > SHAS_NAMED else ""
+        said.append(f"{counted(len(shas), 'commit')}: {' '.join(shas[:SHAS_NAMED])}{more}")
+    if receipt.diffstat:
+        said.append(receipt.diffstat)
+    if receipt.verify:
+        how = "passed" if receipt.verified else "was not run"
+        tree = f" on tree {receipt.tree[:SHA_CHARS]}" if receipt.verified and receipt.tree else ""
+        said.append(f"verify {how}{tree}: {receipt.verify}")
+    said.append(f"attempt {attempt}")
+    return "; ".join(said)[: limits.CLOSE_REASON_CHARS_MAX]
+
+
+SHA_CHARS = 12
+SHAS_NAMED = 5
+_CLOSED_AS = {"no_change": "no change needed"}
 
 
 def _tokens(used: Tokens) -> dict[str, int]:

@@ -13,6 +13,7 @@ from beads_workers.core.issues import Issue, Issues, RunningAttempt, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Resumed, Unsettled
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.policy import quarantine_note
+from beads_workers.core.receipts import close_reason, read_receipt, receipt_from_text, to_text
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import CrashedRun
 from beads_workers.core.states import IssueState
@@ -189,10 +190,11 @@ def outcome_of(finished: rec.Finished) -> Outcome:
         kind = OutcomeKind(finished.outcome)
     except ValueError:
         kind = OutcomeKind.ERROR  # Of another version: whatever it is, it is no success.
+    receipt = receipt_from_text(finished.receipt)
     return Outcome(
         kind,
         finished.error,
-        note=finished.note,
+        note=close_reason(receipt, finished.attempt) if receipt else finished.note,
         result=finished.result,
         result_file=finished.result_file,
     )
@@ -459,6 +461,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         note=note_of(done.result),
         result=kept(done.result, of_function=bool(claimed and claimed.path)),
         result_file=done.result_file,
+        receipt=to_text(read_receipt(done.receipt)),
     )
     # As its worker has measured it, which may say what it likes.
     seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)

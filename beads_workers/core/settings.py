@@ -36,7 +36,7 @@ class Agent:
     ``arguments`` come behind the adapter's own. ``prompt`` is a template (text, not a path), ""
     for the usual one. ``prices``: by a pattern of models, dollars for a million tokens (input,
     output, cached input). ``account``: whose limits it runs into (``core.accounts``). ``at_once``:
-    how many attempts of it may run; None for any number.
+    how many attempts of it may run; None for any number. ``login``: the command that logs it in.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Agent:
     prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
     account: str = ""
     at_once: int | None = None
+    login: str = ""
 
 
 @value
@@ -242,6 +243,11 @@ class FleetSettings:
     awaited: bool = True
     metrics: int | None = None
     tracing: Tracing | None = None
+
+
+def understood(work: Work) -> tuple[str, ...]:
+    """The names of the agents that work, and have an adapter; a command takes their place."""
+    return () if work.command else tuple(each.name for each in work.agents if each.adapter)
 
 
 def to_json(settings: FleetSettings | WorkerSettings | Work) -> dict[str, Any]:

@@ -396,7 +396,8 @@ class Board:
         match entry.record:
             case rec.RunStarted() as run:
                 self.run, self.began_at = run, entry.at - entry.elapsed
-                self.workers_most, self.agents.budget = run.workers, run.budget
+                self.workers_most = run.workers
+                self.agents.run_started(run)
             case rec.RunChanged(state, reason):
                 self.state, self.state_reason = state, reason
             case rec.RunEnded() as ended:

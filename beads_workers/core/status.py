@@ -94,7 +94,8 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "discovered": list(board.listed.discovered),
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
-        "accounts": board.agents.accounts(ready),
+        "accounts": board.agents.accounts(ready, board.began_at + elapsed),
+        "to_review": board.agents.to_review(),
         "money": board.agents.money() if board.agents.agents else None,
         "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
         "rate_per_minute": rate,
@@ -269,7 +270,8 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
         )
     for closed in board.agents.closed.values():
         if closed.trouble == "needs_person":
-            yield f"{closed.agent}: {closed.why}", "resume"
+            todo = f"{closed.todo}, then resume" if closed.todo else "mend it, then resume"
+            yield f"{closed.agent}: {closed.why}", todo
     if board.state == "paused":
         # The reason first: where there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"

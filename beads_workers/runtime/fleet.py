@@ -24,7 +24,7 @@ from beads_workers.core.events import Warned
 from beads_workers.core.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.settings import FleetSettings, WorkerSettings
+from beads_workers.core.settings import FleetSettings, WorkerSettings, understood
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import SourceError
 from beads_workers.core.status import Frames, ending
@@ -212,6 +212,7 @@ class Fleet:
             workers=self._settings.workers,
             version=__version__,
             budget=str(self._settings.budget or ""),
+            agents=understood(self._settings.work),
         )
         foreign = (
             Noted(

@@ -303,3 +303,23 @@ def test_a_closed_account_has_one_canary_at_most(moves: list[tuple[str, int]]) -
                 fleet.accounts.ended(issue, refusal, lost=move == "lose")
         assert fleet.accounts.room([CLAUDE]) >= 0
         assert len(running) <= 4
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why", "todo"),
+    [
+        (AccountTrouble.NEEDS_PERSON, "Not logged in", "claude /login"),
+        (AccountTrouble.NEEDS_PERSON, "Credit balance is too low", ""),
+        (AccountTrouble.LIMITED, "5-hour limit", ""),
+    ],
+)
+def test_an_account_that_needs_a_login_names_the_command_of_it(
+    trouble: AccountTrouble, why: str, todo: str
+) -> None:
+    fleet = Fleet()
+    logins = {"claude": "claude /login"}
+    fleet.accounts = Accounts(fleet.effects, ProbePace(), 8, logins)
+    refused(fleet, AccountRefusal(trouble, why))
+    [closed] = fleet.records()
+    assert isinstance(closed, AccountClosed)
+    assert closed.todo == todo

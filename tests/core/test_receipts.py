@@ -13,6 +13,7 @@ from beads_workers.core.receipts import (
     AccountTrouble,
     Receipt,
     Tokens,
+    close_reason,
     read_receipt,
     receipt_from_text,
     to_json,
@@ -89,3 +90,33 @@ def test_anything_that_is_sent_becomes_a_receipt_that_can_be_written(sent: dict[
 def test_damaged_text_is_no_receipt_or_an_empty_one(text: str) -> None:
     receipt = receipt_from_text(text)
     assert receipt is None or isinstance(receipt, Receipt)
+
+
+def test_the_reason_of_a_close_says_what_was_done_without_a_word_of_the_agent() -> None:
+    receipt = Receipt(
+        verdict="done",
+        why="SECRET",
+        agent="claude",
+        branch="bw/a-1/2",
+        commits=("0123456789abcdef", "fedcba9876543210"),
+        diffstat="3 files changed, 10 insertions(+)",
+        tree="abcdef0123456789",
+        verify="make test",
+        verified=True,
+        message="SECRET",
+        lesson="SECRET",
+    )
+    assert close_reason(receipt, 2) == (
+        "done, by claude; branch bw/a-1/2; 2 commits: 0123456789ab fedcba987654;"
+        " 3 files changed, 10 insertions(+); verify passed on tree abcdef012345: make test;"
+        " attempt 2"
+    )
+
+
+def test_the_reason_of_a_close_has_a_limit() -> None:
+    receipt = Receipt(
+        "no_change", agent="a" * 500, branch="b" * 500, diffstat="d" * 500, verify="v" * 500
+    )
+    said = close_reason(receipt, 1)
+    assert said.startswith("no change needed, by a")
+    assert len(said) == limits.CLOSE_REASON_CHARS_MAX

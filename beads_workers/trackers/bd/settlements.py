@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from beads_workers.core.limits import ERROR_CHARS_MAX
+from beads_workers.core.limits import CLOSE_REASON_CHARS_MAX
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement, SourceError
 from beads_workers.trackers.bd.tracker import (
@@ -143,8 +143,6 @@ def whose(seen: BdRow) -> str:
 # compare-and-swap the issue was looked at just before.
 
 
-REASON_CHARS_MAX = 500
-
 Errors = dict[IssueId, str]
 """One line for each issue that was not written; all others were."""
 
@@ -265,12 +263,14 @@ def _ids(group: Sequence[ConditionalWrite]) -> list[IssueId]:
 def _reason(note: str) -> str:
     """One line: the batch reads lines."""
     line = "".join(c if c.isprintable() else " " for c in note)
-    return " ".join(line.split())[:REASON_CHARS_MAX]
+    return " ".join(line.split())[:CLOSE_REASON_CHARS_MAX]
 
 
 def _note(note: str) -> str:
     """Lines stay, other control characters (a NUL above all) do not."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in note)[:ERROR_CHARS_MAX]
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in note)[
+        :CLOSE_REASON_CHARS_MAX
+    ]
 
 
 # --- settlements ---------------------------------------------------------------------------------

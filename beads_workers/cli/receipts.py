@@ -1,0 +1,76 @@
+"""The receipts of an issue's attempts, found in the journals of the last runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.journal import Finished, RunStarted, UsageFound
+from beads_workers.core.model import value
+from beads_workers.core.receipts import Receipt, receipt_from_text, to_json
+from beads_workers.core.text import printable
+from beads_workers.runtime.journal_file import read_journal
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.ui.agents import receipt_line, receipt_lines
+
+RUNS_MAX = 20
+"""So many runs back are looked at."""
+
+
+@value
+class EndedAttempt:
+    """An attempt that has a receipt. ``outcome``: "" where its worker never told its end."""
+
+    run_id: str
+    attempt: int
+    outcome: str
+    error: str
+    receipt: Receipt
+
+
+def find_receipts(state_directory: Path, issue_id: str) -> list[EndedAttempt]:
+    """Of the newest run that has any, in order."""
+    directory = RunDirectory(state_directory)
+    for run_id in list(reversed(directory.run_ids()))[:RUNS_MAX]:
+        if found := list(_in_run(directory, run_id, issue_id)):
+            return found
+    return []
+
+
+def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[EndedAttempt]:
+    for entry in read_journal(directory.run(run_id) / "journal.jsonl"):
+        match entry.record:
+            case RunStarted(agents=()):
+                return
+            case Finished(issue_id=found) as finished if found == issue_id:
+                receipt = receipt_from_text(finished.receipt)
+                outcome, error = finished.outcome, finished.error
+            case UsageFound(issue_id=found) as finished if found == issue_id:
+                receipt, outcome, error = receipt_from_text(finished.receipt), "", ""
+            case _:
+                continue
+        if receipt is not None:
+            yield EndedAttempt(run_id, finished.attempt, outcome, error, receipt)
+
+
+def as_json(attempt: EndedAttempt) -> dict[str, Any]:
+    """One object, the receipt as the journal has it."""
+    return {
+        "run_id": attempt.run_id,
+        "attempt": attempt.attempt,
+        "outcome": attempt.outcome or None,
+        "error": attempt.error,
+        "receipt": to_json(attempt.receipt),
+    }
+
+
+def shown(attempts: list[EndedAttempt]) -> Iterator[str]:
+    """A line for each, and the last one in full."""
+    for each in attempts[:-1]:
+        yield f"attempt {each.attempt}: {receipt_line(each.receipt)}"
+    for each in attempts[-1:]:
+        error = f": {printable(each.error, 200)}" if each.error else ""
+        yield f"attempt {each.attempt}: {each.outcome or 'its worker died'}{error}"
+        for line in receipt_lines(each.receipt):
+            yield f"  {line}"
