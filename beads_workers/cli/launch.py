@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,7 @@ from beads_workers.core.journal import from_json, heads
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.runtime.processes import heard, wake_on
+from beads_workers.ui.agents import account, spent
 from beads_workers.ui.lines import SILENT, line
 
 # --- summary -------------------------------------------------------------------------------------
@@ -39,6 +40,8 @@ def summary(ended: dict[str, Any]) -> list[str]:
         f"took {_duration(ended['uptime_seconds'])}, tracker asked {calls['count']} times in"
         f" {calls['seconds']:.1f} s ('beads-workers report' tells it all)",
     ]
+    if ended.get("money"):
+        lines.append(f"agents used {spent(ended['money'])}")
     over = ended["ended"] or {}
     if over.get("exit_code") and " " in over["reason"]:
         # A sentence of ours, and no word of the protocol: it says what to do first.
@@ -55,10 +58,22 @@ def summary(ended: dict[str, Any]) -> list[str]:
             f"{counted(len(found), 'issue')} filed by agents: 'beads-workers start {ids}' takes"
             f" {'it' if len(found) == 1 else 'them'}"
         )
+    lines += _for_a_person(ended)
     if unmerged := ended.get("unmerged_branches"):
         hold = "branch holds" if unmerged == 1 else "branches hold"
         lines.append(f"{unmerged} {hold} work to merge: git branch --list 'bw/*'")
     return [*lines, f"next: {_next(ended, queue, quarantined)}"]
+
+
+def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
+    """The morning list: what agents leave to a person, and accounts that are still closed."""
+    if flagged := ended.get("to_review", []):
+        yield f"for you to look at: {counted(len(flagged), 'issue')}"
+    for row in flagged[:SHOWN_MAX]:
+        yield f"  {printable(row['issue_id'])}: {printable(', '.join(row['flags']), 120)}"
+    for row in ended.get("accounts", []):
+        if row["state"] != "available":
+            yield f"agent {account(row)}"
 
 
 def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[str, Any]]) -> str:

@@ -20,7 +20,7 @@ from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
 from beads_workers.cli.preparation import shown_functions, shown_place
-from beads_workers.core.settings import FleetSettings, Work
+from beads_workers.core.settings import Agent, FleetSettings, Work, understood
 from beads_workers.core.text import printable
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 
@@ -55,7 +55,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     until = ", until empty" if settings.until_empty else ""
     for name, text in (
         ("tracker", started["tracker"]),
-        ("command", printable(shown_command(settings.work), 160)),
+        *(agent_lines(settings) or [("command", printable(shown_command(settings.work), 160))]),
         ("workers", f"{settings.workers}{until}"),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
@@ -63,6 +63,33 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)
+
+
+def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:
+    """What is said of agents before a fleet starts: names, and texts; none without agents."""
+    work = settings.work
+    if not understood(work):
+        return []
+    where = "in worktrees" if work.worktrees else "in the shared checkout"
+    lines = [("agent", f"{_agent(each)}, {where}") for each in work.agents if each.adapter]
+    if work.review is not None:
+        lines.append(("review", _agent(work.review)))
+    if work.verify:
+        lines.append(("verify", printable(work.verify, 160)))
+    if settings.budget is not None:
+        lines.append(("budget", f"{settings.budget} for the run"))
+    if settings.issue_budget is not None:
+        lines.append(("budget", f"{settings.issue_budget} for an issue"))
+    return lines
+
+
+ACCOUNT_CHARS = 4
+"""Of the hash of an account: enough to tell two from each other."""
+
+
+def _agent(agent: Agent) -> str:
+    model = f", model {printable(agent.model, 40)}" if agent.model else ""
+    return f"{printable(agent.name, 40)}{model}, account {agent.account[:ACCOUNT_CHARS]}..."
 
 
 def _metrics(started: dict[str, Any]) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from beads_workers.core.text import columns, counted, printable
+from beads_workers.ui.agents import account, spent, used
 from beads_workers.ui.lines import next_try
 from beads_workers.ui.viewer import Look, Pane, Role, chosen_worker
 
@@ -156,9 +157,12 @@ def worker_row(worker: Fields, age: float, width: int, *, chosen: bool) -> Text:
         row.add(worker["issue_id"], _id_width(width), "bold").add(" ")
         if worker["attempt"] > 1:
             row.add(f"try {worker['attempt']}: ", style="yellow")
-        if progress := worker["progress"]:
-            _progress_cells(row, progress, room)
-        row.fill(worker["title"] or "", leave=room)
+        if worker["agent"]:
+            _agent_cells(row, worker, room, width)
+        else:
+            if progress := worker["progress"]:
+                _progress_cells(row, progress, room)
+            row.fill(worker["title"] or "", leave=room)
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
     row.add(f"{worker['done']}{words[0]}", room // 2, "dim", right=True)
     failed = f"{worker['failed']}{words[1]}" if worker["failed"] else ""
@@ -169,6 +173,25 @@ def _progress_cells(row: Row, progress: Fields, leave: int) -> None:
     percent = progress["percent"]
     row.add("" if percent is None else f"{percent}%", 4, "green", right=True).add(" ")
     row.add(progress["activity"], (row.room - leave) * 3 // 5, "dim").add(" ")
+
+
+TITLE_BESIDE_COLUMNS = 50
+"""With so much room the title of an issue stands beside what its agent does."""
+
+
+def _agent_cells(row: Row, worker: Fields, leave: int, width: int) -> None:
+    """Who works, what it does now (before that: the title), and what that has cost."""
+    row.add(worker["agent"], 8 if width >= 100 else 7, "magenta")
+    cost, cost_columns = used(worker["tokens"], worker["money"]), 19
+    if width < 100:
+        cost, cost_columns = cost.replace(" tok", ""), 13
+    room = row.room - leave - cost_columns
+    doing = worker["activity"] or ""
+    if doing and room >= TITLE_BESIDE_COLUMNS:
+        row.add(doing, room * 3 // 5, "green").add(" ")
+        doing = ""
+    row.fill(doing or worker["title"] or "", "green" if doing else "", leave=leave + cost_columns)
+    row.add(cost, cost_columns, "dim", right=True)
 
 
 def outcome_row(outcome: Fields, width: int, *, unicode: bool) -> Text:
@@ -207,6 +230,15 @@ def _id_width(width: int) -> int:
 
 
 ROWS = 4
+TALL_ROWS = 30
+"""From here on there is room for more than one row of what is seldom news."""
+AGENTS_ROWS_MAX = 3
+ACCOUNT_STYLES = {
+    "available": "dim",
+    "limited": "yellow",
+    "backing_off": "yellow",
+    "needs_person": "bold red",
+}
 QUEUE_COLUMNS = 120
 """The whole row of the queue needs so many; below that it is said shorter."""
 
@@ -225,6 +257,28 @@ def head(snapshot: Fields, look: Look, age: float, columns: int) -> Iterator[Tex
     yield _progress(snapshot, look, age, columns)
     yield _queue(snapshot, age, columns)
     yield _tracker(snapshot, age, columns)
+
+
+def agents_rows(snapshot: Fields, rows: int) -> int:
+    """How many rows agents and money take: known from the start of a run."""
+    most = 1 if rows < TALL_ROWS else AGENTS_ROWS_MAX
+    return min(len(snapshot["accounts"]), most)
+
+
+def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Text]:
+    """Accounts, the closed ones first, and what has been spent."""
+    room = agents_rows(snapshot, rows)
+    age = age if snapshot["running"] else 0.0
+    accounts = sorted(snapshot["accounts"], key=lambda each: each["state"] == "available")
+    money = f"  {spent(snapshot['money'])}" if snapshot["money"] else ""
+    for index in range(room):
+        # What has no row of its own stands behind the others.
+        here = accounts[index:] if index == room - 1 else accounts[index : index + 1]
+        said = "; ".join(account(each, age, advice=len(here) == 1) for each in here)
+        row = Row(columns).add(" agents  " if index == 0 else "         ")
+        cost = money if index == 0 else ""
+        row.fill(said, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns // 2))
+        yield row.add(cost, style="bold").text()
 
 
 def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
@@ -476,7 +530,8 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
     """The whole screen; ``age``: seconds since the snapshot was as it says."""
     if columns < COLUMNS_MIN or rows < ROWS_MIN:
         return Group(*_too_small(snapshot, columns, rows))
-    top = [*head(snapshot, look, age, columns), *_needs(snapshot, columns, rows)]
+    top = [*head(snapshot, look, age, columns), *agents(snapshot, age, columns, rows)]
+    top += _needs(snapshot, columns, rows)
     bottom = [*_caption(look, columns), _foot(snapshot, look, columns)]
     room = Room(columns, rows - len(top) - len(bottom))
     middle = list(_middle(snapshot, look, age, room))[: room.rows]
@@ -486,7 +541,7 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
 
 def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
     """How many workers are on a page, for the keys that turn pages."""
-    taken = ROWS + _needs_rows(rows) + bool(look.caption) + 1
+    taken = ROWS + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(look.caption) + 1
     return Room(columns, rows - taken).worker_rows(_workers(snapshot))
 
 
@@ -537,7 +592,7 @@ def _side_by_side(
 
 
 def _needs_rows(rows: int) -> int:
-    return 1 if rows < 30 else 3
+    return 1 if rows < TALL_ROWS else 3
 
 
 def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:

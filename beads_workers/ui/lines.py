@@ -9,7 +9,9 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.text import counted, printable
+from beads_workers.ui.agents import account, clock, remedy, spent, used
 
 # --- lines ---------------------------------------------------------------------------------------
 # Plain lines: one per event, for pipes and logs. Pure: a journal entry in, a line or None out.
@@ -39,10 +41,11 @@ def _clock(second: int) -> str:
 
 def _text(record: rec.Record) -> str | None:
     match record:
-        case rec.Started(issue_id, worker_id, attempt, _, title, priority):
+        case rec.Started(issue_id, worker_id, attempt, _, title, priority) as started:
             again = f" (attempt {attempt})" if attempt > 1 else ""
+            by = f" by {printable(started.agent, 40)}" if started.agent else ""
             return (
-                f"{worker_id:>4} started  {_id(issue_id)} P{priority}{again}"
+                f"{worker_id:>4} started  {_id(issue_id)} P{priority}{again}{by}"
                 f" {printable(title, TITLE_WIDTH)}"
             )
         case rec.Finished() as finished:
@@ -72,6 +75,11 @@ def _about_run(record: rec.Record) -> str | None:
         case rec.DegradedBegan(_, text, todo):
             todo = f" (try: {printable(todo)})" if todo else ""
             return f"     {printable(text, ERROR_WIDTH)}{todo}"
+        case rec.AccountClosed() as closed:
+            return f"     {_closed(closed)}"
+        case rec.AccountOpened(_, agent, model):
+            only = f" ({printable(model, 40)} only)" if model else ""
+            return f"     {printable(agent, 40)}{only}: takes work again"
         case rec.DegradedEnded(what):
             return f"     {printable(what)}: all is well again"
         case rec.RunChanged(state, reason) if state != "ended":
@@ -89,9 +97,20 @@ def _about_run(record: rec.Record) -> str | None:
             return None
 
 
+def _closed(closed: rec.AccountClosed) -> str:
+    only = f" ({printable(closed.model, 40)} only)" if closed.model else ""
+    said = f"{printable(closed.agent, 40)}{only}: {printable(closed.why, ERROR_WIDTH)}"
+    if closed.trouble == "needs_person":
+        return f"{said} - {remedy(closed.todo)}"
+    if not (closed.until or closed.probe_at):
+        return said
+    word = "until" if closed.trouble == "limited" and closed.until else "tried again at"
+    return f"{said} {word} {clock(closed.until or closed.probe_at, closed.since)}"
+
+
 def _finished(finished: rec.Finished) -> str:
     head = f"{finished.worker_id:>4}"
-    took = f"{finished.duration_ms / 1000:.1f} s"
+    took = f"{finished.duration_ms / 1000:.1f} s{_used(finished)}"
     issue = _id(finished.issue_id)
     error = printable(finished.error, ERROR_WIDTH)
     if finished.verdict == "finish":
@@ -106,6 +125,12 @@ def _finished(finished: rec.Finished) -> str:
     wait = f"{finished.delay_seconds:.0f} s" if finished.delay_seconds else ""
     then = next_try(wait, charged=finished.charged >= finished.attempt)
     return f"{head} failed   {issue} in {took}: {error} ({then})"
+
+
+def _used(finished: rec.Finished) -> str:
+    receipt = receipt_from_text(finished.receipt)
+    text = used(receipt.tokens.total, receipt.money) if receipt is not None else ""
+    return f" ({text})" if text else ""
 
 
 def next_try(wait: str, *, charged: bool) -> str:
@@ -160,6 +185,12 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f" {totals['retried']} retried, {totals['lost']} lost, {totals['quarantined']} quarantined;"
         f" {shown['rate_per_minute']:.0f} a minute"
     )
+    for row in shown["accounts"]:
+        yield f"agent {account(row)}"
+    if shown["money"]:
+        yield f"spent: {spent(shown['money'])}"
+    for row in shown["to_review"]:
+        yield f"to review: {printable(row['issue_id'])}: {printable(', '.join(row['flags']), 120)}"
     for row in shown["degraded"]:
         todo = f" (try: {printable(row['todo'])})" if row["todo"] else ""
         yield f"in the way: {printable(row['text'], 200)}{todo}"
@@ -189,7 +220,9 @@ def _worker(worker: dict[str, Any]) -> str:
         return f"{head} {counts}"
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
     attempt = f" attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
+    said = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money"])]
+    doing = ", ".join(printable(each, 80) for each in said if each) if worker["agent"] else ""
     return (
         f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"
-        f" {title} ({counts})"
+        f" {title}{f' [{doing}]' if doing else ''} ({counts})"
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
+from beads_workers.core.wire import Progress
 
 EPOCH = 1_700_000_000.0
 BEGAN = rec.RunStarted("20261121-031500.000-abcdef", 4242, "a", "bd", "/home/you/project", "s", "c")
@@ -36,6 +38,26 @@ def fleet(workers: int, busy: int = 0, title: str = "Say what went wrong") -> li
             rec.Started(issue_id, f"W{number}", 1, f"r{number}", title),
         ]
     return records
+
+
+def agents_at_work() -> list[rec.Record]:
+    """A fleet of two agents with a budget; one of two workers is at it, and has used something."""
+    run = replace(BEGAN, budget="$20", agents=("claude", "codex"))
+    working = Progress("app-1", None, "editing shop/cart.py", 12_300, 0.41, 0.5)
+    return [
+        run,
+        rec.RunChanged("running"),
+        *fleet(2),
+        rec.Claimed("app-1", "Mend the cart"),
+        rec.Started("app-1", "W1", 1, "r1", "Mend the cart", agent="claude"),
+        rec.AsideHeard("W1", working),
+    ]
+
+
+def closed(trouble: str = "limited", why: str = "5-hour limit", todo: str = "") -> rec.Record:
+    """The account of claude takes no work for 41 minutes from ``EPOCH`` on."""
+    until = 0.0 if trouble == "needs_person" else EPOCH + 41 * 60
+    return rec.AccountClosed("c1", "claude", trouble, why, "", until, EPOCH + 2500, EPOCH, todo)
 
 
 def ended(issue_id: str, worker_id: str = "W1", **fields: Any) -> rec.Finished:

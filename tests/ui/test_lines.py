@@ -6,9 +6,20 @@ import time
 
 import pytest
 
-from beads_workers.core.journal import KINDS, Entry, Noted
-from beads_workers.ui.lines import SILENT, line
+from beads_workers.core.journal import (
+    KINDS,
+    AccountClosed,
+    AccountOpened,
+    Entry,
+    Finished,
+    Noted,
+    Record,
+    Started,
+)
+from beads_workers.core.receipts import Receipt, Tokens, to_text
+from beads_workers.ui.lines import SILENT, line, status_lines
 from tests.core.test_journal import bare, filled
+from tests.ui.snapshots import EPOCH, after, agents_at_work, closed
 
 
 @pytest.mark.parametrize("kind", sorted(SILENT))
@@ -21,3 +32,48 @@ def test_each_line_begins_with_its_own_second() -> None:
     for at in (1_700_000_000.999, 1_700_000_001.0, 1_700_000_000.0, 1_700_086_400.5):
         clock = time.strftime("%H:%M:%S", time.localtime(at))
         assert line(Entry(Noted("info", "x"), at, 2.0)) == f"{clock}      info: x"
+
+
+def clock(at: float) -> str:
+    """As people here read it."""
+    return time.strftime("%H:%M", time.localtime(at))
+
+
+RECEIPT = to_text(Receipt("done", agent="claude", usage={"m": Tokens(12_000, 300)}, money=0.41))
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (Started("a", "W1", 1, "r", "Mend it", agent="claude"), "W1 started  a P2 by claude Mend"),
+        (
+            Finished("a", "W1", 1, "r", "success", "finish", "", 4200, note="n", receipt=RECEIPT),
+            "W1 done     a in 4.2 s (12.3k tok $0.41): n",
+        ),
+        (
+            AccountClosed("c", "claude", "limited", "5-hour limit", "", EPOCH, EPOCH + 30, EPOCH),
+            f"claude: 5-hour limit until {clock(EPOCH)}",
+        ),
+        (
+            AccountClosed("c", "claude", "limited", "limit", "opus", 0, EPOCH + 30, EPOCH),
+            f"claude (opus only): limit tried again at {clock(EPOCH + 30)}",
+        ),
+        (
+            AccountClosed("c", "claude", "needs_person", "Not logged in", todo="claude /login"),
+            "claude: Not logged in - mend it with 'claude /login', then 'beads-workers resume'",
+        ),
+        (AccountOpened("c", "claude", ""), "claude: takes work again"),
+    ],
+)
+def test_agents_and_their_accounts_have_lines(record: Record, said: str) -> None:
+    shown = line(Entry(record, EPOCH, 2.0))
+    assert shown is not None
+    assert said in shown
+
+
+def test_status_shows_agents_money_and_what_they_do() -> None:
+    shown = list(status_lines(after(*agents_at_work(), closed())))
+    assert f"agent claude: 5-hour limit until {clock(EPOCH + 41 * 60)} (41 min)" in shown
+    assert "agent codex" in shown
+    assert "spent: $0.41 of $20, 12.3k tok" in shown
+    assert any("[claude, editing shop/cart.py, 12.3k tok $0.41]" in each for each in shown)

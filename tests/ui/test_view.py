@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from io import StringIO
 from typing import Any
 
@@ -16,7 +17,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.viewer import Look, Pane, Question, Role, ShownLog
-from tests.ui.snapshots import after, ended, fleet
+from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet
 
 NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u202eright to left",
          "👩‍👩‍👧 family", "é" * 300, "[bold]markup[/bold] :smile:", "", " "]  # fmt: skip
@@ -192,3 +193,50 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
     assert len(screen) == rows
     for row in screen:
         assert cell_len("".join(segment.text for segment in row)) == columns
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (100, 30), (148, 40), (200, 50)])
+def test_an_agent_shows_what_it_does_and_what_it_costs(columns: int, rows: int) -> None:
+    shown = lines(after(*agents_at_work()), columns=columns, rows=rows)
+    (row,) = [line for line in shown if line.startswith(" W1")]
+    assert "claude" in row
+    assert "editing shop/c" in row
+    assert ("12.3k $0.41" if columns == 80 else "12.3k tok $0.41") in row
+    assert ("Mend the cart" in row) == (columns == 148)
+    (money,) = [line for line in shown if line.startswith(" agents ")]
+    assert money.endswith("$0.41 of $20, 12.3k tok")
+
+
+def test_an_agent_that_has_not_said_anything_shows_its_title() -> None:
+    records = agents_at_work()[:-1]
+    (row,) = [line for line in lines(after(*records)) if line.startswith(" W1")]
+    assert "claude Mend the cart" in row
+
+
+def test_a_limit_is_counted_down_while_one_looks() -> None:
+    other = rec.AccountClosed("x", "codex", "limited", "usage limit", "", EPOCH + 7200)
+    snapshot = after(*agents_at_work(), rec.Listed((0, 12, 0, 0, 0)), closed(), other)
+    first, second = (lines(snapshot, columns=120, rows=30, age=age)[4] for age in (0.0, 3 * 60.0))
+    clock = time.strftime("%H:%M", time.localtime(EPOCH + 41 * 60))
+    assert f"claude: 5-hour limit until {clock} (41 min), 12 wait" in first
+    assert "(38 min)" in second
+
+
+def test_an_account_that_needs_a_person_says_what_to_type() -> None:
+    login = closed("needs_person", "not logged in", "claude /login")
+    snapshot = after(*agents_at_work(), login)
+    shown = lines(snapshot, columns=140, rows=30)
+    said = "claude: not logged in - mend it with 'claude /login', then 'beads-workers resume'"
+    assert any(said in line for line in shown)
+    (need,) = [line for line in lines(snapshot) if line.startswith(" !")]
+    assert need == " ! claude: not logged in                   -> claude /login, then resume"
+
+
+def test_agents_take_their_rows_from_the_start_so_that_nothing_jumps() -> None:
+    run = agents_at_work()[0]
+    for rows in (24, 30):
+        before = lines(after(run), rows=rows, columns=100)
+        later = lines(after(*agents_at_work(), closed()), rows=rows, columns=100)
+        at = [[n for n, line in enumerate(each) if "workers" in line and "busy" in line]
+              for each in (before, later)]  # fmt: skip
+        assert at[0] == at[1]

@@ -1,0 +1,191 @@
+"""Agents in words: what they use, how their accounts stand, and the receipts of their attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from beads_workers.core.receipts import SHA_CHARS, Receipt
+from beads_workers.core.text import counted, printable
+
+DAY_SECONDS = 86_400
+COMMITS_NAMED = 5
+TEXT_WIDTH = 300
+MESSAGE_WIDTH = 600
+
+# --- amounts -------------------------------------------------------------------------------------
+
+
+def short_tokens(count: int) -> str:
+    """``950``, ``12.3k``, ``1.2M``: at most six columns below a thousand million."""
+    if count < 1000:
+        return str(count)
+    if count < 999_950:
+        return f"{count / 1000:.1f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def dollars(money: float) -> str:
+    """``$0.004``, ``$0.41``, ``$123``."""
+    if 0 < money < 0.01:
+        return f"${money:.3f}"
+    return f"${money:.2f}" if money < 100 else f"${money:,.0f}"
+
+
+def used(tokens: int | None, money: float | None) -> str:
+    """``12.3k tok $0.41``; what nobody knows is left out."""
+    parts = [f"{short_tokens(tokens)} tok"] if tokens else []
+    parts += [dollars(money)] if money is not None else []
+    return " ".join(parts)
+
+
+def spent(money: Mapping[str, Any]) -> str:
+    """Of a run, as ``status --json`` has it: ``$3.20 of $20, 1.2M tok``."""
+    total, budget = money["tokens"]["total"], money["budget"]
+    in_tokens = bool(budget) and not budget.startswith("$")
+    of = f" of {budget}" if budget else ""
+    tokens = f"{short_tokens(total)} tok" + (of if in_tokens else "")
+    if not money["spent"] and money["unpriced_tokens"]:
+        return f"{tokens}, no prices"
+    unpriced = ""
+    if money["unpriced_tokens"]:
+        unpriced = f" ({short_tokens(money['unpriced_tokens'])} without a price)"
+    return f"{dollars(money['spent'])}{'' if in_tokens else of}, {tokens}{unpriced}"
+
+
+# --- accounts ------------------------------------------------------------------------------------
+
+TROUBLES = {
+    "limited": "its limit is reached",
+    "needs_person": "it needs a person",
+    "backing_off": "it is overloaded",
+}
+"""What is said where the agent gave no reason."""
+
+FULL_SHARE = 0.8
+"""From here on it is worth a word how full an account is."""
+
+
+def clock(at: float, now: float) -> str:
+    """The time of day here, without seconds; with the date where that is another day."""
+    there, here = time.localtime(at), time.localtime(now)
+    same = there[:3] == here[:3] or abs(at - now) < DAY_SECONDS / 2
+    return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", there)
+
+
+def rest(seconds: float) -> str:
+    """How long still: ``40 s``, ``41 min``, ``3 h 20 min``, ``2 d 3 h``."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    minutes = -(-whole // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def epoch_of(text: str | None) -> float | None:
+    """A moment of ``status --json`` in epoch seconds; None for none, or for never."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def remedy(todo: str | None) -> str:
+    """What a person does about an account: ``mend it with 'claude /login', then ...``."""
+    how = f"mend it with '{printable(todo)}'" if todo else "mend it"
+    return f"{how}, then 'beads-workers resume'"
+
+
+def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) -> str:
+    """One row of ``accounts`` of ``status --json``, ``age`` seconds later.
+
+    ``claude: 5-hour limit until 03:20 (41 min), 12 wait``. ``advice``: with what a person does.
+    """
+    name = printable(row["agent"], 40)
+    if row["state"] == "available":
+        full = row["utilization"]
+        return f"{name}: {full:.0%} of its limit used" if full and full >= FULL_SHARE else name
+    only = f" ({printable(row['model'], 40)} only)" if row["model"] else ""
+    why = printable(row["why"] or TROUBLES[row["state"]], 160)
+    waits = f", {row['waiting']} wait" if row["waiting"] else ""
+    if row["state"] == "needs_person":
+        return f"{name}{only}: {why}{waits}" + (f" - {remedy(row['todo'])}" if advice else "")
+    until, seconds = epoch_of(row["until"]), row["until_seconds"]
+    if until is None or seconds is None:
+        return f"{name}{only}: {why}{waits}"
+    left = seconds - age
+    word = "until" if row["state"] == "limited" else "tried again at"
+    in_time = f" ({rest(left)})" if left > 0 else ", now"
+    return f"{name}{only}: {why} {word} {clock(until, until - left)}{in_time}{waits}"
+
+
+# --- receipts ------------------------------------------------------------------------------------
+
+VERDICTS = {
+    "done": "done",
+    "no_change": "changed nothing",
+    "unfinished": "unfinished",
+    "capped": "stopped at our limit",
+    "limited": "account limited",
+    "needs_person": "account needs a person",
+    "transient": "overloaded",
+}
+
+
+def verdict(name: str) -> str:
+    """What an agent's adapter made of the end, in words."""
+    return VERDICTS.get(name, printable(name, 40))
+
+
+def work(receipt: Receipt) -> str:
+    """What lies where: ``2 commits on bw/a-1/1: 3 files changed``; "" for nothing."""
+    if not (receipt.commits or receipt.diffstat):
+        return ""
+    commits = counted(len(receipt.commits), "commit") if receipt.commits else "nothing committed"
+    on = f" on {printable(receipt.branch, 80)}" if receipt.branch else ""
+    what = f": {printable(receipt.diffstat, 80)}" if receipt.diffstat else ""
+    return f"{commits}{on}{what}"
+
+
+def receipt_line(receipt: Receipt) -> str:
+    """A receipt in one line: verdict, work, verify, and what it cost."""
+    said = [verdict(receipt.verdict)] if receipt.verdict else []
+    said += [each] if (each := work(receipt)) else []
+    said += ["verified"] if receipt.verified else []
+    said += [each] if (each := used(receipt.tokens.total, receipt.money)) else []
+    return ", ".join(said)
+
+
+def receipt_lines(receipt: Receipt) -> Iterator[str]:
+    """A receipt for people: a name and what is known, a row for each."""
+    for name, text in _rows(receipt):
+        if text:
+            yield f"{name:<9} {printable(text, TEXT_WIDTH)}"
+    for flag in receipt.flags:
+        yield f"{'look':<9} {printable(flag, TEXT_WIDTH)}"
+    if receipt.message.strip():
+        yield f"{'said':<9} {printable(' '.join(receipt.message.split()), MESSAGE_WIDTH)}"
+
+
+def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
+    why = f": {receipt.why}" if receipt.why and receipt.verdict != "done" else ""
+    yield "verdict", f"{verdict(receipt.verdict)}{why}" if receipt.verdict else ""
+    model = f", {receipt.model}" if receipt.model else ""
+    session = f", session {receipt.session}" if receipt.session else ""
+    yield "agent", f"{receipt.agent}{model}{session}" if receipt.agent else ""
+    yield "work", work(receipt)
+    yield "commits", " ".join(sha[:SHA_CHARS] for sha in receipt.commits[:COMMITS_NAMED])
+    if receipt.verify:
+        yield "verify", f"{'passed' if receipt.verified else 'not passed'}: {receipt.verify}"
+    if receipt.rounds:
+        yield "rounds", f"asked {counted(receipt.rounds, 'time')} to mend it"
+    yield "refused", ", ".join(receipt.denied)
+    yield "used", used(receipt.tokens.total, receipt.money)
+    yield "lesson", " ".join(receipt.lesson.split())
