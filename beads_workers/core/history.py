@@ -11,6 +11,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.issues import Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.model import value
+from beads_workers.core.receipts import Receipt, receipt_from_text
 from beads_workers.core.snapshot import worker_order
 from beads_workers.core.states import IssueState
 
@@ -64,6 +65,7 @@ class Attempt:
     ``seconds``: how long a worker was taken up by it, on our clock, up to the end of the account.
     ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to
     the worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
+    ``agent``, ``model``: who worked, "" for a command; ``receipt``: what it says for itself.
     """
 
     request_id: str
@@ -81,6 +83,9 @@ class Attempt:
     worker_ms: int = 0
     charged: int = 0
     delay_seconds: float = 0.0
+    agent: str = ""
+    model: str = ""
+    receipt: Receipt | None = None
 
 
 @value
@@ -176,11 +181,16 @@ class History:
     troubles: tuple[Interval, ...]
     pauses: tuple[Interval, ...]
     notes: tuple[Note, ...]
+    budget: str
     tracker_calls: int
     tracker_seconds: float
     dropped: Resumed | None = None
     """What was counted before ``dropped_seconds``: the journal was too long, and tells the rest."""
     dropped_seconds: float = 0.0
+
+    def of_issue(self, issue_id: str) -> list[Attempt]:
+        """Its attempts, in order."""
+        return [attempt for attempt in self.attempts if attempt.issue_id == issue_id]
 
     def with_fate(self, *fates: Fate) -> tuple[IssueHistory, ...]:
         """Issues that this run had in its hands and that came to one of these ends."""
@@ -344,6 +354,8 @@ class _Account:
                 )
             case rec.Refunded():
                 issue.charged = record.charged
+            case rec.UsageFound():
+                self._usage_found(record)
             case _:
                 pass
         if ended is not None:
@@ -368,6 +380,8 @@ class _Account:
             None,
             until - began,
             end if isinstance(end, str) else end.outcome,
+            agent=started.agent,
+            model=started.model,
         )
         if isinstance(end, str):
             return attempt
@@ -379,7 +393,14 @@ class _Account:
             worker_ms=end.duration_ms,
             charged=end.charged,
             delay_seconds=end.delay_seconds,
+            receipt=receipt_from_text(end.receipt),
         )
+
+    def _usage_found(self, found: rec.UsageFound) -> None:
+        for index, attempt in enumerate(self.attempts):
+            if attempt.request_id == found.request_id:
+                receipt = receipt_from_text(found.receipt)
+                self.attempts[index] = replace(attempt, receipt=receipt)
 
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
         """The account, with what has no end in it."""
@@ -415,6 +436,7 @@ class _Account:
             troubles=(*self.troubles, *([self.trouble] if self.trouble else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
             notes=tuple(self.notes),
+            budget=run.budget,
             tracker_calls=self.spent.calls,
             tracker_seconds=self.spent.seconds,
             dropped=self.dropped[0],

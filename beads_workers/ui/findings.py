@@ -6,11 +6,13 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from beads_workers.core.history import FAILURES, RUNNING, Attempt, Fate, History, IssueHistory
 from beads_workers.core.model import value
+from beads_workers.core.money import Spend
+from beads_workers.core.receipts import Receipt, to_json
 
 # --- findings ------------------------------------------------------------------------------------
 # What follows from a ``History``: figures, failures by reason, waste, and what to do next.
@@ -114,16 +116,20 @@ def waste_of(history: History) -> Waste:
     lost: dict[str, float] = {}
     count = 0
     for attempt in history.attempts:
-        # Done, but the issue turned out to be somebody else's.
-        in_vain = attempt.outcome == "success" and attempt.issue_id in left_alone
-        if attempt.outcome not in ("success", RUNNING) or in_vain:
-            key = "not_ours" if in_vain else attempt.outcome
+        if (key := _wasted_as(attempt, left_alone)) is not None:
             lost[key] = lost.get(key, 0.0) + attempt.seconds
             count += 1
     total = sum(a.seconds for a in history.attempts)
     seconds = sum(lost.values())
     ordered = dict(sorted(lost.items(), key=lambda item: -item[1]))
     return Waste(seconds, count, seconds / total if total else 0.0, ordered)
+
+
+def _wasted_as(attempt: Attempt, left_alone: set[str]) -> str | None:
+    # Done, but the issue turned out to be somebody else's.
+    if attempt.outcome == "success":
+        return "not_ours" if attempt.issue_id in left_alone else None
+    return None if attempt.outcome == RUNNING else attempt.outcome
 
 
 _VARYING = re.compile(
@@ -258,6 +264,66 @@ def quarantined_issues(history: History) -> list[IssueHistory]:
     return [i for i in history.issues if i.fate is Fate.QUARANTINED]
 
 
+# --- money ---------------------------------------------------------------------------------------
+# What agents have used, and what came of it.
+
+
+@value
+class Money:
+    """What a run has cost, as its receipts say it. ``wasted``: of what led to no close, by outcome
+    (as in ``Waste``); all of it is in ``by_outcome`` too."""
+
+    total: Spend
+    by_issue: dict[str, Spend]
+    by_agent: dict[str, Spend]
+    by_outcome: dict[str, Spend]
+    wasted: dict[str, Spend]
+
+
+def money_of(history: History) -> Money | None:
+    """None for a run in which no agent has told what it used."""
+    found = Money(Spend(), {}, {}, {}, {})
+    left_alone = {i.issue_id for i in history.issues if i.fate is Fate.LEFT_ALONE}
+    for attempt in history.attempts:
+        receipt = attempt.receipt
+        if receipt is None or not (receipt.usage or receipt.money):
+            continue
+        named = [
+            (found.by_issue, attempt.issue_id),
+            (found.by_agent, receipt.agent or attempt.agent or "agent"),
+            (found.by_outcome, attempt.outcome),
+        ]
+        if (why := _wasted_as(attempt, left_alone)) is not None:
+            named.append((found.wasted, why))
+        for table, name in named:
+            table.setdefault(name, Spend()).add(receipt.usage, receipt.money)
+        found.total.add(receipt.usage, receipt.money)
+    return found if found.by_issue else None
+
+
+def to_review(history: History) -> list[Attempt]:
+    """The morning list: issues whose last attempt says that a person should look at them."""
+    last = {a.issue_id: a for a in history.attempts if a.ended is not None}
+    return [a for a in last.values() if a.receipt is not None and a.receipt.flags]
+
+
+def _money(history: History) -> dict[str, Any]:
+    found = money_of(history)
+    total = found.total if found else Spend()
+    told: dict[str, Any] = {
+        "spent_usd": total.money,
+        "budget": history.budget or None,
+        "tokens": {**asdict(total.tokens), "total": total.tokens.total},
+        "unpriced_tokens": total.unpriced,
+    }
+    for name in ("by_issue", "by_agent", "by_outcome", "wasted"):
+        table: dict[str, Spend] = getattr(found, name) if found else {}
+        told[name] = {
+            key: {"usd": each.money, "tokens": each.tokens.total} for key, each in table.items()
+        }
+    return told
+
+
 # --- report --------------------------------------------------------------------------------------
 # ``report --json``: a history and what follows from it, as docs/CLI.md describes it.
 #
@@ -295,8 +361,10 @@ def report(history: History) -> dict[str, Any]:
             "throughput": {"step_seconds": width, "steps": [asdict(b) for b in buckets]},
             "slowest": [i.issue_id for i in slowest(history)],
             "next": [asdict(step) for step in next_steps(history)],
-            "issues": [asdict(i) | {"fate": i.fate.value} for i in history.issues],
-            "attempts": [asdict(attempt) for attempt in history.attempts],
+            "money": _money(history),
+            "to_review": [_flagged(attempt) for attempt in to_review(history)],
+            "issues": _issues(history),
+            "attempts": [_attempt(attempt) for attempt in history.attempts],
             "workers": [asdict(row) for row in busy(history)],
             "worker_spans": [asdict(span) for span in history.workers],
             "troubles": [asdict(span) for span in history.troubles],
@@ -306,6 +374,62 @@ def report(history: History) -> dict[str, Any]:
         }
     )
     return told
+
+
+def _flagged(attempt: Attempt) -> dict[str, Any]:
+    flags = attempt.receipt.flags if attempt.receipt is not None else ()
+    return {"issue_id": attempt.issue_id, "flags": list(flags), "error": attempt.error}
+
+
+def _issues(history: History) -> list[dict[str, Any]]:
+    attempts: dict[str, list[Attempt]] = {}
+    for attempt in history.attempts:
+        attempts.setdefault(attempt.issue_id, []).append(attempt)
+    return [_issue(issue, attempts.get(issue.issue_id, [])) for issue in history.issues]
+
+
+def _issue(issue: IssueHistory, attempts: list[Attempt]) -> dict[str, Any]:
+    """``receipt``: of its last attempt that has one; branch, commit and diffstat are its."""
+    receipt = next((a.receipt for a in reversed(attempts) if a.receipt is not None), None)
+    shown = receipt or Receipt()
+    return asdict(issue) | {
+        "fate": issue.fate.value,
+        "tries": issue.attempts,
+        "attempts": [_short(attempt) for attempt in attempts],
+        "outcome": attempts[-1].outcome if attempts else None,
+        "branch": shown.branch or None,
+        "commit": shown.commits[-1] if shown.commits else None,
+        "diffstat": shown.diffstat or None,
+        "receipt": to_json(receipt) if receipt is not None else None,
+    }
+
+
+def _short(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.attempt,
+        "request_id": attempt.request_id,
+        "outcome": attempt.outcome,
+        **_by_agent(attempt),
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    # Field by field: receipts are shown with their issues, and are no part of this table.
+    plain = {f.name: getattr(attempt, f.name) for f in fields(Attempt) if f.name != "receipt"}
+    return plain | {"policy": attempt.verdict} | _by_agent(attempt)
+
+
+def _by_agent(attempt: Attempt) -> dict[str, Any]:
+    """``verdict``: of an agent's adapter where one worked, else what the policy made of it."""
+    receipt = attempt.receipt or Receipt()
+    return {
+        "agent": receipt.agent or attempt.agent or None,
+        "model": receipt.model or attempt.model or None,
+        "session": receipt.session or None,
+        "verdict": receipt.verdict or attempt.verdict,
+        "tokens": receipt.tokens.total if receipt.usage else None,
+        "money_usd": receipt.money,
+    }
 
 
 def dropped(history: History) -> dict[str, Any] | None:
@@ -346,11 +470,15 @@ def tracker(history: History) -> dict[str, Any]:
     }
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: Any, digits: int = 3) -> Any:
     if isinstance(value, float):
-        return round(value, 3)
+        return round(value, digits)
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
+        # Dollars are small: an attempt may cost a hundredth of a cent.
+        return {
+            key: _rounded(inner, 6 if key in ("usd", "spent_usd", "money_usd", "money") else digits)
+            for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_rounded(inner) for inner in value]
     return value

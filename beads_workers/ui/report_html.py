@@ -19,9 +19,11 @@ from beads_workers.core.text import counted
 from beads_workers.ui import findings
 from beads_workers.ui import report_sections as charts
 from beads_workers.ui import report_sections as tables
+from beads_workers.ui.agents import short_tokens
 from beads_workers.ui.findings import by_outcome, tracker
 from beads_workers.ui.report_sections import Child, add, bar, el, foreign, own, render, timeline
 from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, clock, dropped, duration, moment
+from beads_workers.ui.report_text import cost as cost_of
 
 ZOOMS = (1, 3, 10, 30)
 
@@ -128,12 +130,17 @@ def _sections(history: History) -> Iterator[Element]:
     quarantined = tables.quarantined_first(history)
     if quarantined:
         yield tables.quarantined(quarantined)
+    flagged = findings.to_review(history)
+    if flagged:
+        yield tables.to_review(flagged)
     failed = findings.failures(history)
     if failed:
         yield tables.failures(failed)
     left = el("div", charts.throughput(history), tables.waste(history))
     right = el("div", charts.durations(history), tables.tracker_cost(history))
     yield el("div", left, right, class_="pair")
+    if (money := findings.money_of(history)) is not None:
+        yield tables.money(money, history)
     yield tables.slowest(history)
     if any(note.level != "info" for note in history.notes):
         yield tables.notes(history)
@@ -169,6 +176,10 @@ def _figures(history: History) -> Element:
         ),
         ("tracker calls", f"{cost['calls']:,}", f"{duration(cost['seconds'])} in all"),
     ]
+    if (money := findings.money_of(history)) is not None:
+        of = f" of {history.budget}" if history.budget else ""
+        tokens = f"{short_tokens(money.total.tokens.total)} tokens{of}"
+        tiles.append(("agents cost", cost_of(money.total), tokens))
     tile = (el("div", el("dt", n), el("dd", v), el("dd", s, class_="dim")) for n, v, s in tiles)
     return add(el("dl", class_="tiles"), tile)
 

@@ -19,10 +19,13 @@ from beads_workers.core.history import (
     IssueHistory,
     WorkerSpan,
 )
+from beads_workers.core.money import Spend
+from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
-from beads_workers.ui.findings import STEPS_SECONDS, Failure, by_outcome, done, tracker
-from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, clock, duration
+from beads_workers.ui.agents import receipt_line, receipt_lines
+from beads_workers.ui.findings import STEPS_SECONDS, Failure, Money, by_outcome, done, tracker
+from beads_workers.ui.report_text import FATE_WORDS, OUTCOME_WORDS, clock, cost, duration
 
 # --- html parts ----------------------------------------------------------------------------------
 # Pieces of an HTML page that cannot be broken by what they are given.
@@ -295,6 +298,54 @@ def tracker_cost(history: History) -> Element:
     return section("Tracker", figures(rows), listing)
 
 
+def to_review(found: list[Attempt]) -> Element:
+    """What agents leave to a person, with their receipts."""
+    items = [
+        el(
+            "li",
+            el("code", foreign(a.issue_id, 80)),
+            " ",
+            foreign(a.title, TITLE_WIDTH),
+            el("span", foreign(": " + ", ".join(a.receipt.flags), ERROR_WIDTH), class_="dim"),
+            *_receipt_rows(a.receipt),
+        )
+        for a in found
+        if a.receipt is not None
+    ]
+    return section("For you to look at", add(el("ul", class_="aside"), items))
+
+
+def money(found: Money, history: History) -> Element:
+    """What agents used, by agent, by outcome and by issue."""
+    titles = {issue.issue_id: issue.title for issue in history.issues}
+    issues = sorted(found.by_issue.items(), key=lambda i: (-i[1].money, -i[1].tokens.total))
+    rows = [
+        _cost_row(el("td", foreign(name, 60)), "", each) for name, each in found.by_agent.items()
+    ]
+    for outcome, each in found.by_outcome.items():
+        wasted = "wasted" if outcome in found.wasted else ""
+        rows.append(_cost_row(outcome_cell(outcome), wasted, each))
+    for issue_id, each in issues[:COSTLY_SHOWN]:
+        rows.append(_cost_row(el("td", el("code", foreign(issue_id, 40))), titles[issue_id], each))
+    heads = ("Who or what", "", "Tokens", "Dollars")
+    rest = len(issues) - COSTLY_SHOWN
+    note = f"the most costly issues; {rest} more are in the JSON" if rest > 0 else ""
+    return section("What it cost", table("money", heads, rows), note=note)
+
+
+COSTLY_SHOWN = 20
+
+
+def _cost_row(name: Element, said: str, spend: Spend) -> Element:
+    return el(
+        "tr",
+        name,
+        el("td", foreign(said, 70), class_="wide"),
+        el("td", f"{spend.tokens.total:,}", class_="n"),
+        el("td", cost(spend) if spend.money or not spend.unpriced else "no price", class_="n"),
+    )
+
+
 def workers(history: History) -> Element:
     """Every worker: how busy it was, and with what success."""
     found = findings.busy(history)
@@ -337,10 +388,26 @@ def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Ele
         el("td", a.worker_id),
         outcome_cell(a.outcome),
         el("td", duration(a.seconds), class_="n"),
-        el("td", foreign(a.error, MANY_ERROR_WIDTH) if a.error else None, class_="wide error"),
+        el("td", *_receipt(a), class_="wide error"),
         id=f"a{number}",
         class_=f"r-{a.outcome}",
     )
+
+
+def _receipt(a: Attempt) -> Iterator[Child]:
+    """Its error, and behind it what an agent says for itself."""
+    error = foreign(a.error, MANY_ERROR_WIDTH) if a.error else None
+    if a.receipt is None:
+        yield error
+        return
+    summary = el("summary", foreign(receipt_line(a.receipt) or "receipt", MANY_ERROR_WIDTH))
+    yield error
+    yield add(el("details", summary), _receipt_rows(a.receipt))
+
+
+def _receipt_rows(receipt: Receipt) -> Iterator[Element]:
+    for line in receipt_lines(receipt):
+        yield el("div", foreign(line, QUARANTINED_ERROR_WIDTH), class_="dim")
 
 
 def _iso(at: float) -> str:

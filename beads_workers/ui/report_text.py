@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from rich.text import Text
 
 from beads_workers.core.history import OUTCOMES, Attempt, Fate, History
+from beads_workers.core.money import Spend
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import findings
+from beads_workers.ui.agents import dollars, short_tokens, used
 from beads_workers.ui.dashboard import sparkline
 from beads_workers.ui.findings import by_outcome, done, tracker
 
@@ -136,6 +138,8 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield from _timeline(history, width)
     yield from _failures(history, width)
     yield from _quarantined(history, width)
+    yield from _to_review(history, width)
+    yield from _costs(history, width)
     yield from _slowest(history, width)
     yield from _troubles(history)
     yield from _next(history)
@@ -175,6 +179,7 @@ def _figures(history: History, width: int) -> Iterator[Text]:
         f": {by}" if by else ""
     )
     yield from _wrapped("waste", said, width)
+    yield from _spent(history, width)
     yield _row("workers", _workers(history))
     cost = tracker(history)
     each = cost["calls_per_closed"]
@@ -190,6 +195,26 @@ def _figures(history: History, width: int) -> Iterator[Text]:
         yield _row(
             "pace", f"{course}  done per {duration(step)}, at most {max(b.done for b in buckets)}"
         )
+
+
+def _spent(history: History, width: int) -> Iterator[Text]:
+    found = findings.money_of(history)
+    if found is None:
+        return
+    total = found.total
+    of = f" of {history.budget}" if history.budget else ""
+    parts = [f"{used(total.tokens.total, total.money)}{of}"]
+    parts += [f"{short_tokens(total.unpriced)} tok without a price"] if total.unpriced else []
+    lost = ", ".join(f"{OUTCOME_WORDS[o]} {cost(each)}" for o, each in found.wasted.items())
+    parts += [f"wasted: {lost}"] if lost else []
+    yield from _wrapped("agents", "; ".join(parts), width)
+
+
+def cost(spend: Spend) -> str:
+    """In dollars where all of it has a price, else in tokens too."""
+    if not spend.unpriced:
+        return dollars(spend.money)
+    return used(spend.tokens.total, spend.money or None)
 
 
 def _workers(history: History) -> str:
@@ -293,6 +318,38 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         room = max(12, width - columns(head) - len(tries) - 2)
         yield Text.assemble((head, "bold"), f"{tries}: ", (printable(issue.error, room), "red"))
     yield from _rest(len(quarantined), "more; --json has them all")
+
+
+def _to_review(history: History, width: int) -> Iterator[Text]:
+    found = findings.to_review(history)
+    if not found:
+        return
+    yield from _title("for you to look at")
+    for attempt in found[:LISTED_MAX]:
+        flags = ", ".join(attempt.receipt.flags) if attempt.receipt is not None else ""
+        head = f"  {printable(attempt.issue_id, 24)}  "
+        room = max(12, width - columns(head))
+        yield Text.assemble((head, "bold"), printable(f"{flags}: {attempt.error}", room))
+    yield from _rest(len(found), "more; --json has them all")
+
+
+def _costs(history: History, width: int) -> Iterator[Text]:
+    found = findings.money_of(history)
+    if found is None:
+        return
+    yield from _title("what it cost")
+    for name, each in found.by_agent.items():
+        said = used(each.tokens.total, each.money if not each.unpriced else each.money or None)
+        yield _row("  by agent", f"{printable(name, 24)}: {said}")
+    most = sorted(found.by_issue.items(), key=lambda i: (-i[1].money, -i[1].tokens.total))
+    titles = {issue.issue_id: issue.title for issue in history.issues}
+    for issue_id, each in most[:LISTED_MAX]:
+        head = f"{cost(each):>13}  {short_tokens(each.tokens.total) + ' tok':>10} "
+        name = f" {printable(issue_id, 24)} "
+        room = max(10, width - columns(head) - columns(name))
+        title = printable(titles.get(issue_id, ""), room)
+        yield Text.assemble(head, (name, "bold"), title)
+    yield from _rest(len(most), "more issues")
 
 
 def _slowest(history: History, width: int) -> Iterator[Text]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from beads_workers.core import journal as rec
 from beads_workers.core.history import FAILURES, Fate, History, fold
-from tests.support.journals import BEGAN_AT, Script, night, of, started
+from beads_workers.core.receipts import Receipt, Tokens, to_text
+from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, started
 
 
 def account(script: Script, **how: bool | float) -> History:
@@ -192,3 +193,19 @@ def test_a_whole_night_has_all_of_its_attempts() -> None:
     assert {i.issue_id for i in told.with_fate(Fate.CLOSED)} == closed
     failed = [a for a in told.attempts if a.outcome in FAILURES]
     assert failed and all(a.error for a in failed)
+
+
+def test_an_attempt_of_an_agent_has_its_receipt() -> None:
+    first, *_ = account(agents_night()).of_issue("a")
+    assert (first.agent, first.receipt and first.receipt.session) == ("claude", "s-1")
+
+
+def test_what_a_killed_worker_had_used_is_found_later() -> None:
+    script = agents_night()
+    (lost,) = account(script).of_issue("d")
+    assert lost.receipt is None
+    found = to_text(Receipt(agent="claude", usage={"m": Tokens(7)}))
+    script.add(12.0, rec.UsageFound("d", 1, lost.request_id, found))
+    (again,) = account(script).of_issue("d")
+    assert again.receipt is not None
+    assert again.receipt.tokens.total == 7

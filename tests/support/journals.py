@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record, encode
+from beads_workers.core.receipts import Receipt, Tokens, to_text
 
 BEGAN_AT = 1_795_300_000.0
 RUN_ID = "20261121-222640.000-abcdef"
@@ -57,12 +58,15 @@ class Script:
         error: str = "",
         title: str = "a title",
         settled: bool = True,
+        agent: str = "",
+        receipt: Receipt | None = None,
     ) -> None:
-        """Claimed, started, finished and settled."""
+        """Claimed, started, finished and settled; ``receipt``: of an agent that worked."""
         self._requests += 1
         request = f"{RUN_ID}.{self._requests}"
         self.add(began, rec.Claimed(issue_id, title, 2))
-        self.add(began, rec.Started(issue_id, worker_id, number, request, title, 2))
+        began_by = rec.Started(issue_id, worker_id, number, request, title, 2, agent=agent)
+        self.add(began, began_by)
         if ended is None:
             return
         charged = 0 if outcome in ("success", "cancelled", "retry") else number
@@ -70,7 +74,7 @@ class Script:
             ended,
             rec.Finished(
                 issue_id, worker_id, number, request, outcome, verdict, error,
-                int((ended - began) * 1000), charged,
+                int((ended - began) * 1000), charged, receipt=to_text(receipt),
             ),
         )  # fmt: skip
         if settled:
@@ -133,6 +137,33 @@ def night(attempts: int, workers: int, seed: int = 1) -> Script:
         script.add(at, rec.Spent(step * attempts // 20, step * end / 1000))
     script.add(end + 1, *(rec.WorkerGone(w) for w in free_at))
     script.add(end + 2, rec.RunChanged("ended"), rec.RunEnded(7, "idle_timeout"))
+    return script
+
+
+def agents_night() -> Script:
+    """Two agents and a budget: one failure that costs, two that are done, one to look at."""
+    script = Script()
+    run = replace(started(2), budget="$20", agents=("claude", "codex"))
+    script.add(0.0, run, rec.CheckpointEnded(), rec.RunChanged("running"))
+    failed = Receipt(
+        "unfinished", "verify failed", "claude", session="s-1",
+        usage={"opus": Tokens(1000, 200)}, money=0.5, lesson="verify failed\nbroken",
+    )  # fmt: skip
+    done = replace(
+        failed, verdict="done", why="", money=0.25, branch="bw/a/2", commits=("c" * 40, "d" * 40),
+        diffstat="3 files changed", verify="make test", verified=True, message="</script> done",
+    )  # fmt: skip
+    unpriced = Receipt("done", agent="codex", usage={"gpt": Tokens(5000, 100)})
+    flagged = Receipt(
+        "no_change", "it is there", "claude", flags=("says that no change is needed",)
+    )
+    script.attempt("W1", "a", 1.0, 9.0, "error", "requeue", error="verify failed", agent="claude",
+                   receipt=failed, title="Mend the cart")  # fmt: skip
+    script.attempt("W1", "a", 10.0, 14.0, number=2, agent="claude", receipt=done)
+    script.attempt("W2", "b", 1.0, 5.0, agent="codex", receipt=unpriced)
+    script.attempt("W2", "c", 6.0, 8.0, "not_found", "quarantined", error="no change is needed",
+                   agent="claude", receipt=flagged)  # fmt: skip
+    script.attempt("W2", "d", 9.0, 11.0, "lost", "requeue", agent="claude")
     return script
 
 

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from beads_workers.core import journal as rec
 from beads_workers.core.history import History
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.ui import findings
 from beads_workers.ui.findings import report
 from tests.core.test_history import account, begun
-from tests.support.journals import BEGAN_AT, Script, night
+from tests.support.journals import BEGAN_AT, Script, agents_night, night
 
 
 def ended(script: Script, code: int = 0, reason: str = "idle_timeout") -> History:
@@ -149,3 +150,57 @@ def test_the_json_says_the_same_in_numbers() -> None:
         told["tracker"]["calls"] / told["issues_by_fate"]["closed"], abs=1e-3
     )
     assert told["ended_at"] - told["began_at"] == pytest.approx(told["seconds"], abs=0.002)
+
+
+def test_money_is_told_by_issue_agent_and_outcome_and_what_was_wasted() -> None:
+    money = report(account(agents_night()))["money"]
+    assert (money["spent_usd"], money["budget"], money["unpriced_tokens"]) == (0.75, "$20", 5100)
+    assert money["tokens"] == {
+        "input": 7000, "output": 500, "cached_read": 0, "cached_write": 0, "total": 7500,
+    }  # fmt: skip
+    assert money["by_issue"] == {
+        "a": {"usd": 0.75, "tokens": 2400},
+        "b": {"usd": 0.0, "tokens": 5100},
+    }
+    assert money["by_agent"]["claude"] == money["by_issue"]["a"]
+    assert money["by_outcome"]["error"] == {"usd": 0.5, "tokens": 1200}
+    assert money["wasted"] == {"error": {"usd": 0.5, "tokens": 1200}}
+
+
+def test_a_run_without_agents_has_spent_nothing() -> None:
+    script = begun()
+    script.attempt("W1", "a", 1.0, 2.0)
+    money = report(account(script))["money"]
+    assert (money["spent_usd"], money["tokens"]["total"], money["by_issue"]) == (0.0, 0, {})
+    assert findings.money_of(account(script)) is None
+
+
+def test_attempts_and_issues_say_who_worked_and_what_came_of_it() -> None:
+    told = report(account(agents_night()))
+    row = next(each for each in told["attempts"] if each["issue_id"] == "a")
+    expected = {
+        "issue_id": "a", "attempt": 1, "worker_id": "W1", "began": 1.0, "ended": 9.0,
+        "outcome": "error", "charged": 1, "agent": "claude", "session": "s-1",
+        "verdict": "unfinished", "policy": "requeue", "tokens": 1200, "money_usd": 0.5,
+    }  # fmt: skip
+    assert {key: row[key] for key in expected} == expected
+    issue = next(each for each in told["issues"] if each["issue_id"] == "a")
+    shown = {key: issue[key] for key in ("outcome", "branch", "commit", "diffstat", "tries")}
+    assert shown == {
+        "outcome": "success", "branch": "bw/a/2", "commit": "d" * 40,
+        "diffstat": "3 files changed", "tries": 2,
+    }  # fmt: skip
+    assert [each["verdict"] for each in issue["attempts"]] == ["unfinished", "done"]
+    assert issue["receipt"]["verified"] is True
+
+
+def test_what_a_person_should_look_at_is_listed() -> None:
+    (row,) = report(account(agents_night()))["to_review"]
+    assert (row["issue_id"], row["flags"]) == ("c", ["says that no change is needed"])
+
+
+def test_small_amounts_of_dollars_are_not_rounded_away() -> None:
+    script = begun()
+    receipt = Receipt("done", usage={"m": Tokens(1)}, money=0.000123)
+    script.attempt("W1", "a", 1.0, 2.0, receipt=receipt)
+    assert report(account(script))["money"]["spent_usd"] == 0.000123

@@ -12,7 +12,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import OUTCOMES
 from beads_workers.ui.report_html import page
 from tests.core.test_history import account, begun
-from tests.support.journals import HOSTILE_TITLES, night
+from tests.support.journals import HOSTILE_TITLES, agents_night, night
 from tests.ui.test_report_sections import Read
 
 
@@ -83,3 +83,15 @@ def test_a_run_without_a_single_attempt_has_a_page(alive: bool) -> None:
     shown = page(account(script, alive=alive))
     assert "No issue was taken." in shown
     assert ("still running" if alive else "killed") in shown
+
+
+def test_receipts_and_costs_are_in_the_page_and_add_no_markup() -> None:
+    text = page(account(agents_night()))
+    read = Read(text)
+    assert read.tags.count("script") == 1
+    for said in (
+        "What it cost", "For you to look at", "says that no change is needed",
+        "2 commits on bw/a/2: 3 files changed", "passed: make test", "</script> done", "$0.75",
+    ):  # fmt: skip
+        assert said in read.text, said
+    assert "What it cost" not in page(account(night(20, 2)))

@@ -8,7 +8,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.text import columns
 from beads_workers.ui.report_text import told
 from tests.core.test_history import account, begun
-from tests.support.journals import night
+from tests.support.journals import agents_night, night
 
 
 def lines(script: object, width: int = 80, *, unicode: bool = True) -> list[str]:
@@ -52,3 +52,19 @@ def test_a_worker_s_row_shows_when_it_did_what() -> None:
 def test_a_run_in_which_nothing_happened_can_be_told() -> None:
     shown = "\n".join(lines(begun()))
     assert "none taken" in shown and "killed" in shown
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_what_agents_cost_fits_every_width(width: int) -> None:
+    assert max(map(columns, lines(agents_night(), width))) <= width
+
+
+def test_it_says_what_agents_cost_and_what_is_to_be_looked_at() -> None:
+    shown = "\n".join(lines(agents_night(), 120))
+    for said in (
+        "7.5k tok $0.75 of $20; 5.1k tok without a price; wasted: failed $0.50",
+        "for you to look at", "c  says that no change is needed",
+        "claude: 2.4k tok $0.75", "codex: 5.1k tok",
+    ):  # fmt: skip
+        assert said in shown
+    assert "what it cost" not in "\n".join(lines(night(20, 2)))
