@@ -77,12 +77,17 @@ class AgentWork:
         """What is not to be taken, because its agents' accounts are closed."""
         return self.accounts.waiting() if self._agents else set()
 
+    def all_closed(self) -> bool:
+        """Whether no agent of the fleet may work, however many are free."""
+        each = [self._candidate(agent, agent.model) for agent in self._agents.values()]
+        return bool(each) and not any(map(self.accounts.takes, each))
+
     def spent(self) -> str | None:
         """Why nothing more is begun in this run, if its budget is spent."""
         spent = self.ledger.spent()
         if not self._budget.is_spent(spent.money, spent.tokens):
             return None
-        return f"the budget of {self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
+        return f"{_SPENT}{self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
 
     def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
         """Its TASK is about to be sent."""
@@ -168,3 +173,11 @@ class AgentWork:
 
     def _candidate(self, agent: Agent, model: str) -> Candidate:
         return Candidate(agent.name, AccountId(agent.account or agent.name), model)
+
+
+_SPENT = "the budget of "
+
+
+def is_spent(reason: str) -> bool:
+    """Whether a run was paused or ended for its budget, by the reason that it gave."""
+    return reason.startswith(_SPENT)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from beads_workers.core.journal import AccountClosed
 from beads_workers.core.receipts import SHA_CHARS, Receipt
 from beads_workers.core.text import counted, printable
 
@@ -124,6 +125,18 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
     word = "until" if row["state"] == "limited" else "tried again at"
     in_time = f" ({rest(left)})" if left > 0 else ", now"
     return f"{name}{only}: {why} {word} {clock(until, until - left)}{in_time}{waits}"
+
+
+def closed_account(closed: AccountClosed) -> str:
+    """The same from the record, at the moment at which it closed."""
+    only = f" ({printable(closed.model, 40)} only)" if closed.model else ""
+    said = f"{printable(closed.agent, 40)}{only}: {printable(closed.why, 160)}"
+    if closed.trouble == "needs_person":
+        return f"{said} - {remedy(closed.todo)}"
+    if not (closed.until or closed.probe_at):
+        return said
+    word = "until" if closed.trouble == "limited" and closed.until else "tried again at"
+    return f"{said} {word} {clock(closed.until or closed.probe_at, closed.since)}"
 
 
 # --- receipts ------------------------------------------------------------------------------------

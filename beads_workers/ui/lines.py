@@ -11,7 +11,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.text import counted, printable
-from beads_workers.ui.agents import account, clock, remedy, spent, used
+from beads_workers.ui.agents import account, closed_account, spent, used
 
 # --- lines ---------------------------------------------------------------------------------------
 # Plain lines: one per event, for pipes and logs. Pure: a journal entry in, a line or None out.
@@ -76,7 +76,7 @@ def _about_run(record: rec.Record) -> str | None:
             todo = f" (try: {printable(todo)})" if todo else ""
             return f"     {printable(text, ERROR_WIDTH)}{todo}"
         case rec.AccountClosed() as closed:
-            return f"     {_closed(closed)}"
+            return f"     {closed_account(closed)}"
         case rec.AccountOpened(_, agent, model):
             only = f" ({printable(model, 40)} only)" if model else ""
             return f"     {printable(agent, 40)}{only}: takes work again"
@@ -95,17 +95,6 @@ def _about_run(record: rec.Record) -> str | None:
             return f"     remembered {_id(issue_id)}: {counted(charged, 'attempt')} so far"
         case _:
             return None
-
-
-def _closed(closed: rec.AccountClosed) -> str:
-    only = f" ({printable(closed.model, 40)} only)" if closed.model else ""
-    said = f"{printable(closed.agent, 40)}{only}: {printable(closed.why, ERROR_WIDTH)}"
-    if closed.trouble == "needs_person":
-        return f"{said} - {remedy(closed.todo)}"
-    if not (closed.until or closed.probe_at):
-        return said
-    word = "until" if closed.trouble == "limited" and closed.until else "tried again at"
-    return f"{said} {word} {clock(closed.until or closed.probe_at, closed.since)}"
 
 
 def _finished(finished: rec.Finished) -> str:

@@ -16,10 +16,12 @@ from math import inf
 from typing import Any
 
 from beads_workers.core import journal as rec
+from beads_workers.core.agent_work import is_spent
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
 from beads_workers.core.text import counted, printable
+from beads_workers.ui.agents import closed_account, used
 
 QUARANTINED_SECONDS = 30.0
 """Between two notices of issues that were quarantined; the first one is told at once."""
@@ -49,6 +51,7 @@ class Notice:
 
     ``count`` issues were quarantined, of which ``issue_ids`` names the first; title and error are
     those of the first. The figures are those of the run so far; ``at`` is in epoch seconds.
+    ``agent``: whose account it is about; ``todo``: the command that mends it, where that is known.
     """
 
     event: str
@@ -65,6 +68,10 @@ class Notice:
     issue_title: str = ""
     error: str = ""
     exit_code: int | None = None
+    agent: str = ""
+    todo: str = ""
+    spent_usd: float = 0.0
+    tokens: int = 0
 
 
 def to_json(notice: Notice) -> dict[str, Any]:
@@ -88,6 +95,10 @@ def environment(notice: Notice) -> dict[str, str]:
         "BW_ISSUE_IDS": " ".join(notice.issue_ids),
         "BW_ISSUE_TITLE": notice.issue_title,
         "BW_ERROR": notice.error,
+        "BW_AGENT": notice.agent,
+        "BW_TODO": notice.todo,
+        "BW_SPENT_USD": f"{notice.spent_usd:.6f}",
+        "BW_TOKENS": str(notice.tokens),
         "BW_EXIT_CODE": "" if notice.exit_code is None else str(notice.exit_code),
     }
 
@@ -100,6 +111,8 @@ class Notices:
         self._gathered: list[tuple[rec.Finished, str]] = []
         self._quiet_until = 0.0
         self._failing = False
+        self._told: dict[tuple[str, str], str] = {}
+        self._spent = False
 
     def add(self, entry: Entry, board: Board) -> list[Notice]:
         """Take in the next entry, which the board has taken in; returns what is to be told now."""
@@ -108,6 +121,8 @@ class Notices:
                 self._gathered.append((finished, board.title(issue_id)))
                 self.ends = max(entry.elapsed, self._quiet_until)
                 return self.due(entry.elapsed, board)
+            case rec.RunChanged("paused", reason) if is_spent(reason):
+                return self._budget(reason, entry, board)
             case rec.RunChanged("paused", reason):
                 why = f" ({printable(reason, ERROR_WIDTH)})" if reason else ""
                 text = f"the fleet is paused{why}: nothing new is handed out until 'resume'"
@@ -117,6 +132,12 @@ class Notices:
             case rec.SourceRecovered() if self._failing:
                 self._failing = False
                 return [_notice("tracker_recovered", "the tracker answers again", entry.at, board)]
+            case rec.AccountClosed() as closed:
+                return self._closed(closed, entry, board)
+            case rec.AccountOpened() as opened:
+                return self._opened(opened, entry, board)
+            case rec.Noted(_, text) if is_spent(text):
+                return self._budget(text, entry, board)
             case rec.RunEnded() as ended:
                 return [*self._all(board), _finished(ended, entry, board)]
             case _:
@@ -132,6 +153,32 @@ class Notices:
     def _all(self, board: Board) -> list[Notice]:
         gathered, self._gathered, self.ends = self._gathered, [], inf
         return [_quarantined(gathered, board)] if gathered else []
+
+    def _closed(self, closed: rec.AccountClosed, entry: Entry, board: Board) -> list[Notice]:
+        """Once for each trouble of an account: a canary that is refused again is no news."""
+        key = closed.account, closed.model
+        if self._told.get(key) == closed.trouble or closed.trouble == "transient":
+            return []
+        self._told[key] = closed.trouble
+        event = "account_needs_person" if closed.trouble == "needs_person" else "account_limited"
+        text = printable(closed_account(closed), ERROR_WIDTH)
+        why = printable(closed.why, ERROR_WIDTH)
+        shown = {"agent": closed.agent, "todo": closed.todo, "error": why}
+        return [_notice(event, text, entry.at, board, **shown)]
+
+    def _opened(self, opened: rec.AccountOpened, entry: Entry, board: Board) -> list[Notice]:
+        trouble = self._told.pop((opened.account, opened.model), "")
+        if trouble != "needs_person":
+            return []  # A limit that is over is as it was said.
+        text = f"{printable(opened.agent, 40)}: takes work again"
+        return [_notice("account_opened", text, entry.at, board, agent=opened.agent)]
+
+    def _budget(self, text: str, entry: Entry, board: Board) -> list[Notice]:
+        if self._spent:
+            return []
+        self._spent = True
+        said = f"{printable(text, ERROR_WIDTH)}: nothing more is begun"
+        return [_notice("budget_spent", said, entry.at, board)]
 
     def _trouble(self, trouble: rec.SourceTrouble, entry: Entry, board: Board) -> list[Notice]:
         if self._failing:
@@ -173,6 +220,11 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
     figures += f", quarantined {totals['quarantined']}"
     figures += f", unclosed {unclosed}" if unclosed else ""
+    used_up = board.agents.ledger.spent()
+    said = used(used_up.tokens, used_up.money or None)
+    figures += f"; agents used {said}" if said else ""
+    if waits := len(board.agents.flagged):
+        figures += f"; {counted(waits, 'issue')} to look at"
     reason = ENDS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)
     text = f"the run has ended ({reason}): {figures}"
     return _notice("finished", text, entry.at, board, exit_code=ended.exit_code)
@@ -180,11 +232,14 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
 
 def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> Notice:
     run, totals = board.run, board.totals
+    spent = board.agents.ledger.spent()
     figures: Mapping[str, Any] = {
         "closed": totals["done"],
         "failed": totals["failed"],
         "quarantined": totals["quarantined"],
         "unclosed": _unclosed(board),
+        "spent_usd": round(spent.money, 6),
+        "tokens": spent.tokens,
         "run_id": run.run_id if run else "",
         "project": run.project if run else "",
     }

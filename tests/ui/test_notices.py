@@ -7,6 +7,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Record
+from beads_workers.core.receipts import Receipt, Tokens, to_text
 from beads_workers.core.snapshot import Board
 from beads_workers.ui.notices import (
     FAILURES_TOLD,
@@ -155,3 +156,50 @@ def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same()
     assert found["BW_EXIT_CODE"] == ""
     fields: dict[str, Any] = to_json(notice)
     assert fields["text"] == found["BW_TEXT"]
+
+
+def closed(trouble: str, todo: str = "") -> rec.AccountClosed:
+    """The account of claude takes no work."""
+    why = "not logged in" if todo else "5-hour limit"
+    return rec.AccountClosed("c1", "claude", trouble, why, "", 0.0, EPOCH + 60, EPOCH, todo)
+
+
+def test_an_account_that_needs_a_person_is_told_at_once_with_what_mends_it() -> None:
+    told = Told()
+    (notice,) = told.add(closed("needs_person", "claude /login"))
+    assert notice.event == "account_needs_person"
+    assert notice.text == (
+        "claude: not logged in - mend it with 'claude /login', then 'beads-workers resume'"
+    )
+    assert environment(notice)["BW_TODO"] == "claude /login"
+    assert told.add(closed("needs_person", "claude /login")) == []
+    (mended,) = told.add(rec.AccountOpened("c1", "claude"))
+    assert (mended.event, mended.agent) == ("account_opened", "claude")
+
+
+def test_a_limit_is_told_once_and_an_overload_never() -> None:
+    told = Told()
+    (notice,) = told.add(closed("limited"))
+    assert (notice.event, notice.agent, notice.todo) == ("account_limited", "claude", "")
+    assert told.add(closed("limited"), rec.AccountOpened("c1", "claude")) == []
+    assert told.add(closed("transient")) == []
+    assert [each.event for each in told.add(closed("limited"))] == ["account_limited"]
+
+
+def test_a_budget_that_is_spent_is_told_once() -> None:
+    told = Told()
+    why = "the budget of $20 is spent ($20.10, 12345 tokens)"
+    (notice,) = told.add(rec.RunChanged("paused", why))
+    assert notice.event == "budget_spent"
+    assert notice.text == f"{why}: nothing more is begun"
+    assert told.add(rec.Noted("error", why)) == []
+
+
+def test_a_notice_and_the_end_of_a_run_say_what_agents_used() -> None:
+    told = Told()
+    receipt = Receipt("done", usage={"m": Tokens(1000)}, money=0.5, flags=("look",))
+    ended = rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=to_text(receipt))
+    told.add(rec.Started("a", "W1", 1, "r", agent="claude"), ended)
+    (notice,) = told.add(rec.RunEnded(0, "idle_timeout"))
+    assert (notice.spent_usd, notice.tokens) == (0.5, 1000)
+    assert notice.text.endswith("; agents used 1.0k tok $0.50; 1 issue to look at")

@@ -123,6 +123,7 @@ def families(board: Board, elapsed: float) -> Iterator[Family]:
     yield from _attempts(board)
     yield from _workers(board)
     yield from _source(board)
+    yield from _agents(board, elapsed)
 
 
 def _run(board: Board, elapsed: float) -> list[Family]:
@@ -271,6 +272,38 @@ def _source(board: Board) -> list[Family]:
                 Sample(count, (("action", action), ("result", result)))
                 for (action, result), count in sorted(board.counters.settled.items())
             ),
+        ),
+    ]
+
+
+ACCOUNT_STATES = ("available", "limited", "needs_person", "backing_off")
+
+
+def _agents(board: Board, elapsed: float) -> list[Family]:
+    rows = board.agents.accounts(0, board.began_at + elapsed)
+    states = Counter(row["state"] for row in rows)
+    money = board.agents.money()
+    kinds = ("input", "output", "cached_read", "cached_write")
+    return [
+        _gauge(
+            "agent_accounts",
+            "Agents of the fleet, by how their accounts stand.",
+            *_by("state", {state: states[state] for state in ACCOUNT_STATES}),
+        ),
+        _counter(
+            "agent_tokens_total",
+            "Tokens of attempts that ended.",
+            *_by("kind", {kind: money["tokens"][kind] for kind in kinds}),
+        ),
+        _counter(
+            "agent_unpriced_tokens_total",
+            "Tokens of these whose price nobody has said.",
+            money["unpriced_tokens"],
+        ),
+        _counter(
+            "agent_dollars_total",
+            "What attempts that ended have cost, by what agents made of them.",
+            *_by("verdict", {name: each["usd"] for name, each in money["by_verdict"].items()}),
         ),
     ]
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as read
 
+from beads_workers.core import journal as rec
+from beads_workers.core import receipts
+from beads_workers.core.journal import Entry
 from beads_workers.core.policy import Policy
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.core.snapshot import Board
 from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics import figures as usage
@@ -103,3 +107,20 @@ def test_every_name_is_as_prometheus_wants_it() -> None:
 def test_the_page_names_every_figure_with_its_kind_and_no_other() -> None:
     rows = re.findall(r"^\| `(beads_workers_\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
     assert rows == [(family.name, family.kind) for family in all_families()]
+
+
+def test_agents_are_told_by_the_state_of_their_accounts_and_by_what_they_cost() -> None:
+    play = Play()
+    receipt = Receipt("done", usage={"m": Tokens(1000, 20)}, money=0.5)
+    records = (
+        rec.AccountClosed("c", "claude", "needs_person"),
+        rec.Started("a", "W1", 1, "r", agent="claude"),
+        rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=receipts.to_text(receipt)),
+    )
+    for record in records:
+        play.board.apply(Entry(record, BEGAN, 0.0))
+    found = scraped(play)
+    assert value(found, "agent_accounts", state="needs_person") == 1
+    assert value(found, "agent_accounts", state="available") == 0
+    assert value(found, "agent_tokens_total", kind="input") == 1000
+    assert value(found, "agent_dollars_total", verdict="done") == 0.5
