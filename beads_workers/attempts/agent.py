@@ -98,6 +98,9 @@ class WorkingAgent:
         around, self.tally = self._around, Tally(session=request.session)
         parser = self.adapter.parser(self.spec.model, self._last if resume else None)
         around.usage.begin(self.spec)
+        by = f", session {request.session}" if request.session else ""
+        # ``cli.agent_logs`` reads it: from here on the lines are that adapter's.
+        around.log.say(f"agent {self.spec.name}, adapter {self.spec.adapter}{by}")
 
         def heard(data: bytes) -> bool:
             around.log.write(data)

@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from beads_workers.cli.agent_logs import of_tail
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.core.text import as_shown, printable
 from beads_workers.executors.files import log_file, output_file
@@ -35,6 +36,9 @@ from beads_workers.ui.viewer import (
 # --- log tail ------------------------------------------------------------------------------------
 # The end of the log of a worker's attempt, for the dashboard: read again only when it grew.
 
+
+LINES_A_ROW = 20
+"""Of an agent's log, for one that is worth showing."""
 
 TAIL_BYTES = 64 << 10
 """More than a screen can show."""
@@ -95,7 +99,10 @@ def _tail(path: Path, rows: int) -> tuple[str, ...]:
         lines.pop()
     # A cut first line is no line.
     whole = lines[1:] if size > TAIL_BYTES and len(lines) > 1 else lines
-    return tuple(as_shown(line) for line in whole[-rows:])
+    readable = of_tail(path)
+    # Noise of agents is left out, so more is looked at than is shown.
+    shown = [readable.line(line) for line in whole[-rows * LINES_A_ROW :]]
+    return tuple(as_shown(line) for line in shown if line is not None)[-rows:]
 
 
 # --- live ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from beads_workers.cli.errors import EXIT_UNKNOWN, EXIT_USAGE, CommandError
 from beads_workers.cli.fleet import StateDir
 
 if TYPE_CHECKING:
+    from beads_workers.cli.agent_logs import ReadableLog
     from beads_workers.core.journal import Entry
     from beads_workers.runtime.run_directory import RunDirectory
 
@@ -57,6 +58,9 @@ def logs(
     as_json: Annotated[
         bool, typer.Option("--json", help="The journal's own lines; of attempts, one object each.")
     ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Of agents: what they printed, as it is.")
+    ] = False,
     state_dir: StateDir = None,
 ) -> None:
     """Show the fleet's events, or what attempts printed."""
@@ -86,9 +90,9 @@ def logs(
     for attempt in attempts:
         head = f"== {attempt.issue_id} attempt {attempt.number}, {attempt.worker_id}"
         print(f"{head}: {attempt.log}", file=sys.stderr)
-        _show(_output(attempt.log), lines)
+        _show(_output(attempt.log, raw=raw), lines)
     if follow:
-        _follow_output(directory, run_ids[-1], attempts[-1].log)
+        _follow_output(directory, run_ids[-1], attempts[-1].log, raw=raw)
 
 
 def _after(since: str | None) -> float:
@@ -152,19 +156,28 @@ def _attempts(
     return []
 
 
-def _output(log: Path) -> Iterator[str]:
+def _output(log: Path, *, raw: bool) -> Iterator[str]:
+    from beads_workers.cli.agent_logs import ReadableLog
+
+    readable = None if raw else ReadableLog()
     try:
         with log.open("rb") as file:
             for line in file:
-                yield _text(line)
+                if (text := _text(line, readable)) is not None:
+                    yield text
     except FileNotFoundError:
         print("(it printed nothing)", file=sys.stderr)
 
 
-def _text(line: bytes) -> str:
+def _text(line: bytes, readable: ReadableLog | None) -> str | None:
     from beads_workers.core.text import as_shown, printable
 
     text = line.decode("utf-8", "replace").rstrip("\r\n")
+    if readable is not None:
+        shown = readable.line(text)
+        if shown is None:
+            return None
+        text = shown
     # A pipe gets it as it is; a terminal must not obey what a task printed.
     return printable(as_shown(text)) if sys.stdout.isatty() else text
 
@@ -188,9 +201,13 @@ def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: S
             print(text, flush=True)
 
 
-def _follow_output(directory: RunDirectory, run_id: str, log: Path) -> None:
-    for raw in _grow(directory, run_id, log):
-        print(_text(raw), flush=True)
+def _follow_output(directory: RunDirectory, run_id: str, log: Path, *, raw: bool) -> None:
+    from beads_workers.cli.agent_logs import of_tail
+
+    readable = None if raw else of_tail(log)
+    for line in _grow(directory, run_id, log):
+        if (text := _text(line, readable)) is not None:
+            print(text, flush=True)
 
 
 def _grow(

@@ -236,18 +236,27 @@ def list_issues(
 def show(
     issue_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
     json: Json = False,
+    state_dir: StateDir = None,
 ) -> None:
-    """Show one issue with everything that is known about it."""
+    """Show one issue with everything that is known about it.
+
+    Of issues that agents worked on, the receipts of their attempts too.
+    """
+    from beads_workers.cli import receipts
     from beads_workers.trackers.issue import to_object
 
     found = _find(_text(issue_id))
     if found is None:
         raise _unknown(issue_id)
+    attempts = receipts.find_receipts(find_state_directory(state_dir), found.id)
     if json:
-        print(json_line(to_object(found)))
+        more = {"attempts": [receipts.as_json(each) for each in attempts]} if attempts else {}
+        print(json_line(to_object(found) | more))
         return
     for name, value in to_object(found).items():
         print(f"{printable(name)}: {shown(name, value)}")
+    for line in receipts.shown(attempts):
+        print(line)
 
 
 def _find(issue_id: str) -> TrackerIssue | None:

@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from beads_workers.cli import receipts
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.errors import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN, CommandError
 from beads_workers.cli.fleet import Json, StateDir
+from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts, facts_from_json
 from beads_workers.core.journal import Checkpointed
@@ -166,6 +168,7 @@ def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_jso
     reasons = explain(issue_id, picture)
     head, links = headline(issue_id, reasons, picture), chain(issue_id, picture)
     seen, log = looked.seen.get(issue_id), _log(directory, issue_id, picture)
+    attempts = find_receipts(directory, issue_id)
     if as_json:
         shown = {
             "running": picture.has_fleet,
@@ -179,12 +182,15 @@ def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_jso
                 for x in links
             ],
             "log": log,
+            "attempts": [receipts.as_json(each) for each in attempts],
         }
         print(json_line(shown))
     else:
         _say_no_fleet(picture)
         for line in issue_lines(issue_id, seen, head, reasons, links):
             print(line)
+        for number, line in enumerate(receipts.shown(attempts)):
+            print(line if number else f"\n{line}")
         if log:
             print(f"\nlog: {printable(log)}")
     if reasons[0].cause is Cause.NOT_FOUND:

@@ -221,6 +221,16 @@ class Accounts:
         """All that were ever used in this run."""
         return iter(self._accounts.values())
 
+    def takes(self, candidate: Candidate) -> bool:
+        """Whether nothing stands in its way but the number of those that run."""
+        return self._of(candidate).closed_for(candidate.model) is None
+
+    def todo(self, account: Account, refusal: AccountRefusal) -> str:
+        """The command by which a person mends it, where that is known."""
+        if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _BILLING.search(refusal.why):
+            return ""
+        return self._logins.get(account.agent, "")
+
     # --- inside -----------------------------------------------------------------------------------
 
     def _of(self, candidate: Candidate) -> Account:
@@ -290,14 +300,9 @@ class Accounts:
                 refusal.until or 0.0,
                 closed.probe_at,
                 closed.since,
-                self._todo(account, refusal),
+                self.todo(account, refusal),
             )
         )
-
-    def _todo(self, account: Account, refusal: AccountRefusal) -> str:
-        if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _BILLING.search(refusal.why):
-            return ""
-        return self._logins.get(account.agent, "")
 
     def _look_later(self) -> None:
         now = self._effects.epoch

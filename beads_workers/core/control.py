@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from beads_workers.core import limits
@@ -20,7 +20,7 @@ from beads_workers.core.events import (
     Ticket,
     WhyAsked,
 )
-from beads_workers.core.facts import Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.inflight import CANCELLED, RELEASED
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
@@ -265,7 +265,25 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         issues=tuple(_issue(parts, each, places.get(each, 0)) for each in asked[:ISSUES_MAX]),
         more=len(asked) > ISSUES_MAX,
         source_options=settings.source_options,
+        accounts=tuple(_accounts(parts)),
+        all_closed=parts.agents.all_closed(),
     )
+
+
+def _accounts(parts: Parts) -> Iterator[AccountFacts]:
+    accounts, now = parts.agents.accounts, parts.effects.epoch
+    for account in accounts.each():
+        for closed in account.closed.values():
+            refusal = closed.refusal
+            yield AccountFacts(
+                account.agent,
+                refusal.trouble.value,
+                refusal.why[:ERROR_CHARS_MAX],
+                refusal.model,
+                accounts.todo(account, refusal),
+                None if refusal.until is None else round(max(0.0, refusal.until - now), 1),
+                round(max(0.0, closed.probe_at - now), 1),
+            )
 
 
 def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
@@ -288,6 +306,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         error=issue.error[:ERROR_CHARS_MAX],
         pending=pending.settlement.action.value if pending else "",
         pending_tries=pending.tries if pending else 0,
+        parked=issue_id in parts.agents.waiting(),
     )
 
 

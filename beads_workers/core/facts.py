@@ -20,7 +20,8 @@ class IssueFacts:
     ``position``: in the queue of what is claimed, 1 is next. ``standing``: the name of its
     ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
     or the next one; ``charged`` have been counted. ``pending``: the ``Action`` that writes are
-    pending, refused ``pending_tries`` times so far."""
+    pending, refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are
+    closed."""
 
     issue_id: str
     in_flight: str = ""
@@ -35,6 +36,22 @@ class IssueFacts:
     error: str = ""
     pending: str = ""
     pending_tries: int = 0
+    parked: bool = False
+
+
+@value
+class AccountFacts:
+    """The account of an agent takes no work. ``trouble``, ``model`` and ``todo`` as in
+    ``journal.AccountClosed``. ``until_seconds``: to its reset, where that is known;
+    ``probe_seconds``: until it is tried again."""
+
+    agent: str
+    trouble: str
+    why: str
+    model: str = ""
+    todo: str = ""
+    until_seconds: float | None = None
+    probe_seconds: float = 0.0
 
 
 @value
@@ -60,7 +77,8 @@ class Facts:
     issues that came to their end in this run, of ``issues_max``. ``look_seconds``: until the
     tracker is asked again at the latest; None where only an event leads to that. ``listed``: what
     else could be taken by the last listing, by priority. ``more``: there are more issues than were
-    asked for or fit. ``source_options``: as in ``FleetSettings``.
+    asked for or fit. ``source_options``: as in ``FleetSettings``. ``accounts``: those of agents
+    that are closed; ``all_closed``: no agent is left that could work.
     """
 
     state: str
@@ -83,6 +101,8 @@ class Facts:
     more: bool = False
     state_reason: str = ""
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    accounts: tuple[AccountFacts, ...] = ()
+    all_closed: bool = False
 
 
 def facts_from_json(values: Mapping[str, Any]) -> Facts:
@@ -98,6 +118,9 @@ def facts_from_json(values: Mapping[str, Any]) -> Facts:
         "filters": Filters(**filters),
         "listed": tuple(values.get("listed") or ()),
         "trouble": TrackerTrouble(**_known(TrackerTrouble, trouble)) if trouble else None,
+        "accounts": tuple(
+            AccountFacts(**_known(AccountFacts, each)) for each in values.get("accounts") or []
+        ),
         "issues": tuple(IssueFacts(**_known(IssueFacts, each)) for each in issues),
     }
     return Facts(**known)

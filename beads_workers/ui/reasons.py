@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
 
-from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
+from beads_workers.core.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
 from beads_workers.core.model import Filters, IssueId, value
 from beads_workers.core.source import Seen, brought
 from beads_workers.core.text import counted
@@ -51,6 +51,7 @@ class Cause(Enum):
     STOPPING = "stopping"
     TRACKER = "tracker_failing"
     LIMIT = "limit"
+    ACCOUNT = "account"
     NO_WORKERS = "no_workers"
     BUSY = "all_busy"
     BEHIND = "behind"
@@ -216,9 +217,32 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
     if facts.issues_max is not None and facts.ended >= facts.issues_max:
         text = f"--limit {facts.issues_max} is reached: {facts.ended} issues came to their end"
         found.append(Reason(Cause.LIMIT, text, "start again, with a higher --limit or none"))
+    if facts.all_closed:
+        found.append(account_closed(picture))
     if picture.has_fleet and not facts.slots:
         found.append(_no_workers(facts))
     return found
+
+
+def account_closed(picture: Picture) -> Reason:
+    """The accounts of agents that are closed, and what opens them; there is at least one."""
+    closed = sorted(picture.facts.accounts, key=lambda each: each.probe_seconds)
+    text = "; ".join(_closed_account(each, picture) for each in closed)
+    persons = [each for each in closed if each.trouble == "needs_person"]
+    change = "nothing to do: one attempt finds out when it opens, and the others follow"
+    if persons and len(persons) == len(closed):
+        how = [f"mend it with '{each.todo}'" if each.todo else "mend it" for each in persons]
+        change = f"{', '.join(dict.fromkeys(how))}, then 'beads-workers resume'"
+    until = picture.now + closed[0].probe_seconds if closed else None
+    return Reason(Cause.ACCOUNT, text or "its agents' accounts are closed", change, (), until)
+
+
+def _closed_account(account: AccountFacts, picture: Picture) -> str:
+    only = f" ({account.model} only)" if account.model else ""
+    said = f"{account.agent}{only}: {account.why}"
+    if account.until_seconds is not None:
+        return f"{said} until {picture.at(account.until_seconds)}"
+    return f"{said}; tried again at {picture.at(account.probe_seconds)}"
 
 
 def _no_workers(facts: Facts) -> Reason:

@@ -15,6 +15,7 @@ from beads_workers.ui.reasons import (
     Link,
     Picture,
     Reason,
+    account_closed,
     blockers,
     chain,
     cycle,
@@ -42,6 +43,7 @@ OF_THE_FLEET = (
     Cause.STOPPING,
     Cause.TRACKER,
     Cause.LIMIT,
+    Cause.ACCOUNT,
     Cause.NO_WORKERS,
     Cause.BUSY,
     Cause.BEHIND,
@@ -72,7 +74,10 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
         found += filtered(seen, picture)
     found += [m for m in marks if m not in own]
     single = bool(found)
-    found += of_the_fleet(picture)
+    fleet = of_the_fleet(picture)
+    if facts.parked and not any(each.cause is Cause.ACCOUNT for each in fleet):
+        fleet.append(account_closed(picture))
+    found += fleet
     if seen is not None and not found:
         if picture.ready is not None and issue_id not in picture.ready:
             text = "the tracker itself does not list it as ready"
@@ -274,6 +279,11 @@ def _coming(first: dict[str, Reason], picture: Picture) -> Iterator[Coming]:
         elif reason.cause is Cause.DEFERRED:
             yield Coming(reason.until, f"{issue_id} is no longer deferred")
     facts = picture.facts
+    if facts.accounts:
+        first_one = min(facts.accounts, key=lambda each: each.probe_seconds)
+        yield Coming(
+            picture.now + first_one.probe_seconds, f"the account of {first_one.agent} is tried"
+        )
     if facts.trouble is not None:
         yield Coming(picture.now + facts.trouble.again_seconds, "the tracker is asked again")
     elif facts.look_seconds is not None and facts.state == "running":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from tests.agents_api import ModelApi
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import CLAUDE, CODEX, AgentHome, git, program
+from tests.support.screens import TmuxScreen
 
 AGENTS = {"claude": CLAUDE, "codex": CODEX}
 
@@ -124,7 +128,74 @@ def test_while_it_works_people_see_what_it_does_and_what_it_costs(
 
     def working() -> Any:
         (worker,) = json.loads(fleet.call("status", "--json").stdout)["workers"]
-        return worker if worker["tokens"] else None
+        return worker if worker["activity"] == "running touch began" else None
 
     worker = until(working)
-    assert (worker["agent"], worker["activity"]) == ("claude", "running touch began")
+    assert worker["agent"] == "claude"
+    assert worker["tokens"] >= 5500
+
+
+def test_what_an_attempt_did_is_shown_wherever_one_looks(start: Any, project: AgentProject) -> None:
+    project.issues('tokens 5000 500; write a.py "a"; run "echo hello"; say "I made a.py."')
+    options = ("-n", "1", "--agent", "claude", "--until-empty", "--verify", "test -e a.py")
+    fleet: Fleet = start(project, *options, "--budget", "20")
+    assert fleet.wait(90) == 0, fleet.said()
+    assert "ok agent    claude, account " in fleet.errors
+    assert "ok budget   $20 for the run" in fleet.errors
+    assert "agents used $" in fleet.output
+
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    shown = json.loads(fleet.call("show", issue["id"], "--json").stdout)
+    assert shown["close_reason"].startswith(f"done, by claude; branch bw/{issue['id']}/1; 1 commit")
+    assert shown["close_reason"].endswith("test -e a.py; attempt 1")
+    assert "I made" not in shown["close_reason"]
+    (attempt,) = shown["attempts"]
+    assert (attempt["outcome"], attempt["receipt"]["verdict"]) == ("success", "done")
+    for command in ("show", "why"):
+        said = fleet.call(command, issue["id"]).stdout
+        assert "verify    passed: test -e a.py" in said
+        assert "said      I made a.py." in said
+
+    log = fleet.call("logs", issue["id"]).stdout
+    assert "[beads-workers] agent claude, adapter claude, session " in log
+    assert "editing a.py\n" in log
+    assert "$ echo hello\n" in log
+    assert '{"type"' not in log
+    assert '{"type"' in fleet.call("logs", issue["id"], "--raw").stdout
+
+    report = json.loads(fleet.call("report", "--json").stdout)
+    assert report["money"]["spent_usd"] > 0
+    assert report["money"]["by_issue"].keys() == {issue["id"]}
+    (row,) = report["attempts"]
+    assert (row["agent"], row["verdict"], row["outcome"]) == ("claude", "done", "success")
+    assert row["tokens"] == report["money"]["tokens"]["total"] >= 5500
+    assert "what it cost" in fleet.call("report").stdout
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (100, 30), (200, 50)])
+def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
+    project: AgentProject, api: ModelApi, columns: int, rows: int
+) -> None:
+    work = 'tokens 5000 500; write shop/cart.py "a"; run "touch began"; stall 60s; write b.py "b"'
+    project.create_many(
+        [
+            {"title": f"Mend the cart, part {n}", "description": f"[[stub: {work}]]"}
+            for n in range(4)
+        ]
+    )
+    with TmuxScreen() as screen:
+        quiet = {**project.environment, "NO_COLOR": "1"}
+        screen.start("", columns, rows, quiet, project.folder)
+        bw = shlex.join([sys.executable, "-m", "beads_workers"])
+        screen.type(f"{bw} start -n 2 --agent claude,codex --budget 5Mtok")
+        shown = screen.wait_for(lambda text: text.count("running touch ") == 2, 60)
+        assert re.search(r"W1 .* bw-\d +claude running touch .*\d+\.\dk", shown)
+        assert " agents  claude; codex" in shown or rows >= 30
+        api.account(project.environment["CLAUDE_CODE_OAUTH_TOKEN"]).close("five_hour", 3600)
+        screen.keys("+")
+        shown = screen.wait_for(lambda text: "limit until " in text, 60)
+        assert re.search(r"claude: 5-hour limit until \d\d:\d\d \((59|60) min\)", shown)
+        screen.keys("l")
+        screen.wait_for("adapter claude")
+        screen.keys("Escape", "C-c")
+        screen.wait_for("closed 0", 60)

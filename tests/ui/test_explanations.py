@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from beads_workers.core.facts import Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.facts import (
+    AccountFacts,
+    Facts,
+    IssueFacts,
+    TrackerTrouble,
+    facts_from_json,
+)
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.source import Seen
 from beads_workers.ui.reasons import Cause, Picture, epoch, span
@@ -262,3 +269,34 @@ def test_a_trackers_time_is_read_or_is_none(text: str, seconds: float | None) ->
 )
 def test_a_span_is_said_in_the_unit_that_people_use(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+LIMITED = AccountFacts("claude", "limited", "5-hour limit", "", "", 2460.0, 2490.0)
+LOGIN = AccountFacts("claude", "needs_person", "not logged in", "", "claude /login", None, 900.0)
+
+
+def test_an_issue_that_waits_for_an_account_says_until_when() -> None:
+    fleet = replace(RUNNING, accounts=(LIMITED,), all_closed=True)
+    shown = picture(issue(), facts=fleet)
+    (reason,) = explain(A, shown)
+    assert (reason.cause, reason.until) == (Cause.ACCOUNT, NOW + 2490.0)
+    assert said(shown) == "ready, but claude: 5-hour limit until T+2460, in 41 min"
+
+
+def test_an_account_that_needs_a_person_says_who_mends_it() -> None:
+    fleet = replace(RUNNING, accounts=(LOGIN,), all_closed=True)
+    (reason,) = explain(A, picture(issue(), facts=fleet))
+    assert reason.text == "claude: not logged in; tried again at T+900, in 15 min"
+    assert reason.change == "mend it with 'claude /login', then 'beads-workers resume'"
+
+
+def test_while_another_agent_works_only_what_is_parked_waits() -> None:
+    both = replace(RUNNING, accounts=(LIMITED,), issues=(IssueFacts("a", parked=True),))
+    assert causes(picture(issue(), facts=both)) == [Cause.ACCOUNT]
+    other = replace(both, issues=())
+    assert Cause.ACCOUNT not in causes(picture(issue(), facts=other))
+
+
+def test_accounts_travel_as_json() -> None:
+    fleet = replace(RUNNING, accounts=(LIMITED, LOGIN), all_closed=True)
+    assert facts_from_json(json.loads(json.dumps(asdict(fleet)))) == fleet
