@@ -176,10 +176,10 @@ def test_what_an_attempt_did_is_shown_wherever_one_looks(start: Any, project: Ag
 def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
     project: AgentProject, api: ModelApi, columns: int, rows: int
 ) -> None:
-    work = 'tokens 5000 500; write shop/cart.py "a"; run "touch began"; stall 60s; write b.py "b"'
+    work = 'tokens 5000 500; write cart{n}.py "a"; run "touch began"; stall 60s; write b.py "b"'
     project.create_many(
         [
-            {"title": f"Mend the cart, part {n}", "description": f"[[stub: {work}]]"}
+            {"title": f"Mend the cart, part {n}", "description": f"[[stub: {work.format(n=n)}]]"}
             for n in range(4)
         ]
     )
@@ -195,7 +195,7 @@ def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
         screen.keys("+")
         shown = screen.wait_for(lambda text: "limit until " in text, 60)
         assert re.search(r"claude: 5-hour limit until \d\d:\d\d \((59|60) min\)", shown)
-        screen.keys("l")
+        screen.keys("Down", "l")
         screen.wait_for("adapter claude")
         screen.keys("Escape", "C-c")
         screen.wait_for("closed 0", 60)
