@@ -17,7 +17,7 @@ from typing import Any
 
 from beads_workers.agents.adapter import Permission
 from beads_workers.agents.events import Kind
-from beads_workers.agents.verdict import Verdict, said_outcome
+from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.assignment import AgentSpec, Assignment, AttemptAnswer, read_assignment
@@ -239,7 +239,7 @@ class AgentAttempt:
             usage=usage,
             money=money,
             until=verdict.until,
-            window=verdict.window,
+            window=WINDOWS.get(verdict.window, verdict.window),
             limited_model=verdict.model,
             verify=self._asked.verify or "",
             verified=self._verified,

@@ -111,7 +111,10 @@ class Receipt:
         """What closes the account, if the verdict does."""
         if self.verdict not in _TROUBLES:
             return None
-        return AccountRefusal(_TROUBLES[self.verdict], self.why, self.until, self.limited_model)
+        trouble = _TROUBLES[self.verdict]
+        # The name of the window is short; what the agent said repeats the reset.
+        why = (trouble is AccountTrouble.LIMITED and self.window) or self.why
+        return AccountRefusal(trouble, why, self.until, self.limited_model)
 
 
 VERDICTS = (

@@ -189,7 +189,7 @@ def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
         bw = shlex.join([sys.executable, "-m", "beads_workers"])
         screen.type(f"{bw} start -n 2 --agent claude,codex --budget 5Mtok")
         shown = screen.wait_for(lambda text: text.count("running touch ") == 2, 60)
-        assert re.search(r"W1 .* bw-\d +claude running touch .*\d+\.\dk", shown)
+        assert re.search(r"W1 .* bw-\d +claude +running touch .*\d+\.\dk", shown)
         assert " agents  claude; codex" in shown or rows >= 30
         api.account(project.environment["CLAUDE_CODE_OAUTH_TOKEN"]).close("five_hour", 3600)
         screen.keys("+")
