@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from beads_workers.agents.events import (
@@ -16,6 +17,7 @@ from beads_workers.agents.events import (
     TEXT_CHARS_MAX,
     Doing,
     Event,
+    Prices,
     Printed,
     Usage,
 )
@@ -63,9 +65,9 @@ class Parser(ABC):
         """The events of what it wrote to ``AgentRequest.usage_file``; most write none."""
         return []
 
-    def totals(self) -> Totals:
-        """What is to be kept for the next run of this session."""
-        return self.usage.totals()
+    def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
+        """What is to be kept for the next run of this session; ``prices``: of the user."""
+        return self.usage.totals(prices)
 
     def activity(self, tool: str, arguments: Fields) -> Event:
         """What a call of a tool is."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Any
 
-from beads_workers.agents.events import MODELS_MAX, Usage
+from beads_workers.agents.events import MODELS_MAX, Prices, Usage, price_of
 from beads_workers.core.framing import as_integer, as_number
 from beads_workers.core.model import value
 
@@ -84,11 +85,15 @@ class Increments:
         own = (usage.beyond(base.get(model, _NOTHING)) for model, usage in total.items())
         return self._tell([usage.beyond(self._told.get(usage.model, _NOTHING)) for usage in own])
 
-    def totals(self) -> Totals:
-        """What the next process of this session is to be given."""
+    def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
+        """What the next process of this session is to be given.
+
+        ``prices``: by which tokens without a total were counted, which a later total may pay for.
+        """
         if self._reported is not None:
             return Totals(self._session, self._reported)
-        unreported = _sum([*self._last.unreported.values(), *self._told.values()])
+        told = (_priced(usage, prices) for usage in self._told.values())
+        unreported = _sum([*self._last.unreported.values(), *told])
         return Totals(self._session, self._last.reported, unreported)
 
     def _base(self, total: ByModel) -> ByModel:
@@ -124,6 +129,11 @@ def _sum(usages: Iterable[Usage]) -> dict[str, Usage]:
     for usage in usages:
         by_model[usage.model] = by_model.get(usage.model, Usage(usage.model)).plus(usage)
     return by_model
+
+
+def _priced(usage: Usage, prices: Prices) -> Usage:
+    price = price_of(usage.model, prices) if usage.money is None else None
+    return usage if price is None else replace(usage, money=price.of(usage))
 
 
 def _tokens(usages: ByModel) -> int:

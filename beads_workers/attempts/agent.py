@@ -17,8 +17,8 @@ from beads_workers.agents.verdict import RunEnding, Verdict
 from beads_workers.attempts.assignment import AgentSpec
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, EndedBy, Hearing, ProcessEnd, run_agent
-from beads_workers.attempts.usage_file import UsageFile
 from beads_workers.core.receipts import Receipt
+from beads_workers.runtime.usage_file import UsageFile, prices_of
 
 PROGRESS_SECONDS = 1.0
 
@@ -97,19 +97,25 @@ class WorkingAgent:
         called = self.adapter.arguments(request)
         around, self.tally = self._around, Tally(session=request.session)
         parser = self.adapter.parser(self.spec.model, self._last if resume else None)
-        around.usage.begin(self.spec)
+        works = self._permission is Permission.EDIT
+        around.usage.begin(self.spec.name, self.spec.model, self.spec.prices, works=works)
+        if request.session:
+            around.usage.session(request.session, self._last if resume else Totals())
         by = f", session {request.session}" if request.session else ""
         # ``cli.agent_logs`` reads it: from here on the lines are that adapter's.
         around.log.say(f"agent {self.spec.name}, adapter {self.spec.adapter}{by}")
 
+        def totals() -> Totals:
+            return parser.totals(prices_of(self.spec.prices))
+
         def heard(data: bytes) -> bool:
             around.log.write(data)
-            self._hear(parser.feed(data))
+            self._hear(parser.feed(data), totals)
             return self.tally.result is not None
 
         def complained(data: bytes) -> None:
             around.log.write(data)
-            self._hear(errors.feed(data))
+            self._hear(errors.feed(data), totals)
 
         errors = PlainParser()
         environment = {**around.environment, **called.environment}
@@ -121,9 +127,9 @@ class WorkingAgent:
             around.clocks,
             lambda: around.told() or self._overage is not None,
         )
-        self._hear([*parser.end(), *errors.end()])
+        self._hear([*parser.end(), *errors.end()], totals)
         around.log.flush()
-        self._last = parser.usage.totals()
+        self._last = totals()
         self.session = self.tally.session
         if (limit := self._overage) is not None:
             why = "its limit is used up, and what is beyond it is paid for"
@@ -137,14 +143,14 @@ class WorkingAgent:
     def _new_session(self) -> str:
         return str(uuid.uuid4()) if self.adapter.own_session else ""
 
-    def _hear(self, events: list[Event]) -> None:
+    def _hear(self, events: list[Event], totals: Callable[[], Totals]) -> None:
         for event in events:
-            if isinstance(event, Usage):
-                self._around.usage.add([event])
-            elif isinstance(event, Session):
-                self._around.usage.session(event.id)
+            if isinstance(event, Session):
+                self._around.usage.session(event.id, totals())
             elif isinstance(event, Limit) and event.overage and not self._around.pays_overage:
                 self._overage = event
+        if used := [event for event in events if isinstance(event, Usage)]:
+            self._around.usage.add(used, totals())
         self.tally.hear(events)
         if any(isinstance(event, FinalResult) for event in events):
             self._told_at = 0.0

@@ -25,12 +25,12 @@ from beads_workers.attempts.guards import guard_environment, refusals, write_set
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
-from beads_workers.attempts.usage_file import UsageFile
 from beads_workers.attempts.work import CannotCommit, Changes, Workplace
 from beads_workers.core import limits
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt, Tokens, to_json
 from beads_workers.runtime import sessions
+from beads_workers.runtime.usage_file import UsageFile
 from beads_workers.worktrees.git import GitError
 
 VERIFY_TAIL_BYTES = 16_384

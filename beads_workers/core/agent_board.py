@@ -76,8 +76,11 @@ class AgentBoard:
             case rec.AccountOpened(account, agent, model):
                 self.closed.pop((account, model), None)
                 self.agents[agent] = None
-            case rec.UsageFound(issue_id, _, _, receipt):
-                self.ledger.ended(issue_id, receipt_from_text(receipt))
+            case rec.UsageFound(issue_id, _, _, text):
+                receipt = receipt_from_text(text)
+                if receipt is not None and receipt.agent:
+                    self.agents.setdefault(receipt.agent, None)
+                self.ledger.ended(issue_id, receipt)
             case _:
                 pass
 

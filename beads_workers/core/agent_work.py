@@ -14,6 +14,7 @@ from beads_workers.core.accounts import AccountId, Accounts, Candidate
 from beads_workers.core.budget import Budget
 from beads_workers.core.effects import Effects
 from beads_workers.core.issues import Issue
+from beads_workers.core.journal import UsageFound
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
 from beads_workers.core.receipts import receipt_from_text, to_json
@@ -144,6 +145,10 @@ class AgentWork:
         self.accounts.ended(issue_id, refusal, lost=outcome.kind is OutcomeKind.LOST)
         self.ledger.ended(issue_id, receipt)
         return self._within_budget(issue, outcome)
+
+    def found(self, usage: UsageFound) -> None:
+        """What an attempt had used that ended without a receipt."""
+        self.ledger.ended(usage.issue_id, receipt_from_text(usage.receipt))
 
     def _within_budget(self, issue: Issue, outcome: Outcome) -> Outcome:
         if outcome.kind is OutcomeKind.SUCCESS:

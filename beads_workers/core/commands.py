@@ -77,6 +77,16 @@ class WatchOwner:
 
 
 @value
+class ReadUsage:
+    """Read what an attempt of an agent had used that has ended and did not say it; ``UsageRead``
+    follows where anything is found."""
+
+    issue_id: IssueId
+    attempt: int
+    request_id: str
+
+
+@value
 class Answer:
     """The answer to a control request; ``error`` is empty when all is well.
 
@@ -104,4 +114,6 @@ class End:
     settled: bool = True
 
 
-Command = Write | Send | HangUp | RoundTrip | Spawn | KillWorker | WatchOwner | Answer | End
+Command = (
+    Write | Send | HangUp | RoundTrip | Spawn | KillWorker | WatchOwner | ReadUsage | Answer | End
+)

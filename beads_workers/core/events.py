@@ -91,6 +91,17 @@ class OwnerGone:
 
 
 @value
+class UsageRead:
+    """What an attempt of an agent had used that could not say so: of this run, after
+    ``ReadUsage``, or of a crashed one. ``receipt``: JSON text."""
+
+    issue_id: IssueId
+    attempt: int
+    request_id: str
+    receipt: str
+
+
+@value
 class RecoveryFailed:
     """The source could not be asked about earlier runs; the tracker thread tries again."""
 
@@ -274,6 +285,7 @@ Event = (
     | WorkerNotStarted
     | WorkerReaped
     | OwnerGone
+    | UsageRead
     | RecoveryFailed
     | Unreachable
     | RecoveryEnded

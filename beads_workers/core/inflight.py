@@ -12,6 +12,7 @@ from typing import Any
 from beads_workers.core import limits
 from beads_workers.core.accounts import Candidate
 from beads_workers.core.agent_work import NOBODY, AgentWork
+from beads_workers.core.commands import ReadUsage
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
@@ -303,6 +304,10 @@ class Tasks:
                 self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen)
         if struck:
             self._breaker.refund()
+        if in_flight.candidate is not NOBODY and outcome.receipt is None:
+            end = issue.end
+            assert end is not None, "its record says so"
+            self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
 
     def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""

@@ -23,7 +23,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
 from beads_workers.core.model import value
-from beads_workers.core.receipts import receipt_from_text, to_text
+from beads_workers.core.receipts import Receipt, receipt_from_text, to_text
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
 
@@ -170,6 +170,12 @@ class Issues:
     def standing(self, standing: Standing) -> list[Issue]:
         """All that stand so, but for ``OPEN``; the one that has come to it last at the end."""
         return [self.known[issue_id] for issue_id in self._standing.get(standing, ())]
+
+    def is_counted(self, issue_id: str, request_id: str) -> bool:
+        """Whether what this attempt has cost is known already."""
+        issue = self.known.get(issue_id)
+        past = issue.retry_entry if issue is not None else None
+        return past is not None and past.counted == request_id
 
     def settled(self, issue_id: str) -> None:
         """A later run has settled it with the tracker: its past is all that is left of it."""
@@ -364,22 +370,16 @@ class Issues:
             issue.told.append(entry)
         return change
 
-    def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition:
+    def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
+        told = receipt_from_text(found.receipt)
+        if told is None or self.is_counted(found.issue_id, found.request_id):
+            return None
         issue = self._of(found.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         past = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
-        told = receipt_from_text(found.receipt)
-        if told is not None:
-            earlier = receipt_from_text(past.receipt)
-            if earlier is not None:
-                told = replace(told, lesson=earlier.lesson, message=earlier.message)
-            issue.retry_entry = replace(
-                past,
-                receipt=to_text(told),
-                money=past.money + (told.money or 0.0),
-                tokens=past.tokens + told.tokens.total,
-            )
-        self._forget(issue)
+        if (earlier := receipt_from_text(past.receipt)) is not None:
+            told = replace(told, lesson=earlier.lesson, message=earlier.message)
+        issue.retry_entry = _with_cost(past, found.request_id, told)
         return change
 
     def _checkpointed(self, retry_entry: rec.Checkpointed, entry: Entry) -> Transition:
@@ -476,11 +476,11 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         return None
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
-    money, tokens, receipt = before.money, before.tokens, finished.receipt or before.receipt
+    receipt = finished.receipt or before.receipt
     if not (quarantined or finished.charged or finished.free_in_a_row or delay or receipt):
         return None  # Requeued without fault, and without anything to go on with.
     if finished.receipt and (told := receipt_from_text(finished.receipt)) is not None:
-        money, tokens = money + (told.money or 0.0), tokens + told.tokens.total
+        before = _with_cost(before, finished.request_id, told)
     described = issue.claimed or issue.retry_entry
     trace = issue.retry_entry.traceparent if issue.retry_entry else ""
     started = issue.attempt.started if issue.attempt else None
@@ -501,8 +501,22 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         outcome=finished.outcome,
         traceparent=trace,
         receipt=receipt,
-        money=money,
-        tokens=tokens,
+        money=before.money,
+        tokens=before.tokens,
+        counted=before.counted,
+    )
+
+
+def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Checkpointed:
+    """With what this attempt has cost, once: a checkpoint repeats the end that it knows of."""
+    if past.counted == request_id:
+        return past
+    return replace(
+        past,
+        receipt=to_text(told),
+        money=past.money + (told.money or 0.0),
+        tokens=past.tokens + told.tokens.total,
+        counted=request_id,
     )
 
 

@@ -51,7 +51,8 @@ class Checkpointed(Record):
     ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``claimed_by``: the actor in
     whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
     ``outcome`` and ``receipt``: of its last attempt, see ``Finished``; ``traceparent``: of its
-    first one. ``money`` (dollars) and ``tokens``: of all of them.
+    first one. ``money`` (dollars) and ``tokens``: of all of them; ``counted``: the request id of
+    the last one that is in them.
     """
 
     issue_id: str
@@ -71,6 +72,7 @@ class Checkpointed(Record):
     receipt: str = ""
     money: float = 0.0
     tokens: int = 0
+    counted: str = ""
 
 
 @value

@@ -20,7 +20,7 @@ from beads_workers.core.connections import (
 from beads_workers.core.control import Control
 from beads_workers.core.effects import Effects, RetryDue
 from beads_workers.core.inflight import Leases, Tasks
-from beads_workers.core.journal import Checkpointed, Listed, SettledRecord
+from beads_workers.core.journal import Checkpointed, Listed, SettledRecord, UsageFound
 from beads_workers.core.lifecycle import (
     IDLE_OUT,
     RUN_OUT,
@@ -244,6 +244,8 @@ class Orchestrator:
                 self._connections.owner_dead(pid)
             case ev.OwnerGone(pid):
                 self._connections.owner_dead(pid)
+            case ev.UsageRead():
+                self._usage_read(event)
             case ev.RecoveryFailed(error, hint, seconds) | ev.Unreachable(error, hint, seconds):
                 self._parts.round_trips.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
@@ -311,6 +313,13 @@ class Orchestrator:
         if reaction is IssueReaction.LEAVE:
             text = f"{in_flight.job.issue_id} is not ours any more and was left alone"
             self._effects.note("warning", f"{text}: {settled.error}" if settled.error else text)
+
+    def _usage_read(self, event: ev.UsageRead) -> None:
+        found = UsageFound(event.issue_id, event.attempt, event.request_id, event.receipt)
+        if self._effects.issues.is_counted(event.issue_id, event.request_id):
+            return  # A start that was broken off has found it before.
+        self._effects.write(found)
+        self._parts.agents.found(found)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
         for done in event.heard:

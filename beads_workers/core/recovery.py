@@ -102,6 +102,14 @@ class RecoveryState:
         """With a worker, and not at their end."""
         return {i.issue_id: i.attempt for i in self._all() if i.attempt}
 
+    @property
+    def unread(self) -> list[rec.Started | Finished]:
+        """Attempts whose cost no record tells: of agents, under way or just ended."""
+        begun = [i.attempt.started for i in self._all() if i.attempt and i.attempt.started.agent]
+        ended = [i.end for i in self._all() if i.end and not i.end.receipt]
+        known = self.issues.is_counted
+        return [*begun, *(e for e in ended if not known(e.issue_id, e.request_id))]
+
     def unsettled_runs(self) -> list[CrashedRun]:
         """What is to be settled with the tracker, one per actor, this run's own last."""
         by_actor: dict[str, list[IssueId]] = {self.actor: []}

@@ -20,6 +20,7 @@ from beads_workers.core.commands import (
     End,
     HangUp,
     KillWorker,
+    ReadUsage,
     RoundTrip,
     Send,
     Spawn,
@@ -52,6 +53,7 @@ from beads_workers.runtime.processes import say
 from beads_workers.runtime.sessions import watch_exit
 from beads_workers.runtime.sockets import next_look
 from beads_workers.runtime.tracker_thread import TrackerThread
+from beads_workers.runtime.usage_file import usage_read
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote_client import ZygoteClient
 from beads_workers.trackers.settlement_rules import boot_seconds
@@ -387,6 +389,10 @@ class Loop:
                 self._zygote_client.kill(pid)
             case WatchOwner(pid):
                 self._watch_owner(pid)
+            case ReadUsage():
+                found = usage_read(self._journal.path.parent, command)
+                if found is not None:
+                    self.tell(found)
             case Answer():
                 self.control.answer(command)
             case End(exit_code, pending, settled):

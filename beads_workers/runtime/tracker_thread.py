@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
-from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
+from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded, UsageRead
 from beads_workers.core.journal import Checkpointed, Entry
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import Renewed, Result, Settled, Source, SourceError, Taken
@@ -22,6 +22,7 @@ from beads_workers.runtime.result_spool import hear
 from beads_workers.runtime.retention import Keep, rotate
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sockets import clear_dead
+from beads_workers.runtime.usage_file import usage_read
 
 # --- tracker thread ------------------------------------------------------------------------------
 # The tracker thread: the only one that talks to the source, one round trip at a time.
@@ -241,7 +242,7 @@ class Recovery:
         directory: RunDirectory,
         source: Source,
         unsettled: Sequence[RecoveryState],
-        post: Callable[[RecoveryFailed], None],
+        post: Callable[[RecoveryFailed | UsageRead], None],
         keep: Keep = DEFAULT,
     ) -> None:
         """``keep``: what stays of older runs once nothing is pending for them."""
@@ -262,6 +263,7 @@ class Recovery:
         heard: list[Checkpointed] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
+            self._find_usage(left)
             ends = self._hear(left)
             heard += [
                 retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends
@@ -273,6 +275,15 @@ class Recovery:
         except RuntimeError:
             pass  # There is no thread to be had: the next start removes them.
         return RecoveryEnded(tuple(settled), tuple(heard))
+
+    def _find_usage(self, left: RecoveryState) -> None:
+        # Told before anything is settled: as long as it is not, the next start looks again.
+        if self._abandoned.is_set():
+            return  # They may still be at work.
+        for ended in left.unread:
+            found = usage_read(self._directory.run(left.run_id), ended)
+            if found is not None:
+                self._post(found)
 
     def _hear(self, left: RecoveryState) -> dict[str, Entry]:
         """What its workers had done at the end, by issue; ``left`` knows it from now on."""

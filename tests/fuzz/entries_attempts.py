@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
-from beads_workers.attempts.usage_file import read_usage
 from beads_workers.core.receipts import Receipt, read_receipt, receipt_from_text, to_text
 from beads_workers.runtime.account_file import AccountFile
+from beads_workers.runtime.usage_file import read_usage
 from tests.fuzz.inputs import as_text, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -115,7 +115,7 @@ def _agrees(text: str) -> review.Review | None:
 PARSERS = [
     Parser("receipts", ("core/receipts.py",), read_receipt, objects([RECEIPT]), receipt_holds,
            {"believes what it is told": _believes}),
-    Parser("usage of attempts", ("attempts/usage_file.py",), read_usage, objects(USAGE),
+    Parser("usage of attempts", ("runtime/usage_file.py",), read_usage, objects(USAGE),
            usage_holds, {"believes every line": _first_line}),
     Parser("accounts of a user", ("runtime/account_file.py",), _changed, objects([ACCOUNTS]),
            accounts_hold, {"believes its form": _rows}),

@@ -9,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import RecoveryFailed
+from beads_workers.agents.events import Usage
+from beads_workers.agents.totals import Totals
+from beads_workers.core.events import RecoveryFailed, UsageRead
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Started, Unsettled, encode
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import Action, CrashedRun, Result, Settled
 from beads_workers.core.wire import Done
+from beads_workers.executors.files import usage_file
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.tracker_thread import Recovery
+from beads_workers.runtime.usage_file import UsageFile
 from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.memory import Fault, FaultKind, MemorySource
 
@@ -38,9 +42,13 @@ class Scene:
             faults=faults,
         )
         self.trouble: list[RecoveryFailed] = []
+        self.used: list[UsageRead] = []
         self.recovery = Recovery(self.directory, self.source, [self.dead], self.failed)
 
-    def failed(self, event: RecoveryFailed) -> None:
+    def failed(self, event: RecoveryFailed | UsageRead) -> None:
+        if isinstance(event, UsageRead):
+            self.used.append(event)
+            return
         self.trouble.append(event)
         self.recovery.abandon()  # A stop comes: nothing here waits for a second.
 
@@ -111,6 +119,22 @@ def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
     ended = scene.recovery.run()
     assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.heard) == 1
     assert not (folder / "journal.jsonl").exists() and not scene.directory.is_settled(scene.run_id)
+
+
+def test_what_its_agents_had_used_is_told_also_where_the_tracker_is_in_trouble(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, Fault(FaultKind.REFUSED, "recover"))
+    os.close(scene.alive)
+    file = UsageFile(usage_file(str(scene.directory.run(scene.run_id)), "r.1"))
+    file.begin("claude", "", {})
+    file.add([Usage("m", 10, 1, money=0.25)], Totals("s"))
+    scene.dead.apply(Entry(Started("a", "W1", 1, "r.1", agent="claude"), 5.0, 2.0))
+    scene.recovery.run()
+    assert not scene.directory.is_settled(scene.run_id)
+    (used,) = scene.used
+    assert (used.issue_id, used.attempt, used.request_id) == ("a", 1, "r.1")
+    assert '"money":0.25' in used.receipt
 
 
 def test_nothing_is_touched_while_any_process_of_that_run_lives(scene: Scene) -> None:

@@ -1,24 +1,30 @@
 """What an attempt has used, on disk as it is heard: exact after a ``kill -9`` of everything.
 
 One line for each run of an agent, with its prices, and one for each increment of its usage. A
-worker that dies says nothing any more; whoever finds its attempt reads this (``read_usage``).
+worker that dies says nothing any more; whoever finds its attempt reads this (``usage_read``).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from beads_workers.agents.events import Price, Prices, Tally
 from beads_workers.agents.events import Usage as Increment
-from beads_workers.attempts.assignment import AgentSpec
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.agents.totals import Totals
+from beads_workers.core.commands import ReadUsage
+from beads_workers.core.events import UsageRead
+from beads_workers.core.journal import Finished, Started
+from beads_workers.core.model import IssueId
+from beads_workers.core.receipts import Receipt, Tokens, read_receipt, to_text
+from beads_workers.executors.files import usage_file
 
-FILE_BYTES_MAX = 64 << 20
+FILE_BYTES_MAX = 8 << 20
+"""Thirty thousand answers of a model; it is read in the loop, in a tenth of a second."""
 
 
 class UsageFile:
@@ -33,21 +39,27 @@ class UsageFile:
         except OSError:
             self._fd = -1
 
-    def begin(self, spec: AgentSpec) -> None:
-        """A run of this agent begins."""
-        self._runs.append((Tally(), prices_of(spec.prices)))
-        self._write({"agent": spec.name, "model": spec.model, "prices": dict(spec.prices)})
+    def begin(
+        self, agent: str, model: str, prices: Mapping[str, tuple[float, ...]], *, works: bool = True
+    ) -> None:
+        """A run of this agent begins. ``works``: on the issue, and does not review it."""
+        self._runs.append((Tally(), prices_of(prices)))
+        row = {"agent": agent, "model": model, "prices": dict(prices)}
+        self._write(row if works else row | {"works": False})
 
-    def session(self, session: str) -> None:
-        """Its session has this id."""
-        self._write({"session": session})
+    def session(self, session: str, totals: Totals) -> None:
+        """Its session has this id, and had used so much when it began."""
+        self._write({"session": session, "totals": totals.to_object()})
 
-    def add(self, increments: Iterable[Increment]) -> None:
-        """It has used more."""
-        for each in increments:
+    def add(self, increments: Sequence[Increment], totals: Totals) -> None:
+        """It has used more; ``totals``: of its session by now, for whoever resumes it."""
+        for number, each in enumerate(increments, 1):
             self._runs[-1][0].hear([each])
             used = [each.input, each.output, each.cached_read, each.cached_write, each.money]
-            self._write({"of": each.model, "used": used})
+            row: dict[str, Any] = {"of": each.model, "used": used}
+            if number == len(increments):
+                row["totals"] = totals.to_object()
+            self._write(row)
 
     def spent(self) -> tuple[dict[str, Tokens], float | None]:
         """Tokens by model, and dollars (None where a part has no price), of all runs so far."""
@@ -70,23 +82,36 @@ def read_usage(path: Path) -> Receipt | None:
     except OSError:
         return None
     runs: list[tuple[Tally, Prices]] = []
-    receipt = Receipt()
+    said: dict[str, Any] = {}
+    works = False
     for line in lines:
         row = _row(line)
-        if isinstance(agent := row.get("agent"), str):
+        if isinstance(row.get("agent"), str):
             runs.append((Tally(), _read_prices(row.get("prices"))))
-            # The first one works; a reviewer comes behind it.
-            model = row.get("model")
-            first = Receipt(agent=agent, model=model if isinstance(model, str) else "")
-            receipt = receipt if receipt.agent else first
-        elif isinstance(session := row.get("session"), str) and len(runs) == 1:
-            receipt = replace(receipt, session=session)
-        elif runs and (increment := _increment(row)) is not None:
+            # Beside the one that works there may be a reviewer, whose session nobody resumes.
+            works = row.get("works") is not False
+        if works:
+            said |= {name: row[name] for name in _OF_SESSION if name in row}
+        if runs and (increment := _increment(row)) is not None:
             runs[-1][0].hear([increment])
-    if not runs:
+    receipt = read_receipt(said) if runs else None
+    if receipt is None:
         return None
     usage, money = _sum(runs)
-    return replace(receipt, usage=usage, money=money)
+    return replace(receipt, verdict="unfinished", why=WHY, usage=usage, money=money)
+
+
+def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> UsageRead | None:
+    """What there is of an attempt of this run; None where no agent ran."""
+    found = read_usage(Path(usage_file(str(run_directory), ended.request_id)))
+    if found is None:
+        return None
+    ids = IssueId(ended.issue_id), ended.attempt, ended.request_id
+    return UsageRead(*ids, to_text(found))
+
+
+_OF_SESSION = ("agent", "model", "session", "totals")
+WHY = "it was ended before it could say what it had done"
 
 
 def prices_of(table: Mapping[str, tuple[float, ...]]) -> dict[str, Price]:

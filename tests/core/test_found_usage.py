@@ -1,0 +1,171 @@
+"""What an attempt had used that never said it: found on the disk, and counted once."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
+from beads_workers.core.commands import ReadUsage
+from beads_workers.core.issues import Issues
+from beads_workers.core.journal import Checkpointed, Entry
+from beads_workers.core.model import Call, IssueId
+from beads_workers.core.receipts import Receipt, Tokens, to_json, to_text
+from beads_workers.core.recovery import Checkpoint, RecoveryState, resumed
+from beads_workers.core.settings import Agent, Work
+from beads_workers.core.wire import Task
+from tests.core.playbook import Play, cancelled, done, failed, job, lost, of, ready, records, said
+
+FOUND = Receipt("unfinished", agent="claude", session="s", usage={"m": Tokens(900, 100)}, money=2.0)
+CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")
+
+
+def play_of_agents(**others: object) -> Play:
+    """A fleet with one agent."""
+    return Play(4, work=Work(agents=(CLAUDE,)), **others)
+
+
+def read(request_id: str, issue_id: str = "a") -> ev.UsageRead:
+    """The edge has found ``FOUND``."""
+    return ev.UsageRead(IssueId(issue_id), 1, request_id, to_text(FOUND))
+
+
+def test_the_usage_of_an_attempt_whose_worker_died_is_read_and_counted() -> None:
+    play = play_of_agents()
+    play.working("a")
+    play.do(lost(1))
+    (asked,) = of(play.do(ev.OwnerGone(901)), ReadUsage)
+    assert asked == ReadUsage(IssueId("a"), 1, "run-1.1")
+    (found,) = records(play.do(read(asked.request_id)), rec.UsageFound)
+    assert found.request_id == asked.request_id
+    assert play.board.agents.ledger.total.money == 2.0
+    issue = play.board.issues.known["a"]
+    assert issue.retry_entry is not None
+    assert (issue.retry_entry.money, issue.retry_entry.tokens) == (2.0, 1000)
+
+
+def test_it_is_counted_once_whoever_finds_it_again() -> None:
+    play = play_of_agents()
+    play.working("a")
+    play.do(failed(1, "a", "killed"))
+    play.do(read("run-1.1"))
+    assert not records(play.do(read("run-1.1")), rec.UsageFound)
+    assert play.board.agents.ledger.total.money == 2.0
+
+
+@pytest.mark.parametrize("end", [failed(1, "a"), cancelled(1, "a")])
+def test_it_is_read_of_every_attempt_that_says_nothing_of_it(end: ev.Received) -> None:
+    play = play_of_agents()
+    play.working("a")
+    assert of(play.do(end), ReadUsage)
+
+
+def test_an_attempt_with_a_receipt_needs_none() -> None:
+    play = play_of_agents()
+    play.working("a")
+    said = to_json(FOUND)
+    assert not of(play.do(failed(1, "a", receipt=said), ready(1)), ReadUsage)
+    assert play.board.agents.ledger.total.money == 2.0
+
+
+def test_nor_does_one_that_no_agent_works_on() -> None:
+    play = play_of_agents()
+    play.join(1)
+    play.answer(job("a", command=("true",)))
+    assert not of(play.do(failed(1, "a")), ReadUsage)
+    plain = Play()
+    plain.working("a", call=Call("shop.f"))
+    assert not of(plain.do(failed(1, "a")), ReadUsage)
+
+
+def test_the_next_attempt_goes_on_with_the_session_that_was_found() -> None:
+    play = play_of_agents()
+    play.working("a")
+    play.do(failed(1, "a", "killed"))
+    play.do(read("run-1.1"))
+    play.quiet()
+    play.wait(60)
+    play.do(ready(1))
+    play.quiet()
+    play.wait(60)
+    (task,) = [m for m in said(play.do(ready(1)) + play.answer(job("a"))) if isinstance(m, Task)]
+    earlier = task.payload["agent"]["earlier"]
+    assert (earlier["session"], earlier["usage"]) == ("s", {"m": {"input": 900, "output": 100}})
+
+
+def test_what_a_crashed_run_had_used_is_in_the_next_ones_ledger_and_in_its_issue() -> None:
+    play = play_of_agents(
+        recovering=True, checkpointed=[Checkpointed("a", charged=1, money=1.0, counted="run-0.1")]
+    )
+    play.do(read("run-0.2"))
+    assert play.board.agents.ledger.total.money == 2.0
+    entry = play.board.issues.known["a"].retry_entry
+    assert entry is not None and (entry.money, entry.charged) == (3.0, 1)
+
+
+def test_a_recovery_that_is_repeated_counts_it_once() -> None:
+    """The run that recovered first has died of it: its journal is what the next one knows."""
+    first = play_of_agents(recovering=True)
+    first.do(read("run-0.1"))
+    left = RecoveryState()
+    for entry in first.entries:
+        left.apply(entry)
+    second = play_of_agents(recovering=True, checkpointed=left.checkpoint())
+    assert not records(second.do(read("run-0.1")), rec.UsageFound)
+    entry = second.board.issues.known["a"].retry_entry
+    assert entry is not None and entry.money == 2.0
+
+
+def test_a_checkpoint_that_repeats_an_end_does_not_charge_for_it_again() -> None:
+    play = play_of_agents()
+    play.join(1)
+    play.join(2)
+    play.answer("a", "b")
+    play.do(failed(1, "a", receipt=to_json(FOUND)), failed(2, "b", "killed"))
+    play.do(read("run-1.2", "b"))
+    checkpoint = Checkpoint()
+    for entry in play.entries:
+        checkpoint.apply(entry)
+    read_again = Issues()
+    issues = play.board.issues
+    for entry in checkpoint.entries(issues, resumed(play.board, 2), None, 0.0, 0.0):
+        read_again.apply(entry)
+    for issue_id in ("a", "b"):
+        told = read_again.known[issue_id].retry_entry
+        assert told is not None and told.money == 2.0
+
+
+def crashed(*told: rec.Record) -> RecoveryState:
+    """A run whose journal ends with these."""
+    left = RecoveryState(run_id="run-0")
+    for number, record in enumerate(told):
+        left.apply(Entry(record, 5.0, float(number)))
+    return left
+
+
+STARTED = rec.Started("a", "W1", 1, "run-0.1", agent="claude")
+ENDED = rec.Finished("a", "W1", 1, "run-0.1", "lost", "requeue", charged=1)
+
+
+@pytest.mark.parametrize(
+    ("told", "unread"),
+    [
+        ((STARTED,), ["run-0.1"]),
+        ((STARTED, ENDED), ["run-0.1"]),
+        ((STARTED, ENDED, rec.UsageFound("a", 1, "run-0.1", to_text(FOUND))), []),
+        ((rec.Started("a", "W1", 1, "run-0.1"),), []),
+        ((STARTED, rec.Finished("a", "W1", 1, "run-0.1", "lost", "requeue", receipt="{}")), []),
+        ((STARTED, ENDED, rec.SettledRecord("a", "release", "applied")), []),
+    ],
+)
+def test_a_crashed_run_says_whose_usage_nobody_has_read(
+    told: tuple[rec.Record, ...], unread: list[str]
+) -> None:
+    assert [each.request_id for each in crashed(*told).unread] == unread
+
+
+def test_a_success_with_its_receipt_is_counted_as_it_is() -> None:
+    play = play_of_agents()
+    play.working("a")
+    assert not of(play.do(done(1, "a", receipt=to_json(FOUND))), ReadUsage)
+    assert play.board.agents.ledger.total.money == 2.0
