@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NewType
 
 from beads_workers.core import limits
@@ -174,12 +174,12 @@ class Accounts:
                 closed.probe_at = self._effects.epoch
         self._look_later()
 
-    def learn(self, account_id: AccountId, closed: Iterable[Closed]) -> None:
+    def learn(self, candidate: Candidate, closed: Iterable[Closed]) -> None:
         """What another fleet of this user found out about an account that ours uses as well."""
-        account = self._accounts.get(account_id)
-        if account is None or account.canary is not None:
-            return
-        told = {each.refusal.model: each for each in closed}
+        account = self._of(candidate)
+        if account.canary is not None:
+            return  # It will know better in a moment.
+        told = {each.refusal.model: replace(each) for each in closed}
         for model, each in told.items():
             ours = account.closed.get(model)
             if ours is None or each.probe_at > ours.probe_at:

@@ -6,11 +6,11 @@ One per orchestrator. A fleet without agents that are understood asks it nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.accounts import AccountId, Accounts, Candidate
+from beads_workers.core.accounts import AccountId, Accounts, Candidate, Closed
 from beads_workers.core.budget import Budget
 from beads_workers.core.effects import Effects
 from beads_workers.core.issues import Issue
@@ -114,6 +114,14 @@ class AgentWork:
         if (left := self._issue_budget.dollars_left(spent)) is not None:
             said["money"] = left
         return said
+
+    def learn(self, account: AccountId, closed: Iterable[Closed]) -> None:
+        """What other fleets of this user know of an account."""
+        agents = [*self._agents.values(), *([self._reviewer] if self._reviewer else [])]
+        for agent in agents:
+            if self._candidate(agent, "").account == account:
+                self.accounts.learn(self._candidate(agent, agent.model), closed)
+                return
 
     # --- during it, and at its end ----------------------------------------------------------------
 

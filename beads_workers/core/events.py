@@ -10,6 +10,7 @@ from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
 
 if TYPE_CHECKING:
+    from beads_workers.core.accounts import AccountId, Closed
     from beads_workers.core.queries import TaskFilter
 
 
@@ -250,6 +251,14 @@ class Warned:
 
 
 @value
+class AccountTold:
+    """What other fleets of this user know of an account of ours: all that is closed of it."""
+
+    account: AccountId
+    closed: tuple[Closed, ...] = ()
+
+
+@value
 class Degraded:
     """A condition of the machine stands in the way until ``ConditionRecovered`` says that it does
     not.
@@ -295,6 +304,7 @@ Event = (
     | StopAsked
     | FatalError
     | Warned
+    | AccountTold
     | Degraded
     | ConditionRecovered
     | Asked

@@ -263,6 +263,9 @@ class Orchestrator:
                 self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
             case ev.Warned(text):
                 self._effects.note("warning", text)
+            case ev.AccountTold(account, closed):
+                self._parts.agents.learn(account, closed)
+                self._scheduler.reschedule()
             case ev.Degraded():
                 self._parts.degraded.degraded(event)
             case ev.ConditionRecovered(what):

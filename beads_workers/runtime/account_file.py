@@ -12,13 +12,15 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from beads_workers.core.accounts import AccountId, Closed
+from beads_workers.core.events import AccountTold, Event, Warned
 from beads_workers.core.framing import as_number
+from beads_workers.core.journal import AccountClosed, AccountOpened
 from beads_workers.core.receipts import AccountRefusal, AccountTrouble
 
 FILE_BYTES_MAX = 1 << 20
@@ -45,7 +47,10 @@ class AccountFile:
         self._seen: tuple[int, int] | None = None
 
     def tell(self, account: AccountId, closed: list[Closed]) -> None:
-        """This run has found out: how its account stands now. Raises ``OSError``."""
+        """This run has found out: how its account stands now.
+
+        Raises ``OSError``; ``BlockingIOError`` while another fleet writes.
+        """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
             known = self._read()
@@ -71,14 +76,16 @@ class AccountFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(self._folder / "accounts.lock", flags, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Whoever holds it may be stopped, and nobody waits for that.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         finally:
             os.close(lock)
 
     def _read(self) -> ByAccount:
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(self._path, flags)
         except OSError:
             return {}
         with open(descriptor, "rb") as file:
@@ -122,6 +129,81 @@ class AccountFile:
             "probe_at": closed.probe_at,
             "run": closed.told_by or self._run_id,
         }
+
+
+class SharedAccounts:
+    """What the loop does with the file: ``record`` what it journals, ``flush`` each turn, ``look``
+    now and then, and before the first claim."""
+
+    def __init__(
+        self,
+        file: AccountFile,
+        run_id: str,
+        accounts: Iterable[AccountId],
+        tell: Callable[[Event], None],
+    ) -> None:
+        """``accounts``: those of this fleet's agents; ``tell``: the loop's."""
+        self._file = file
+        self._run_id = run_id
+        self._accounts = frozenset(accounts)
+        self._tell = tell
+        self._known: dict[AccountId, dict[str, Closed]] = {}
+        self._read: ByAccount = {}
+        self._untold: set[AccountId] = set()
+        self._has_warned = False
+
+    def record(self, record: AccountClosed | AccountOpened) -> None:
+        """The core has found out, or has learned, how an account stands."""
+        account = AccountId(record.account)
+        closed = self._known.setdefault(account, {})
+        if isinstance(record, AccountOpened):
+            closed.pop(record.model, None)
+        else:
+            trouble = AccountTrouble(record.trouble)
+            refusal = AccountRefusal(trouble, record.why, record.until or None, record.model)
+            learned = self._read.get(account, [])
+            told_by = next((c.told_by for c in learned if _stands(c) == _place(record)), "")
+            closed[record.model] = Closed(refusal, record.since, record.probe_at, told_by=told_by)
+        self._untold.add(account)
+
+    def flush(self) -> None:
+        """Tell the others what is new; what cannot be told now is told later."""
+        for account in list(self._untold):
+            ours = list(self._known[account].values())
+            theirs = self._read.get(account, [])
+            try:
+                if set(map(_stands, ours)) != set(map(_stands, theirs)):
+                    self._file.tell(account, ours)
+                    self._read = {**self._read, account: ours}
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._warn(error)
+            self._untold.discard(account)
+
+    def look(self) -> None:
+        """Tell the core what the others have found out since the last look."""
+        found = self._file.changed()
+        if found is None:
+            return
+        for account in sorted(self._accounts & (found.keys() | self._read.keys())):
+            theirs = [c for c in found.get(account, []) if c.told_by != self._run_id]
+            self._tell(AccountTold(account, tuple(theirs)))
+        self._read = found
+
+    def _warn(self, error: OSError) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            text = f"other fleets are not told of limits: {error.strerror}: {error.filename}"
+            self._tell(Warned(text))
+
+
+def _stands(closed: Closed) -> tuple[str, float]:
+    return closed.refusal.model, round(closed.probe_at, 3)
+
+
+def _place(record: AccountClosed) -> tuple[str, float]:
+    return record.model, round(record.probe_at, 3)
 
 
 def _read_rows(rows: object) -> Iterator[Closed]:

@@ -170,6 +170,7 @@ class Fleet:
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
             made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
             loop.tracker_thread = open_tracker_thread(self._settings, self._folder, *made)
+            self._share_accounts(loop)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             self._trace(selector, loop)
@@ -261,6 +262,23 @@ class Fleet:
 
         loop.notifier = Notifier(command, self._folder, board, self._journal.elapsed, warn)
         loop.notifier.attach(selector)
+
+    def _share_accounts(self, loop: Loop) -> None:
+        work = self._settings.work
+        agents = [a for a in (*work.agents, *([work.review] if work.review else [])) if a.adapter]
+        if not agents or work.command:
+            return
+        from beads_workers.core.accounts import AccountId
+        from beads_workers.runtime.account_file import (
+            AccountFile,  # Only fleets of agents need it.
+            SharedAccounts,
+            state_home,
+        )
+
+        accounts = [AccountId(agent.account or agent.name) for agent in agents]
+        file = AccountFile(state_home(), self._run_id)
+        loop.accounts = SharedAccounts(file, self._run_id, accounts, loop.tell)
+        loop.accounts.look()  # Before anything is claimed.
 
     def _orchestrator(self, last: RecoveryState) -> Orchestrator:
         return Orchestrator(

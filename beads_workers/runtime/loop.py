@@ -35,6 +35,7 @@ from beads_workers.core.events import (
     OwnerGone,
     StopAsked,
 )
+from beads_workers.core.journal import AccountClosed, AccountOpened
 from beads_workers.core.model import value
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
@@ -59,6 +60,7 @@ from beads_workers.runtime.zygote_client import ZygoteClient
 from beads_workers.trackers.settlement_rules import boot_seconds
 
 if TYPE_CHECKING:
+    from beads_workers.runtime.account_file import SharedAccounts
     from beads_workers.runtime.notifications import Notifier
     from beads_workers.runtime.sources import Ingress
 
@@ -238,6 +240,7 @@ class Loop:
         self.conditions: Conditions
         self.notifier: Notifier | None = None
         self.ingress: Ingress | None = None
+        self.accounts: SharedAccounts | None = None
         self.metrics: FiguresServer | None = None
 
     def tell(self, event: Event) -> None:
@@ -266,6 +269,8 @@ class Loop:
                 self._wait()
         self._write_journal()
         self._fold()
+        if self.accounts is not None:
+            self.accounts.flush()
         return self._exit_code
 
     # --- one turn -----------------------------------------------------------------------------
@@ -303,6 +308,8 @@ class Loop:
             self.metrics.flush(time.monotonic())
         if self._blocked is not None:
             return
+        if self.accounts is not None:
+            self.accounts.flush()
         if (snapshot := self._frames.due(self._journal.elapsed())) is not None:
             self.control.show(snapshot)
         if self.notifier is not None:
@@ -337,6 +344,8 @@ class Loop:
         for command in commands:
             if isinstance(command, Write):
                 self._journal.append(command.record)
+                if isinstance(command.record, AccountClosed | AccountOpened) and self.accounts:
+                    self.accounts.record(command.record)
             else:
                 self._outside.append(command)
 
@@ -428,6 +437,8 @@ class Loop:
         if now >= self.conditions.deadline():
             self._check_memory()
             self.conditions.look(now)
+            if self.accounts is not None:
+                self.accounts.look()
             self._look_at_journal()
             unwatched, self._unwatched = self._unwatched, []
             for pid in unwatched:

@@ -255,9 +255,9 @@ def test_what_another_fleet_found_out_holds_here_and_ends_with_it() -> None:
     fleet = Fleet()
     assert fleet.begin() is not None
     told = Closed(limit(3600), NOON, NOON + 3630, told_by="another")
-    fleet.accounts.learn(CLAUDE.account, [told])
+    fleet.accounts.learn(CLAUDE, [told])
     assert fleet.begin() is None
-    fleet.accounts.learn(CLAUDE.account, [])
+    fleet.accounts.learn(CLAUDE, [])
     assert fleet.begin() is not None
 
 

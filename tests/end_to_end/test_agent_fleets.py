@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -197,3 +199,26 @@ def test_a_dashboard_shows_agents_at_work_and_an_account_that_is_closed(
         screen.wait_for("adapter codex")
         screen.keys("Escape", "C-c")
         screen.wait_for("closed 0", 60)
+
+
+def test_a_limit_that_one_fleet_met_holds_for_the_next_one_elsewhere_and_after_kill_9(
+    start: Any, project: AgentProject, api: ModelApi, home: AgentHome, tmp_path: Path
+) -> None:
+    api.account(project.environment["CLAUDE_CODE_OAUTH_TOKEN"]).close("five_hour", 3600)
+    project.issues('write a.py "a"')
+    first: Fleet = start(project, "-n", "1", "--agent", "claude")
+    closed = first.wait_for("account_closed")
+    (tmp_path / "other").mkdir()
+    other = AgentProject(tmp_path / "other", home)
+    other.environment["XDG_STATE_HOME"] = project.environment["XDG_STATE_HOME"]
+    other.issues('write b.py "b"')
+    second: Fleet = start(other, "-n", "1", "--agent", "claude")
+    learned = second.wait_for("account_closed")
+    assert (learned["account"], learned["until"]) == (closed["account"], closed["until"])
+    os.kill(first.pid, signal.SIGKILL)
+    first.process.wait()
+    third: Fleet = start(project, "-n", "1", "--agent", "claude")
+    third.wait_for("run_changed", state="running")
+    third.wait_for("account_closed")
+    for fleet in (second, third):
+        assert not fleet.journal("started"), "nobody asks before the reset"
