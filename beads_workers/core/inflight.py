@@ -282,6 +282,7 @@ class Tasks:
             if struck
             else judge(self._policy, history, outcome, jitter(started.request_id))
         )
+        by_agent = in_flight.candidate is not NOBODY
         unseen = issue.handed_over or issue.state is IssueState.ORPHANED
         word, stimulus = _VERDICTS[type(verdict)]
         self._move(in_flight, stimulus, _finished(in_flight, outcome, duration_ms, word, verdict))
@@ -297,14 +298,16 @@ class Tasks:
                 self._retry_state.failed_here.add(job.issue_id)
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
-                self._enqueue(in_flight, Action.RELEASE, unseen=unseen)
+                self._enqueue(in_flight, Action.RELEASE, unseen=unseen, undoes_close=by_agent)
             case Quarantine(reason, history):
                 self._retry_state.failed_here.add(job.issue_id)
                 note = quarantine_note(history.charged, reason)
-                self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen)
+                self._enqueue(
+                    in_flight, Action.QUARANTINE, note, unseen=unseen, undoes_close=by_agent
+                )
         if struck:
             self._breaker.refund()
-        if in_flight.candidate is not NOBODY and outcome.receipt is None:
+        if by_agent and outcome.receipt is None:
             end = issue.end
             assert end is not None, "its record says so"
             self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
@@ -413,19 +416,22 @@ class Tasks:
         outcome: Outcome = _NO_RESULT,
         *,
         unseen: bool = False,
+        undoes_close: bool = False,
     ) -> None:
-        """``unseen``: a worker did it by itself, or nobody saw the end: it is looked at first."""
+        """``unseen``: a worker did it by itself, or nobody saw the end: it is looked at first, as
+        it is with ``undoes_close``."""
         self._round_trips.enqueue(
             Settlement(
                 action,
                 in_flight.job.issue_id,
                 note,
-                unseen,
+                unseen or undoes_close,
                 in_flight.issue.handed_over,
                 outcome.result,
                 outcome.result_file,
                 outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
                 in_flight.cancelled == CANCELLED,
+                undoes_close,
             )
         )
 

@@ -60,7 +60,8 @@ class Settlement:
     ``note``: the reason of a close, or the comment that goes with a quarantine. ``result`` (JSON)
     and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
-    ``unwanted``: somebody has cancelled it, for good.
+    ``unwanted``: somebody has cancelled it, for good. ``undoes_close``: an agent that failed may
+    have closed it, which does not count; closed in our name it is opened again.
     """
 
     action: Action
@@ -72,6 +73,7 @@ class Settlement:
     result_file: str = ""
     outcome: Outcome | None = None
     unwanted: bool = False
+    undoes_close: bool = False
 
 
 class Result(Enum):

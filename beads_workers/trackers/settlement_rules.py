@@ -49,6 +49,9 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
     """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
     if found is None:
         return Ruling(Result.NOT_OURS, error="no such issue")
+    if settlement.undoes_close and found.status == CLOSED and _is_ours(found, actor):
+        status = BLOCKED if settlement.action is Action.QUARANTINE else OPEN
+        return _written(Ownership(status, ""))
     if found.status in FINISHED:
         # Also without read_first: an issue that is closed is closed, whoever did it.
         return Ruling(Result.FOUND_CLOSED)

@@ -158,6 +158,8 @@ class GitHubSource:
             said = ("--comment", settlement.note) if settlement.note else ()
             self._gh("issue", "close", found.id, *said)
             return
+        if found.status == CLOSED:
+            self._gh("issue", "reopen", found.id)
         self._put(found, holding)
 
     def _put(self, found: TrackerIssue, holding: Ownership) -> None:

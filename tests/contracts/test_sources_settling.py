@@ -91,6 +91,29 @@ def test_what_its_worker_closed_counts_as_done(
     assert tracker.read(held)[0] == "closed"
 
 
+@pytest.mark.parametrize(
+    ("action", "status"), [(Action.RELEASE, "open"), (Action.QUARANTINE, "blocked")]
+)
+def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
+    tracker: Tracker, source: Source, held: IssueId, action: Action, status: str
+) -> None:
+    tracker.put(held, "closed", US)
+    undoing = Settlement(action, held, "note", read_first=True, undoes_close=True)
+    assert settled(source, undoing) == [Result.APPLIED]
+    assert tracker.read(held) == (status, NOBODY)
+    assert settled(source, undoing) == [Result.APPLIED], "once more does no harm"
+    assert taken(source) == ([held] if action is Action.RELEASE else [])
+
+
+def test_what_somebody_else_closed_meanwhile_stays_closed(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    tracker.put(held, "closed", STRANGER)
+    undoing = Settlement(Action.RELEASE, held, read_first=True, undoes_close=True)
+    assert settled(source, undoing) == [Result.FOUND_CLOSED]
+    assert tracker.read(held)[0] == "closed"
+
+
 @pytest.mark.parametrize("action", [Action.CLOSE, Action.RELEASE, Action.QUARANTINE])
 @pytest.mark.parametrize("status", ["in_progress", "open"])
 def test_what_a_stranger_took_over_is_left_alone(

@@ -81,6 +81,8 @@ def _act(issues: list[dict[str, Any]], verb: str, words: list[str]) -> None:
     issue = _find(issues, words[0])
     if verb == "comment":
         issue["comments"].append(words[words.index("--body") + 1])
+    elif verb == "reopen":
+        issue["state"], issue["closedAt"] = "OPEN", None
     elif verb == "close":
         issue["state"], issue["closedAt"] = "CLOSED", DATE
         if "--comment" in words:

@@ -76,9 +76,11 @@ def decide(settlement: Settlement, seen: BdRow | None, actor: str) -> Conditiona
     """Decide for one issue; ``seen`` is None when the tracker no longer has it."""
     if seen is None:
         return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
-    if seen.status == CLOSED:
-        return Settled(settlement, Result.FOUND_CLOSED)
     write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
+    if seen.status == CLOSED:
+        if settlement.undoes_close and held_by(seen.assignee, actor):
+            return write
+        return Settled(settlement, Result.FOUND_CLOSED)
     if _is_as_asked(settlement.action, seen):
         return Settled(settlement, Result.APPLIED)
     if settlement.action is Action.REOPEN:

@@ -367,8 +367,13 @@ class SqliteSource:
                 changes.append(Change(settlement, ruling.write, _storable(settlement.note)))
             answers.append(Settled(settlement, ruling.result, ruling.error))
         change(tracker.connection, changes, self._now())
-        finished = {c.settlement.issue_id for c in changes if c.holding.status in FINISHED}
-        store.refresh(store.dependants(finished))
+        # What is closed lets others go, and holds them back again once that is undone.
+        moved = {
+            c.settlement.issue_id
+            for c in changes
+            if c.holding.status in FINISHED or c.settlement.undoes_close
+        }
+        store.refresh(store.dependants(moved))
         return answers
 
     def _now(self) -> str:
