@@ -13,7 +13,7 @@ from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.assignment import AgentSpec
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks
-from beads_workers.attempts.usage_file import UsageFile
+from beads_workers.runtime.usage_file import UsageFile
 
 OVERAGE = {
     "type": "rate_limit_event",

@@ -15,6 +15,7 @@ from beads_workers.executors.files import usage_file
 from beads_workers.runtime.usage_file import UsageFile, prices_of, read_usage, usage_read
 
 PRICES = {"opus*": (5.0, 25.0, 0.5)}
+PRICED: tuple[str, str, dict[str, tuple[float, ...]]] = ("codex", "gpt", {"gpt*": (1.0, 10.0, 0.1)})
 ANSWER = Usage("opus-5", 1000, 100, 0, 0)
 
 
@@ -111,3 +112,68 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     write(tmp_path / "u")
     (tmp_path / "link").symlink_to(tmp_path / "u")
     assert read_usage(tmp_path / "link") is None
+
+
+def test_what_is_found_is_what_was_heard(tmp_path: Path) -> None:
+    path = tmp_path / "usage" / "i-1.jsonl"
+    file = UsageFile(str(path))
+    file.begin(*PRICED)
+    file.session("s-1", Totals("s-1"))
+    file.add([Usage("gpt-5", input=1_000_000, output=100_000), Usage("gpt-5", input=5)], Totals())
+    file.begin("claude", "", {}, works=False)
+    file.session("s-2", Totals("s-2"))
+    file.add([Usage("opus", input=7, output=1, money=0.5)], Totals())
+    usage, money = file.spent()
+    assert money == pytest.approx(1.0 + 1.0 + 0.000005 + 0.5)
+    found = read_usage(path)
+    assert found is not None
+    assert (found.usage, found.money) == (usage, money)
+    # The first one works; a reviewer comes behind it.
+    assert (found.agent, found.model, found.session) == ("codex", "gpt", "s-1")
+
+
+def test_a_line_that_was_cut_by_a_kill_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "u.jsonl"
+    file = UsageFile(str(path))
+    file.begin(*PRICED)
+    file.add([Usage("gpt-5", input=10)], Totals())
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole.splitlines(keepends=True)[-1][:-9])
+    found = read_usage(path)
+    assert found is not None and found.tokens.input == 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"null", b'{"of": "m", "used": [1]}', b'{"of": "m", "used": [-1,0,0,0,0]}', b"\xff"],
+)
+def test_garbage_counts_nothing(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "u.jsonl"
+    UsageFile(str(path)).begin(*PRICED)
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    found = read_usage(path)
+    assert found is not None and found.tokens.total == 0
+
+
+def test_tokens_without_a_price_make_the_money_unknown(tmp_path: Path) -> None:
+    file = UsageFile(str(tmp_path / "u.jsonl"))
+    file.begin("codex", "", {})
+    file.add([Usage("gpt-5", input=10)], Totals())
+    assert file.spent()[1] is None
+
+
+def test_nothing_is_found_where_no_agent_ran(tmp_path: Path) -> None:
+    assert read_usage(tmp_path / "none") is None
+    (tmp_path / "empty").write_bytes(b"")
+    assert read_usage(tmp_path / "empty") is None
+    (tmp_path / "link").symlink_to("/dev/zero")
+    assert read_usage(tmp_path / "link") is None
+
+
+def test_a_file_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    file = UsageFile(str(tmp_path / "file" / "u.jsonl"))
+    file.begin(*PRICED)
+    file.add([Usage("gpt-5", input=10)], Totals())
+    assert file.spent()[0]["gpt-5"].input == 10
