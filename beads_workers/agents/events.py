@@ -176,6 +176,14 @@ class RunFailure:
 
 
 @value
+class Background:
+    """So many of its own tasks run in the background now: a result is not the end before they
+    have ended, for it hears of that and goes on."""
+
+    tasks: int
+
+
+@value
 class FinalResult:
     """The run is over, as the agent sees it; ``text`` is its answer."""
 
@@ -191,7 +199,17 @@ class Printed:
 
 
 Event = (
-    Session | Doing | Words | Usage | Limit | Denied | Retrying | RunFailure | FinalResult | Printed
+    Session
+    | Doing
+    | Words
+    | Usage
+    | Limit
+    | Denied
+    | Retrying
+    | RunFailure
+    | Background
+    | FinalResult
+    | Printed
 )
 
 
@@ -228,7 +246,8 @@ class Tally:
     """The sum of a run's events: what PROGRESS tells and the verdict asks. Its size is bounded.
 
     ``usage``: by model. ``failure`` and ``retrying``: the last of their kind, until it goes on.
-    ``limits``: by window. ``text``: the agent's last words.
+    ``limits``: by window. ``text``: the agent's last words. ``background``: its tasks that go on
+    beside it. ``result``: until it does something again.
     """
 
     session: str = ""
@@ -240,6 +259,7 @@ class Tally:
     retrying: Retrying | None = None
     failure: RunFailure | None = None
     result: FinalResult | None = None
+    background: int = 0
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=PRINTED_LINES_MAX))
     _unpaid: dict[str, Usage] = field(default_factory=dict)
 
@@ -247,6 +267,11 @@ class Tally:
         """Add what a parser gave."""
         for event in events:
             self._hear(event)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has told its result, and nothing will make it go on."""
+        return self.result is not None and not self.background
 
     @property
     def tokens(self) -> int:
@@ -267,13 +292,13 @@ class Tally:
     def _hear(self, event: Event) -> None:
         match event:
             case Session(id):
-                self.session = id
+                self.session, self.result = id, None
             case Doing():
                 self._goes_on()
-                self.activity = event.text
+                self.activity, self.result = event.text, None
             case Words(text):
                 self._goes_on()
-                self.text = text
+                self.text, self.result = text, None
             case Usage():
                 self._add(event)
             case Limit():
@@ -285,6 +310,8 @@ class Tally:
                 self.retrying = event
             case RunFailure():
                 self.failure = event
+            case Background(tasks):
+                self.background = tasks
             case FinalResult(text):
                 self.result, self.text = event, text or self.text
                 if event.ok:

@@ -111,7 +111,7 @@ class WorkingAgent:
         def heard(data: bytes) -> bool:
             around.log.write(data)
             self._hear(parser.feed(data), totals)
-            return self.tally.result is not None
+            return self.tally.is_over
 
         def complained(data: bytes) -> None:
             around.log.write(data)
@@ -161,10 +161,13 @@ class WorkingAgent:
             self._around.tell(self.tally.activity)
 
     def _ending(self, ended: ProcessEnd) -> RunEnding:
+        clock = _CLOCKS[ended.ended_by]
+        if ended.ended_by is EndedBy.STALL and self.tally.result is not None:
+            clock = "result"  # Its work was done; a task in the background (a server) was not.
         return RunEnding(
             status=ended.status if ended.status >= 0 else None,
             signal=-ended.status if ended.status < 0 else None,
-            clock=_CLOCKS[ended.ended_by],
+            clock=clock,
             changed=self._around.changed(),
             at=time.time(),
             zone=datetime.now().astimezone().tzinfo or RunEnding.zone,

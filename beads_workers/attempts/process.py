@@ -54,8 +54,9 @@ class ProcessEnd:
 
 @dataclass(slots=True)
 class Hearing:
-    """What is made of the output: ``output`` gets stdout as it comes, and gives true once the agent
-    has told its result; ``errors`` gets stderr. ``tick`` is called at least once a second."""
+    """What is made of the output: ``output`` gets stdout as it comes, and tells whether the agent
+    is over by now: it has told its result, and waits for nothing. ``errors`` gets stderr. ``tick``
+    is called at least once a second."""
 
     output: Callable[[bytes], object]
     errors: Callable[[bytes], object]
@@ -181,7 +182,9 @@ class _Running:
     def _spoken(self, data: bytes) -> None:
         self._silent = False
         self._heard_at = time.monotonic()
-        if self._hearing.output(data) and self._result_at is None:
+        if not self._hearing.output(data):
+            self._result_at = None
+        elif self._result_at is None:
             self._result_at = self._heard_at
 
     def _complained(self, data: bytes) -> None:

@@ -1,4 +1,5 @@
-"""An agent of an attempt, where its own command line could not be made to say it on a stub."""
+"""An agent of an attempt, where its own command line could not be made to say it on a stub, or says
+it at moments of its own: a program replays what was recorded."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.agents.events import Kind
+from beads_workers.agents.verdict import Verdict
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.assignment import AgentSpec
 from beads_workers.attempts.log import MaskedLog
@@ -58,3 +60,73 @@ def test_work_that_would_be_paid_for_counts_as_limited_unless_it_may_be(
         )
     assert verdict.kind is kind
     assert (verdict.until == 1_800_000_000) is not pays
+
+
+CORPUS = Path(__file__).resolve().parents[1] / "agents" / "corpus" / "claude-2.1.328"
+WITH_BACKGROUND = CORPUS / "background.out"
+"""It tells a result while a task of its own goes on, and a second one when that has ended."""
+
+
+def lines_of(recorded: Path) -> tuple[list[str], list[str]]:
+    """Up to the first result with it, and what comes behind."""
+    lines = recorded.read_text().splitlines(keepends=True)
+    end = 1 + next(i for i, line in enumerate(lines) if '"type":"result"' in line)
+    return lines[:end], lines[end:]
+
+
+class Replay:
+    """A ``claude`` that is a script, in a folder with what was recorded ``before`` and ``behind``
+    its first result."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        before, behind = lines_of(WITH_BACKGROUND)
+        assert behind, "the recording has no second result"
+        (folder / "before").write_text("".join(before))
+        (folder / "behind").write_text("".join(behind))
+
+    def run(self, script: str, **clocks: float) -> Verdict:
+        """What comes of it."""
+        program = self.folder / "claude"
+        program.write_text(f"#!/bin/sh\ncd {self.folder}\n{script}\n")
+        program.chmod(0o755)
+        with (self.folder / "log").open("wb") as log:
+            context = AttemptContext(
+                environment=dict(os.environ),
+                log=MaskedLog({}, log.fileno()),
+                usage=UsageFile(str(self.folder / "usage")),
+                clocks=Clocks(term_seconds=0.2, **clocks),
+                told=lambda: False,
+                pays_overage=False,
+                changed=lambda: True,
+                tell=lambda activity: None,
+            )
+            agent = WorkingAgent(AgentSpec("claude", "claude"), context)
+            return agent.work("Do it.", resume=False, money=None)
+
+
+@pytest.fixture
+def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replay:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return Replay(tmp_path)
+
+
+def test_a_result_is_not_the_end_while_a_task_in_the_background_goes_on(replay: Replay) -> None:
+    verdict = replay.run("cat before; sleep 2; cat behind; touch ended", after_result_seconds=0.5)
+    assert verdict.kind is Kind.DONE
+    assert (replay.folder / "ended").exists()
+
+
+def test_one_that_idles_after_its_last_result_is_ended(replay: Replay) -> None:
+    verdict = replay.run("cat before behind; sleep 20; touch ended", after_result_seconds=0.5)
+    assert verdict.kind is Kind.DONE
+    assert not (replay.folder / "ended").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"), [("cat before", Kind.DONE), ("head -n 5 before", Kind.UNFINISHED)]
+)
+def test_a_server_in_the_background_is_ended_by_silence_and_costs_no_attempt(
+    replay: Replay, script: str, kind: Kind
+) -> None:
+    assert replay.run(f"{script}; sleep 20", stall_seconds=1.5).kind is kind

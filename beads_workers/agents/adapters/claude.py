@@ -6,6 +6,8 @@ Measured with 2.1.197 and 2.1.328; the shapes are those of ``sdk.d.ts`` in
 - Its exit status says nothing about why, and a result of ``subtype: success`` with ``is_error``
   is how it tells of a limit, a login, an overload.
 - One answer of the model comes as several lines with the same message id and usage.
+- After a result it goes on where a task that it started in the background ends: there is a second
+  ``init``, and a second result.
 - ``modelUsage`` of the result is the right account (``usage`` leaves out sub-agents, and is zero at
   a budget); after ``--resume`` it is that of the session, in newer versions.
 """
@@ -18,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission, Program
 from beads_workers.agents.events import (
     DENIED_MAX,
+    Background,
     Denied,
     Event,
     FinalResult,
@@ -114,6 +117,8 @@ class ClaudeParser(Parser):
                 return self._begin(said)
             case "system", "api_retry":
                 return [self._retry(said)]
+            case "system", "background_tasks_changed":
+                return [Background(sum(1 for _ in said.each("tasks")))]
             case "system", "permission_denied":
                 return self._denied(said)
             case "rate_limit_event", _:
