@@ -70,6 +70,8 @@ class Account:
     utilization: float = 0.0
     answered: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    models: dict[str, tuple[Refusal, float]] = field(default_factory=dict)
+    """By a part of a model's name: its own limit, and when that opens."""
 
     @property
     def subscription(self) -> bool:
@@ -87,8 +89,14 @@ class Account:
         self.window, self.until = window, None if unknown else whole
         self.opens = whole + late
 
+    def close_model(self, model: str, window: str, seconds: float) -> None:
+        """A usage limit of the models with this in their name; all others may go on."""
+        until = math.ceil(time.time() + seconds)
+        self.models[model] = (Refusal("limit", window, until), until)
+
     def open(self) -> None:
         """Everything is well again, and nothing is used."""
+        self.models.clear()
         self.window, self.until, self.opens = "", None, 0.0
         self.login_lost_until, self.credit, self.utilization = 0.0, True, 0.0
 
@@ -96,8 +104,8 @@ class Account:
         """Every request is a 401 from now on."""
         self.login_lost_until = time.time() + seconds
 
-    def refusal(self) -> Refusal | None:
-        """Why it may not ask now. Counts whoever asks in vain."""
+    def refusal(self, model: str = "") -> Refusal | None:
+        """Why it may not ask (that model) now. Counts whoever asks in vain."""
         now, found = time.time(), None
         if now < self.login_lost_until:
             found = Refusal("login")
@@ -105,6 +113,11 @@ class Account:
             found = Refusal("credit")
         elif now < self.opens:
             found = Refusal("limit", self.window, self.until)
+        else:
+            limits = (
+                (limit, opens) for name, (limit, opens) in self.models.items() if name in model
+            )
+            found = next((limit for limit, opens in limits if now < opens), None)
         if found is not None:
             self.refused[found.why] = self.refused.get(found.why, 0) + 1
         return found

@@ -230,10 +230,10 @@ class _Handler(BaseHTTPRequestHandler):
         asked = wire.asked(self.path, headers, body)
         with api.accounts.lock:
             account = api.account(wire.credential(headers))
-            refusal, turn, faults = account.refusal(), SIDE, list[Fault]()
+            refusal, turn, faults = account.refusal(asked.model), SIDE, list[Fault]()
             if refusal is None:
                 turn, faults = api.decide(account, asked)
-                refusal = account.refusal()
+                refusal = account.refusal(asked.model)
         last = faults[-1].verb if faults else "answered"
         api.note(account.name, asked.session, path, refusal.why if refusal else last)
         if refusal is not None:

@@ -110,6 +110,18 @@ def test_a_scaled_limit_opens_by_itself_and_late_where_it_is_told_so() -> None:
         assert ask(api.url, "Hello")[0] == 429
 
 
+def test_a_window_of_one_model_closes_that_one_alone(api: ModelApi) -> None:
+    account = api.account(SUBSCRIPTION)
+    account.close_model("opus", "seven_day_opus", 60)
+    assert account.refusal("claude-sonnet-5-5") is None
+    limit = account.refusal("claude-opus-5-5")
+    assert limit is not None
+    assert (limit.why, limit.window) == ("limit", "seven_day_opus")
+    assert account.refused == {"limit": 1}
+    account.open()
+    assert account.refusal("claude-opus-5-5") is None
+
+
 def test_a_warning_is_in_the_headers_of_what_succeeds(api: ModelApi) -> None:
     status, headers, _ = ask(api.url, "[[stub: warn 0.92; say hi]]")
     assert status == 200
