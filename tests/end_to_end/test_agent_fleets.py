@@ -14,40 +14,10 @@ from typing import Any
 import pytest
 
 from tests.agents_api import ModelApi
-from tests.support.embedded import EmbeddedProject
+from tests.support.agent_projects import AgentProject
 from tests.support.fleet import Fleet, until
-from tests.support.real_agents import CLAUDE, CODEX, AgentHome, git, program
+from tests.support.real_agents import AgentHome, git
 from tests.support.screens import TmuxScreen
-
-AGENTS = {"claude": CLAUDE, "codex": CODEX}
-
-
-class AgentProject(EmbeddedProject):
-    """An embedded tracker in a git repository, and agents that ask the stub."""
-
-    def __init__(self, folder: Path, home: AgentHome) -> None:
-        super().__init__(folder)
-        git(self.folder, "init", "-q", "-b", "main")
-        (self.folder / "README").write_text("a shop\n")
-        git(self.folder, "add", "README")
-        identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
-        git(self.folder, *identity, "commit", "-q", "-m", "begin")
-        path = ":".join(str(program(name, version).parent) for name, version in AGENTS.items())
-        self.environment |= {
-            **home.environment,
-            "PATH": f"{path}:{self.environment['PATH']}",
-            "XDG_STATE_HOME": str(folder / "state"),
-            "STUB_KEY": "chatgpt-test",
-        }
-
-    def issues(self, *scripts: str) -> None:
-        """One issue for each script of the stub."""
-        self.create_many([{"description": f"[[stub: {script}]]"} for script in scripts])
-
-    def statuses(self) -> list[str]:
-        """Of all issues, by their ids."""
-        found = self.read_all()
-        return [found[issue_id][0] for issue_id in sorted(found)]
 
 
 @pytest.fixture
