@@ -251,13 +251,16 @@ class Accounts:
         return max(0, allowed - len(account.running))
 
     def _open(self, account: Account, model: str) -> None:
-        closed = account.closed.pop("", None) or account.closed.pop(model, None)
+        # An answer of this model is one of the account, too.
+        opened = [account.closed.pop(m) for m in dict.fromkeys(("", model)) if m in account.closed]
         account.canary = None
-        if closed is None:
+        if not opened:
             return
         account.allowed, account.utilization = 1 + _RAMP, 0.0
         account.waiting.clear()
-        self._effects.write(AccountOpened(account.account_id, account.agent, closed.refusal.model))
+        for closed in opened:
+            model = closed.refusal.model
+            self._effects.write(AccountOpened(account.account_id, account.agent, model))
 
     def _close(self, account: Account, refusal: AccountRefusal, *, was_canary: bool) -> None:
         now, before = self._effects.epoch, account.closed.get(refusal.model)
@@ -265,6 +268,8 @@ class Accounts:
         later = before is None or (refusal.until or 0.0) > (before.refusal.until or 0.0)
         if not (was_canary or later):
             return
+        # A canary that was under way before this began proves nothing about it.
+        account.canary = None
         refusals = before.refusals + 1 if before and was_canary else 0
         closed = Closed(refusal, before.since if before else now, 0.0, refusals)
         closed.probe_at = self._probe_at(account, closed)

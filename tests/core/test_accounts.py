@@ -152,6 +152,33 @@ def test_a_later_reset_is_news() -> None:
     assert fleet.accounts.room([CLAUDE]) == 0
 
 
+def test_a_canary_of_one_model_proves_nothing_of_a_limit_that_came_after_it_began() -> None:
+    fleet = Fleet()
+    first, other = fleet.begin(OPUS), fleet.begin()
+    assert first is not None and other is not None
+    fleet.accounts.ended(first, limit(60, model="opus"))
+    fleet.wait(200)
+    canary = fleet.begin(OPUS)
+    assert canary is not None
+    fleet.accounts.ended(other, limit(3600))
+    fleet.accounts.answered(canary)
+    assert fleet.begin() is None, "its answer came before the limit, and is heard behind it"
+
+
+def test_an_answer_of_one_model_opens_the_account_and_that_model() -> None:
+    fleet = Fleet()
+    first, other = fleet.begin(OPUS), fleet.begin()
+    assert first is not None and other is not None
+    fleet.accounts.ended(first, limit(60, model="opus"))
+    fleet.accounts.ended(other, limit(60))
+    fleet.wait(200)
+    canary = fleet.begin(OPUS)
+    assert canary is not None
+    fleet.accounts.answered(canary)
+    opened = [r.model for r in fleet.records() if isinstance(r, AccountOpened)]
+    assert opened == ["", "opus"]
+
+
 def test_a_window_of_one_model_leaves_the_others() -> None:
     fleet = Fleet()
     issue = fleet.begin(OPUS)
