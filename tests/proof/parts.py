@@ -64,6 +64,7 @@ def script(name: str, what: str, option: str, seconds: float) -> Part:
 
 
 ROOMS_ONE_BY_ONE = (sys.executable, "-m", "tests.test_rooms", "{size}")
+NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
 ON_OLD = [chaos("bd 0.44.0", 50, seed, 1.2, bd=OLD) for seed in (201, 202)]
@@ -77,6 +78,7 @@ PARTS: Sequence[Part] = (
     chaos("bd 0.44.0, called by workers", 50, 402, 1.2, *SELF_CLAIMING, bd=OLD),
     chaos("40 running tasks", 50, 301, 2.3, "--only", "orchestrator", "-n", "40"),
     *ON_OLD,
+    Part("night", "issues", 40, NIGHT, 600.0),
     Part("rooms", "integrations left out", 6, ROOMS_ONE_BY_ONE, 6 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),
     replace(script("fuzz", "bad frames at each end", "--frames", 500), name="frames"),

@@ -47,7 +47,7 @@ def figure_of(part: Part, size: int, told: dict[str, Any], status: int, seconds:
     found += [str(violation)[:200] for violation in said.get("violations", ())]
     names = ("starts", "issues", "closed", "quarantined") if "kills" in said else ()
     counts = {name: said[name] for name in names}
-    amount = said.get("kills", said.get("faults", 0))
+    amount = said.get("kills", said.get("faults", said.get("issues", 0)))
     what = part.what
     if parsers:
         amount = min(each["inputs"] for each in parsers)

@@ -46,6 +46,7 @@ def test_full_size_is_what_is_promised() -> None:
         "bd 1.3.0, called by workers": 50,
         "bd 0.44.0, called by workers": 50,
         "frames": 1_000_000,
+        "night": 40,
         "fuzz": 1_000_000,
         "rooms": 6,
         "simulate": 1_000_000,

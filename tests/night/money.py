@@ -1,0 +1,204 @@
+"""Money: what the ledger says against the meter of the stub, over kills and resumed sessions.
+
+Attempts end in four ways: well; by a failed check, which a second attempt in the same session
+mends; by a kill of the agent in the middle of a tool call; by a kill of its worker. What a killed
+worker had not said stands in the file of its usage (``usage_found`` in the journal); a file that
+no record has is read here.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from beads_workers.core.receipts import Receipt, Tokens, receipt_from_text
+from beads_workers.runtime import sessions
+from tests.agents_api import Tokens as Metered
+from tests.night.figures import Row, Rows
+from tests.night.ground import Ground, ground, say, wait_until
+from tests.support.agent_projects import CODEX_KEY
+
+ATTEMPTS_EACH = 5
+"""So many attempts for each issue of a night."""
+CODEX_SHARE = 0.6
+MONEY_OFF = 0.01
+BETWEEN_KILLS = 6
+PATIENCE = 400.0
+DIE = """\
+#!/bin/sh
+# Kills the agent that called it, once for each issue.
+flag="$FLAGS/$BW_ISSUE_ID"
+test -e "$flag" && exit 0
+touch "$flag"
+pid=$PPID
+while [ "$pid" -gt 1 ]; do
+  case $(readlink "/proc/$pid/exe") in
+    */claude | */codex) kill -9 "$pid" && exit ;;
+  esac
+  pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
+done
+echo "no agent above" >&2
+exit 1
+"""
+SETTINGS = """\
+[agents.claude]
+prices = { "claude-*" = [2.0, 10.0, 0.1] }
+"""
+"""For what a killed claude does not say; as the stub counts."""
+
+
+@dataclass(slots=True)
+class Said:
+    """Sums by agent."""
+
+    tokens: Counter[str] = field(default_factory=Counter)
+    money: Counter[str] = field(default_factory=Counter)
+
+    def add(self, receipt: Receipt) -> None:
+        """An attempt's."""
+        self.tokens[receipt.agent] += _prompt(receipt.tokens) + receipt.tokens.output
+        self.money[receipt.agent] += receipt.money or 0.0
+
+
+def prove(size: int, folder: Path, *, exact: bool = False) -> list[Row]:
+    """Five attempts for each of ``size``, three of them by codex. ``exact``: workers are killed in
+    the middle of attempts that have used something, which only ``usage_found`` can tell."""
+    rows = Rows("money")
+    attempts = ATTEMPTS_EACH * size
+    codex = round(CODEX_SHARE * attempts)
+    for agent, count in (("codex", codex), ("claude", attempts - codex)):
+        with ground(folder, f"money-{agent}") as place:
+            _agent(place, rows, agent, count, exact=exact)
+    return rows.rows
+
+
+def _agent(place: Ground, rows: Rows, agent: str, attempts: int, *, exact: bool) -> None:
+    flags = place.folder / "flags"
+    flags.mkdir()
+    tool = place.folder / "tools" / "die-once"
+    tool.write_text(DIE)
+    tool.chmod(0o755)
+    place.project.environment |= {"FLAGS": str(flags)}
+    place.settings(SETTINGS)
+    issues = max(4, round(attempts / 1.4))
+    place.project.create_many([{"description": _script(n)} for n in range(issues)])
+    options = ["-n", "6", "--agent", agent, "--until-empty", "--retry-delay", "0"]
+    options += ["--max-attempts", "6"]
+    verify = "test ! -e second-try || test -e mended"
+    fleet = place.start(*options, "--fix-rounds", "0", "--verify", verify)
+    killed = _kill_workers(place, max(1, attempts // 40), exact=exact)
+    status = fleet.wait(PATIENCE)
+    rows.equal(f"{agent}: exit status", status, 0)
+    _compare(place, rows, agent, killed)
+
+
+def _script(number: int) -> str:
+    """Each with amounts of its own; every fifth fails its check once, every eighth is killed."""
+    amounts = f"tokens {1000 + 37 * number} {5 + number % 10} {300 * (number % 3)}"
+    again = '; write second-try "1"' if number % 5 == 1 else ""
+    dies = "; run die-once" if number % 8 == 3 else ""
+    script = f'[[stub: {amounts}; write a{number}.py "1"{dies}{again}]]'
+    if again:
+        script += f' [[stub when "verify failed": {amounts}; write mended "1"]]'
+    return script
+
+
+def _kill_workers(place: Ground, count: int, *, exact: bool) -> int:
+    """Kill workers while their agents work, and with them everything that has not been said."""
+    fleet, killed = place.fleets[-1], 0
+    for number in range(count):
+        wanted = len(place.ends()) + BETWEEN_KILLS
+        wait_until(partial(_goes_on, place, wanted), 60, "some attempts end")
+        worker_id = f"W{1 + number % 6}"
+        if exact:
+            wait_until(partial(_used_by, place), 30, "an attempt has used something")
+            worker_id = _used_by(place) or worker_id
+        if fleet.process.poll() is not None:
+            break
+        pid = int(fleet.wait_for("worker_started", worker_id=worker_id)["pid"])
+        started = sessions.start_time(pid)
+        killed += started is not None and sessions.kill(pid, started, signal.SIGKILL)
+    say(f"killed {killed} workers")
+    return killed
+
+
+def _used_by(place: Ground) -> str:
+    """A worker whose attempt goes on and has used something; "" where there is none.
+
+    codex says what it has used at its end only: there the stub knows that it was answered."""
+    fleet = place.fleets[-1]
+    answered = {r.session for r in place.api.requests if r.outcome == "answered"}
+    over = {row["request_id"] for row in place.ends()}
+    for row in fleet.journal("started"):
+        file = fleet.run_folder / "usage" / f"{row['request_id']}.jsonl"
+        if row["request_id"] in over or not file.exists():
+            continue
+        said = [json.loads(line) for line in file.read_text().splitlines()]
+        asked = row["agent"] == "codex" and any(each.get("session") in answered for each in said)
+        if asked or any("used" in each for each in said):
+            return str(row["worker_id"])
+    return ""
+
+
+def _add_file(place: Ground, said: Said, agent: str, request_id: str) -> bool:
+    """What an attempt without a receipt had used, as its file says it."""
+    file = place.fleets[-1].run_folder / "usage" / f"{request_id}.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    used = [(row["of"], row["used"]) for row in rows if "used" in row]
+    for model, (given, output, read, written, money) in used:
+        tokens = Metered(given, output, read, written)
+        said.tokens[agent] += _prompt_of(tokens) + output
+        said.money[agent] += place.api.accounts.dollars(model, tokens) if money is None else money
+    return bool(used)
+
+
+def _goes_on(place: Ground, wanted: int) -> bool:
+    return place.fleets[-1].process.poll() is not None or len(place.ends()) >= wanted
+
+
+def _compare(place: Ground, rows: Rows, agent: str, workers_killed: int) -> None:
+    said = Said()
+    for _, receipt in place.receipts():
+        said.add(receipt)
+    found = place.journal("usage_found")
+    for row in found:
+        if (receipt_found := receipt_from_text(row.get("receipt", ""))) is not None:
+            said.add(receipt_found)
+    attempts = place.journal("started")
+    told = {row["request_id"] for row, _ in place.receipts()}
+    told |= {row["request_id"] for row in found}
+    files, unsaid = 0, Said()
+    for row in attempts:
+        if row["request_id"] not in told:
+            files += _add_file(place, unsaid, agent, row["request_id"])
+    ends = Counter(row["outcome"] for row in place.ends())
+    again = sum(row["attempt"] > 1 for row in attempts)
+    what = f"{len(attempts)}, {again} of them not the first; {dict(ends)}"
+    rows.count(f"{agent}: attempts", what)
+    what = f"{agent}: workers killed; usage found; files of usage that no record has yet"
+    rows.count(what, f"{workers_killed}; {len(found)}; {files}")
+    said.tokens += unsaid.tokens
+    said.money += unsaid.money
+    meter = place.api.accounts.total(account=CODEX_KEY if agent == "codex" else place.home.key)
+    if agent == "codex":
+        tokens = _prompt_of(meter.tokens) + meter.tokens.output
+        rows.equal("codex: tokens, ours and the meter's", said.tokens[agent], tokens)
+        return
+    off = abs(said.money[agent] - meter.dollars) / meter.dollars
+    shown = f"${said.money[agent]:.4f}, ${meter.dollars:.4f}"
+    rows.count("claude: dollars, ours and the meter's", shown)
+    rows.at_most("claude: the difference", 100 * off, 100 * MONEY_OFF, " %")
+    left = [i for i, (status, _) in place.project.read_all().items() if status != "closed"]
+    rows.none("claude: issues not closed", left)
+
+
+def _prompt(tokens: Tokens) -> int:
+    return tokens.input + tokens.cached_read + tokens.cached_write
+
+
+def _prompt_of(tokens: Metered) -> int:
+    return tokens.input + tokens.cache_read + tokens.cache_write
