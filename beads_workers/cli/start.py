@@ -19,7 +19,6 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.cli.options import Options
 from beads_workers.cli.parameters import takes
-from beads_workers.cli.preparation import shown_functions, shown_place
 from beads_workers.core.settings import Agent, FleetSettings, Work, understood
 from beads_workers.core.text import printable
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 
 def shown_command(work: Work) -> str:
     """What is run, as one would type it."""
+    from beads_workers.cli.preparation import shown_functions  # ``--help`` does without.
+
     if work.executors:
         return str(need("executors").shown_executors(work))
     if work.contexts:
@@ -50,7 +51,7 @@ def shown_command(work: Work) -> str:
 
 def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """One line per check, on stderr."""
-    from beads_workers.cli.preparation import tracing_lines
+    from beads_workers.cli.preparation import shown_place, tracing_lines
 
     until = ", until empty" if settings.until_empty else ""
     for name, text in (

@@ -24,7 +24,7 @@ from tests.night.ground import Ground, files_of, ground, say, short, wait_until
 GRACE = 1.0
 SCALE = 30.0 / GRACE
 PROBE = 4.0
-DISPATCH_MOST = 60.0 / SCALE + 1.0
+DISPATCH_MOST = 10.0 / SCALE + 1.0
 """A minute, as this night counts, and the second in which the clock is looked at."""
 WINDOW = 10.0
 """Seconds of a limit of "five hours"."""
@@ -324,7 +324,7 @@ def _dispatches(night: Night, rows: Rows) -> None:
     for opens in late:
         under_way = any(row["t"] < opens < until for row, until in attempts)
         wait = 0.0 if under_way else next((t - opens for t in begun if t >= opens), PATIENCE)
-        rows.at_most("first dispatch after a late reset", wait, 1.5 * PROBE, " s")
+        rows.at_most("first dispatch after a late reset", wait, 1.5 * PROBE + DISPATCH_MOST, " s")
 
 
 def _resumed(night: Night, rows: Rows) -> None:
