@@ -130,7 +130,7 @@ def stop(
 
     Returns when everyone has left, and says what was requeued.
     """
-    from beads_workers.core.text import printable
+    from beads_workers.core.text import counted, printable
 
     directory = find_state_directory(state_dir)
     client = connect(directory)
@@ -151,10 +151,11 @@ def stop(
         raise CommandError(printable(broken), "'beads-workers start' goes on with all of it")
     ended["left"] = [asdict(each) for each in left]
     requeued, pending = ended["requeued"], ended["pending"]
+    stayed = ended.get("stayed", [])
     if as_json:
         print(json.dumps(ended))
-        raise typer.Exit(1 if left or broken else EXIT_UNFINISHED if pending else 0)
-    everyone = "not everyone has left" if left else "everyone has left"
+        raise typer.Exit(1 if left or broken or stayed else EXIT_UNFINISHED if pending else 0)
+    everyone = "not everyone has left" if left or stayed else "everyone has left"
     print(f"stopped: {everyone}, {len(requeued)} issues requeued")
     if requeued:
         print("requeued: " + " ".join(printable(issue_id) for issue_id in requeued))
@@ -165,12 +166,25 @@ def stop(
             f"{len(left)} processes of this fleet are still there: {named}",
             f"look at them: ps -o pid,stat,user,args {pids}",
         )
+    if stayed:
+        named = ", ".join(map(_stayed, stayed[:10]))
+        pids = " ".join(str(each["pid"]) for each in stayed[:10])
+        raise CommandError(
+            f"workers that have not left keep {counted(len(stayed), 'issue')}: {named}",
+            f"nobody else gets these before they are gone: kill {pids}",
+        )
     if pending:
         raise CommandError(
             f"the tracker did not take back {', '.join(pending)[:500]}",
             "the next start settles that, as soon as the tracker works",
             EXIT_UNFINISHED,
         )
+
+
+def _stayed(each: dict[str, Any]) -> str:
+    from beads_workers.core.text import printable
+
+    return f"{each['worker_id']} (pid {each['pid']}) with {printable(each['issue_id'])}"
 
 
 def wait(

@@ -46,6 +46,9 @@ def summary(ended: dict[str, Any]) -> list[str]:
     if over.get("exit_code") and " " in over["reason"]:
         # A sentence of ours, and no word of the protocol: it says what to do first.
         lines.append(f"ended because: {printable(over['reason'])}")
+    for each in ended.get("stayed", [])[:SHOWN_MAX]:
+        who = f"{each['worker_id']} (pid {each['pid']})"
+        lines.append(f"  {printable(each['issue_id'])}: {who} has not left, and keeps it")
     quarantined = ended["quarantined"]
     for row in quarantined[:SHOWN_MAX]:
         error = printable(row["error"], 120)
@@ -77,6 +80,9 @@ def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
 
 
 def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[str, Any]]) -> str:
+    if stayed := ended.get("stayed"):
+        pids = " ".join(str(each["pid"]) for each in stayed[:SHOWN_MAX])
+        return f"nobody gets what these have before they are gone: kill {pids}"
     if ended.get("pending"):
         ids = " ".join(printable(issue_id) for issue_id in ended["pending"][:SHOWN_MAX])
         return f"start again when the tracker works: writes are still pending for {ids}"

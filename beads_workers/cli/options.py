@@ -83,6 +83,28 @@ def _duration(low: float) -> ValueKind[float]:
 
 _FROM_NOUGHT = "a duration: 0, 90, 90s, 5m or 2h"
 
+NEVER = "never"
+
+
+def _duration_or_never(low: float) -> ValueKind[str]:
+    """As it is written: ``seconds_or_never`` reads it once more."""
+    one = _duration(low)
+
+    def read(value: Any) -> str:
+        if value == NEVER:
+            return NEVER
+        try:
+            return f"{one.read(value):g}s"
+        except ValueError as error:
+            raise ValueError(f'{error}; or "{NEVER}"') from None
+
+    return ValueKind(read, metavar="DURATION")
+
+
+def seconds_or_never(text: str) -> float | None:
+    """The seconds of such an option; None for never."""
+    return None if text == NEVER else parse_duration(text)
+
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
@@ -342,6 +364,11 @@ class Options:
     )
     stop_timeout: float | None = _option(
         _duration(0), limits.STOP_SECONDS, "To leave in; default 10s."
+    )
+    orphan_grace: str | None = _option(
+        _duration_or_never(limits.GRACE_SECONDS_MIN),
+        f"{limits.ORPHAN_GRACE_SECONDS:g}s",
+        "For workers started elsewhere that lost us; default 30s, or never.",
     )
     worktree: bool | None = _flag(
         "A git worktree for each attempt; the default for agents.",

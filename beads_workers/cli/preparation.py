@@ -17,7 +17,7 @@ from beads_workers.cli.agents import find_agent, find_fleet_agents, found_here, 
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import kind_said, need
-from beads_workers.cli.options import Options
+from beads_workers.cli.options import Options, seconds_or_never
 from beads_workers.core import limits
 from beads_workers.core.budget import Budget, read_budget
 from beads_workers.core.model import COMMAND, FUNCTION, Filters
@@ -387,6 +387,7 @@ def settings_of(
         idle_timeout_seconds=options.idle_timeout,
         poll_seconds=_known(options.poll),
         stop_seconds=_known(options.stop_timeout),
+        orphan_grace_seconds=seconds_or_never(_known(options.orphan_grace)),
         owned=owned,
         log_directory=options.log_dir,
         argv=tuple(sys.argv[1:]),

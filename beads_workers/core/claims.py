@@ -221,7 +221,7 @@ class ClaimScheduler:
         limit = self._parts.settings.issues_max
         if limit is None:
             return None
-        return max(0, limit - self._tasks.ended - len(self._tasks.in_flight))
+        return max(0, limit - self._tasks.ended - self._tasks.in_hand())
 
     def _listing_due(self) -> bool:
         # With no slot at all, --until-empty still has to see that nothing is left.

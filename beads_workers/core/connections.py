@@ -6,7 +6,6 @@ answers."""
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
@@ -17,8 +16,14 @@ from beads_workers.core.asides import Asides
 from beads_workers.core.commands import HangUp, Send, WatchOwner
 from beads_workers.core.effects import jitter
 from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.inflight import InFlight, lost
-from beads_workers.core.journal import AsideHeard, WorkerJoined, WorkerLeft, WorkerStopping
+from beads_workers.core.inflight import InFlight, lost, not_back
+from beads_workers.core.journal import (
+    AsideHeard,
+    Inherited,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerStopping,
+)
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind, kept, note_of, value
 from beads_workers.core.receipts import read_receipt
 from beads_workers.core.scripts import to_payload
@@ -64,7 +69,9 @@ class Connection:
     ``grouped``: we claim and close for it. ``issue_id``: of the task it has, or is to get.
     ``prefetched``: the tasks queued on it behind that one, in their order; ``prefetch_count``: how
     many it accepts. ``retiring``: it gets no more work after this (scaled down). ``strays``: valid
-    messages that made no sense in its state.
+    messages that made no sense in its state. ``several``: its process has had another one beside
+    it. ``overstayed``: it was told to leave, and had not when its time was over. ``said_ready``: by
+    that its process has let go of what it had before.
     """
 
     conn_id: ConnId
@@ -83,9 +90,13 @@ class Connection:
     asides: Asides = field(default_factory=Asides)
     bad_lines: int = 0
     strays: int = 0
+    several: bool = False
+    overstayed: bool = False
+    said_ready: bool = False
 
     def opt_in(self, ready: wire.Ready) -> None:
         """What a READY says of its sender's version; plain v1 where it says nothing."""
+        self.said_ready = True
         self.v1 = ready.version != wire.VERSION
         self.grouped = not self.v1 and wire.GROUPED in ready.features
         self.cancellable = not self.v1 and wire.CANCEL in ready.features
@@ -98,14 +109,14 @@ class ConnectionRegistry:
     def __init__(self) -> None:
         self._connections: dict[ConnId, Connection] = {}
         self._by_state: dict[ConnState, dict[ConnId, Connection]] = {s: {} for s in ConnState}
-        self._by_pid: Counter[int] = Counter()
+        self._by_pid: dict[int, dict[ConnId, Connection]] = {}
         self._retiring = 0
 
     def add(self, conn_id: ConnId, pid: int, start_time: int = 0) -> Connection:
         """Somebody connected."""
         connection = Connection(conn_id, pid, start_time)
         self._connections[conn_id] = connection
-        self._by_pid[pid] += 1
+        self._by_pid.setdefault(pid, {})[conn_id] = connection
         self._by_state[connection.state][conn_id] = connection
         return connection
 
@@ -115,8 +126,9 @@ class ConnectionRegistry:
         if connection is not None:
             del self._by_state[connection.state][conn_id]
             self._retiring -= connection.retiring
-            self._by_pid[connection.pid] -= 1
-            if not self._by_pid[connection.pid]:
+            of_process = self._by_pid[connection.pid]
+            del of_process[conn_id]
+            if not of_process:
                 del self._by_pid[connection.pid]
         return connection
 
@@ -145,6 +157,16 @@ class ConnectionRegistry:
         if number == said or not (number.isdecimal() and number.isascii() and len(number) < 6):
             return worker_id
         return worker_id if any(c.worker_id == said for c in self._connections.values()) else said
+
+    def joined(self, connection: Connection) -> None:
+        """It is a worker now, and maybe not the only one of its process."""
+        others = [c for c in self._by_pid[connection.pid].values() if c.worker_id]
+        for each in others if len(others) > 1 else ():
+            each.several = True
+
+    def of_process(self, pid: int) -> list[Connection]:
+        """The connections of a process."""
+        return list(self._by_pid.get(pid, {}).values())
 
     def is_connected(self, pid: int) -> bool:
         """Whether a process has a connection, or several."""
@@ -441,6 +463,13 @@ class AsideDue:
 
 
 @value
+class GraceOver:
+    """Timer key: a worker that is not ours has had its time to end what it lost."""
+
+    issue_id: IssueId
+
+
+@value
 class ExitDue:
     """Timer key: a worker of ours that left its connection must have exited by then."""
 
@@ -571,6 +600,39 @@ class Connections:
             if in_flight.issue.lost_pid == pid:
                 self.end_orphaned(in_flight)
 
+    def grace_over(self, issue_id: IssueId) -> None:
+        """Its worker was to end it within this, and goes without an issue whether it did or not."""
+        in_flight = self._tasks.in_flight[issue_id]
+        self.end_orphaned(in_flight, not_back(in_flight.issue.lost_pid))
+
+    def inherit(self, inherited: Inherited) -> None:
+        """An earlier run has left it with a worker that was not ours, and lives on."""
+        issue_id = IssueId(inherited.issue_id)
+        if issue_id in self._tasks.in_flight or not self._tasks.is_open(issue_id):
+            return  # It has moved on since: the next start looks again.
+        grace = self._parts.settings.orphan_grace_seconds
+        if inherited.told_to_stop or grace is None:
+            grace = 0.0
+        elif inherited.lost_at:
+            # A clock that was set back makes no wait longer than it was; 0 would be for ever.
+            passed = max(0.0, self._effects.epoch - inherited.lost_at)
+            grace = max(limits.GRACE_SECONDS_MIN, grace - passed)
+        else:
+            grace = max(limits.GRACE_SECONDS_MIN, grace)
+        self._tasks.inherit(replace(inherited, grace_seconds=grace), self._parts.settings.source)
+        self._watch_orphan(issue_id, inherited.pid, inherited.start_time, grace)
+        for connection in self._registry.of_process(inherited.pid):
+            # It may have said READY before we knew.
+            if connection.said_ready:
+                self._reregistered(connection)
+
+    def _watch_orphan(
+        self, issue_id: IssueId, pid: int, start_time: int, grace_seconds: float
+    ) -> None:
+        self._effects.ask(WatchOwner(pid, start_time))
+        if grace_seconds:
+            self._timers.set(GraceOver(issue_id), self._effects.now + grace_seconds)
+
     # --- how an attempt ended ----------------------------------------------------------------
 
     def _task_ended(self, connection: Connection, message: Done | Failed) -> None:
@@ -600,8 +662,20 @@ class Connections:
         self._scheduler.completed(self._tasks.last_seconds)
         self._prefetch(connection)
 
-    def end_orphaned(self, in_flight: InFlight) -> None:
+    def give_back(self, in_flight: InFlight, why: str) -> bool:
+        """A person wants it back from a worker that is not ours and lives on; False for ours."""
+        if in_flight.issue.lost_pid in self._parts.supervisor.by_pid:
+            return False
+        in_flight.cancelled = why
+        self.end_orphaned(in_flight)
+        return True
+
+    def end_orphaned(self, in_flight: InFlight, outcome: Outcome | None = None) -> None:
         """A worker's death charges the attempt; one that we asked for does not."""
+        self._timers.cancel(GraceOver(in_flight.job.issue_id))
+        if in_flight.issue.inherited:
+            self._tasks.give_back(in_flight)
+            return
         if in_flight.queued_on_worker and self._goes_on(in_flight):
             self._tasks.returned_unstarted(
                 in_flight, f"its worker (pid {in_flight.issue.lost_pid}) died before"
@@ -611,7 +685,7 @@ class Connections:
         if in_flight.cancelled or in_flight.queued_on_worker or ends:
             outcome = Outcome(OutcomeKind.CANCELLED, in_flight.cancelled or "stopped")
         else:
-            outcome = lost(in_flight.issue.lost_pid)
+            outcome = outcome or lost(in_flight.issue.lost_pid)
         if in_flight.overdue:
             outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
         self._tasks.attempt_ended(in_flight, outcome)
@@ -726,6 +800,7 @@ class Connections:
         else:
             reserved = set(self._parts.supervisor.members)
             connection.worker_id = self._registry.next_worker_id(reserved)
+        self._registry.joined(connection)
         self._timers.cancel(HelloTimeout(connection.conn_id))
         version = message.version if isinstance(message, Ready) else "1"
         who = (connection.worker_id, connection.pid, message.worker_id[:40])
@@ -734,12 +809,17 @@ class Connections:
         self._effects.write(WorkerJoined(*who, own, version[:10], connection.start_time))
 
     def _reregistered(self, connection: Connection) -> None:
-        # A process that came back and says READY has let go of what it had before.
-        for in_flight in self._tasks.orphaned():
-            came_later = (
-                in_flight.lost_conn_id is not None and connection.conn_id > in_flight.lost_conn_id
-            )
-            if in_flight.issue.lost_pid == connection.pid and came_later:
+        # A process that came back and says READY has let go of what it had before. One that has, or
+        # had, several connections speaks for each of them only on that one, and it is gone.
+        for in_flight in self._tasks.orphaned() if not connection.several else ():
+            orphaned, lost_by = in_flight.issue.orphaned, in_flight.lost_conn_id
+            if orphaned is None or orphaned.pid != connection.pid or orphaned.several:
+                continue
+            if isinstance(orphaned, Inherited):
+                came_later = orphaned.start_time in (0, connection.start_time)
+            else:
+                came_later = lost_by is not None and connection.conn_id > lost_by
+            if came_later:
                 self.end_orphaned(in_flight)
 
     def _stimulus(self, connection: Connection, message: Turn) -> ConnStimulus:
@@ -759,12 +839,18 @@ class Connections:
     def _lose(self, connection: Connection, in_flight: InFlight) -> None:
         if connection.state is ConnState.ENDING:
             in_flight.cancelled = in_flight.cancelled or "stopped"
-        self._tasks.lose(in_flight, connection.pid)
+            in_flight.obeyed = not connection.overstayed
+        pid = connection.pid
         if connection.own:
-            if connection.pid not in self._parts.supervisor.by_pid:
+            self._tasks.lose(in_flight, pid)
+            if pid not in self._parts.supervisor.by_pid:
                 self.end_orphaned(in_flight)  # It was reaped before its result spool was read.
-        else:
-            self._effects.ask(WatchOwner(connection.pid))
+            return
+        grace = self._parts.settings.orphan_grace_seconds
+        grace = 0.0 if connection.overstayed or grace is None else grace
+        more = {"told_to_stop": connection.overstayed, "several": connection.several}
+        self._tasks.lose(in_flight, pid, grace_seconds=grace, **more)
+        self._watch_orphan(in_flight.job.issue_id, pid, 0, grace)
 
     def _note_stray(self, connection: Connection, message: Turn) -> None:
         if isinstance(message, Ready):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from beads_workers.core import limits
 from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import Answer
-from beads_workers.core.connections import Sender
+from beads_workers.core.connections import Connections, Sender
 from beads_workers.core.events import (
     Asked,
     PauseAsked,
@@ -21,7 +21,7 @@ from beads_workers.core.events import (
     WhyAsked,
 )
 from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
-from beads_workers.core.inflight import CANCELLED, RELEASED
+from beads_workers.core.inflight import CANCELLED, RELEASED, RETRIED
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import PutOnHold, SettledRecord
 from beads_workers.core.lifecycle import Ending
@@ -49,9 +49,15 @@ class Control:
     """Each method answers its ticket exactly once."""
 
     def __init__(
-        self, parts: Parts, sender: Sender, scheduler: ClaimScheduler, ending: Ending
+        self,
+        parts: Parts,
+        sender: Sender,
+        connections: Connections,
+        scheduler: ClaimScheduler,
+        ending: Ending,
     ) -> None:
         self._parts = parts
+        self._connections = connections
         self._effects = parts.effects
         self._sender = sender
         self._scheduler = scheduler
@@ -158,7 +164,10 @@ class Control:
             self._sender.end_attempt(in_flight, CANCELLED)
 
     def _retry_one(self, issue_id: IssueId) -> bool:
-        if not self._parts.retry_state.retry(issue_id):
+        in_flight, given_back = self._parts.tasks.in_flight.get(issue_id), False
+        if in_flight is not None and in_flight.issue.state is IssueState.ORPHANED:
+            given_back = self._connections.give_back(in_flight, RETRIED)
+        if not self._parts.retry_state.retry(issue_id) and not given_back:
             return False
         self._parts.breaker.retried(issue_id)
         return True
@@ -170,6 +179,8 @@ class Control:
                 return False
         elif in_flight.issue.state is IssueState.CLAIMED:
             self._parts.tasks.drop_claim(in_flight)
+        elif in_flight.issue.state is IssueState.ORPHANED:
+            return self._connections.give_back(in_flight, RELEASED)
         elif in_flight.issue.state is not IssueState.RELEASING:
             running = in_flight.issue.state is IssueState.RUNNING
             return running and self._sender.cancel(in_flight, RELEASED)
@@ -300,7 +311,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         running_seconds=round(parts.effects.now - running.started_at, 1) if running else None,
         position=position,
         standing=standing.name.lower() if standing else "",
-        attempt=running.started.attempt if running else issue.charged + 1,
+        attempt=issue.attempt.started.attempt if issue.attempt else issue.charged + 1,
         charged=issue.charged,
         again_seconds=_from(parts, issue.due) if standing is Standing.COOLING else None,
         error=issue.error[:ERROR_CHARS_MAX],

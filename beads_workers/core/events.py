@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NewType
 
-from beads_workers.core.journal import Checkpointed
+from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
@@ -125,10 +125,12 @@ class RecoveryEnded:
     """Earlier runs are settled: what was closed late, requeued, and what could not be.
 
     ``heard``: entries that their journals lacked, of what their workers had done at the end.
+    ``inherited``: what was left alone, because a worker that was not ours lives on with it.
     """
 
     settled: tuple[Settled, ...] = ()
     heard: tuple[Checkpointed, ...] = ()
+    inherited: tuple[Inherited, ...] = ()
     error: str = ""
 
 

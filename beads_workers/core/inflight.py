@@ -21,6 +21,7 @@ from beads_workers.core.journal import (
     ClaimDelegated,
     Claimed,
     Finished,
+    Inherited,
     OwnerLost,
     PutOnHold,
     Record,
@@ -58,8 +59,9 @@ class InFlight:
     ``conn_id``: of the worker that has it, or is to get it; ``lost_conn_id``: of the one that had
     it when its connection was lost. ``started_at``: when its worker came to it. ``cancelled``: why
     it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to
-    end before it begins this one. ``overdue``: its time was over long before. ``trace_context``:
-    the W3C headers of its attempt. ``candidate``: the agent that works on it, if one does.
+    end before it begins this one. ``overdue``: its time was over long before. ``obeyed``: its
+    worker closed its connection when it was told to stop. ``trace_context``: the W3C headers of its
+    attempt. ``candidate``: the agent that works on it, if one does.
     """
 
     job: Job
@@ -70,6 +72,7 @@ class InFlight:
     cancelled: str = ""
     queued_on_worker: bool = False
     overdue: bool = False
+    obeyed: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
     candidate: Candidate = NOBODY
 
@@ -83,6 +86,9 @@ class InFlight:
 RELEASED = "released"
 """Why a task is cancelled when a person releases it."""
 
+RETRIED = "retried"
+"""Why it is when a person wants it tried again, and its worker is lost."""
+
 CANCELLED = "cancelled"
 """Why it is when dispatcherd's ``cancel`` means it, on a source that sends it."""
 
@@ -90,6 +96,11 @@ CANCELLED = "cancelled"
 def lost(pid: int) -> Outcome:
     """A worker died with the job under a living orchestrator."""
     return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) died")
+
+
+def not_back(pid: int) -> Outcome:
+    """A worker that is not ours has lost its connection, and is not heard of any more."""
+    return Outcome(OutcomeKind.LOST, f"its worker (pid {pid}) left its connection, and lives on")
 
 
 # --- kept ----------------------------------------------------------------------------------------
@@ -339,11 +350,49 @@ class Tasks:
         in_flight.conn_id = None
         self._move(in_flight, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
 
-    def lose(self, in_flight: InFlight, pid: int) -> None:
-        """Its worker's connection is gone; nobody else gets it before its owner is dead."""
+    def lose(
+        self,
+        in_flight: InFlight,
+        pid: int,
+        *,
+        told_to_stop: bool = False,
+        several: bool = False,
+        grace_seconds: float = 0.0,
+    ) -> None:
+        """Its worker's connection is gone; for the rest see ``OwnerLost``."""
         in_flight.lost_conn_id, in_flight.conn_id = in_flight.conn_id, None
-        lost = OwnerLost(in_flight.job.issue_id, in_flight.issue.worker_id, pid)
+        ids = in_flight.job.issue_id, in_flight.issue.worker_id, pid
+        lost = OwnerLost(*ids, told_to_stop, several, grace_seconds)
         self._move(in_flight, IssueStimulus.OWNER_LOST, lost)
+
+    def inherit(self, inherited: Inherited, source: str) -> None:
+        """An earlier run holds it, and its worker lives on."""
+        issue_id = IssueId(inherited.issue_id)
+        issue = self._issues.of(issue_id)
+        job = Job(source, issue_id, inherited.title, inherited.priority)
+        in_flight = self.in_flight[issue_id] = InFlight(job, issue, started_at=self._effects.now)
+        self._move(in_flight, IssueStimulus.INHERITED, inherited)
+
+    def is_open(self, issue_id: IssueId) -> bool:
+        """Whether nobody has it, as far as this run knows."""
+        issue = self._issues.known.get(issue_id)
+        return issue is None or issue.state is IssueState.ENQUEUED
+
+    def give_back(self, in_flight: InFlight) -> None:
+        """What was inherited is nobody's any more: open again in the tracker, and not charged."""
+        inherited = in_flight.issue.inherited
+        assert inherited is not None, "an earlier run holds it"
+        issue_id = in_flight.job.issue_id
+        self._move(in_flight, IssueStimulus.REQUEUED, Requeued(issue_id))
+        if in_flight.cancelled == RELEASED:
+            self._effects.write(PutOnHold(issue_id))
+        self._round_trips.enqueue(
+            Settlement(Action.RELEASE, issue_id, read_first=True, run_id=inherited.run_id)
+        )
+
+    def inherited(self) -> int:
+        """How many an earlier run holds, with whose workers they still are."""
+        return sum(in_flight.issue.inherited is not None for in_flight in self.orphaned())
 
     def orphaned(self) -> list[InFlight]:
         """Jobs whose owner is not known to be dead."""
@@ -354,6 +403,14 @@ class Tasks:
     def running(self) -> int:
         """How many are with a worker, or about to be, or with one that is lost."""
         return self._issues.count(IssueState.RUNNING, IssueState.DELEGATING, IssueState.ORPHANED)
+
+    def in_hand(self) -> int:
+        """How many are ours, and no earlier run's."""
+        return len(self.in_flight) - self.inherited()
+
+    def running_here(self) -> int:
+        """The same, without what an earlier run's workers have."""
+        return self.running() - self.inherited()
 
     def settled(self, settled: Settled) -> tuple[InFlight, IssueReaction] | None:
         """The tracker's answer; returns what is left to do, None for jobs we no longer hold."""

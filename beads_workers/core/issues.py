@@ -96,10 +96,23 @@ class Issue:
         return self.retry_entry.error if self.retry_entry else ""
 
     @property
+    def orphaned(self) -> rec.OwnerLost | rec.Inherited | None:
+        """Who has it without a connection to us; None where nobody has."""
+        told = (entry.record for entry in reversed(self.told))
+        kinds = rec.OwnerLost | rec.Inherited
+        return next((each for each in told if isinstance(each, kinds)), None)
+
+    @property
     def lost_pid(self) -> int:
         """The process that may live, while the issue is orphaned; else 0."""
-        told = (entry.record for entry in reversed(self.told))
-        return next((lost.pid for lost in told if isinstance(lost, rec.OwnerLost)), 0)
+        orphaned = self.orphaned
+        return orphaned.pid if orphaned else 0
+
+    @property
+    def inherited(self) -> rec.Inherited | None:
+        """Whose claim it is, where an earlier run holds it."""
+        orphaned = self.orphaned
+        return orphaned if isinstance(orphaned, rec.Inherited) else None
 
     @property
     def is_unstarted(self) -> bool:
@@ -141,7 +154,9 @@ class Issues:
     heard: set[str] = field(default_factory=set)
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Workers that are not ours: pid and start time."""
+    """Workers that are not ours, and connected: pid and start time."""
+    several: set[tuple[int, int]] = field(default_factory=set)
+    """Of those, the processes that have had several connections at once."""
     _in_state: dict[IssueState, int] = field(default_factory=lambda: dict.fromkeys(IssueState, 0))
     """How many are in each state in which nothing is forgotten."""
     _standing: dict[Standing, dict[str, None]] = field(default_factory=dict)
@@ -218,7 +233,7 @@ class Issues:
         return change
 
     def _claim_delegated(self, delegated: rec.ClaimDelegated, entry: Entry) -> Transition:
-        issue = self._of(delegated.issue_id)
+        issue = self.of(delegated.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.handed_over = True
         if issue.state is IssueState.CLAIMED:
@@ -228,7 +243,7 @@ class Issues:
         return change
 
     def _started(self, started: rec.Started, entry: Entry) -> Transition:
-        issue = self._of(started.issue_id)
+        issue = self.of(started.issue_id)
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         issue.state, issue.worker_id = IssueState.RUNNING, started.worker_id
         issue.attempt = RunningAttempt(started, entry.at, entry.elapsed)
@@ -240,14 +255,21 @@ class Issues:
         return change
 
     def _owner_lost(self, lost: rec.OwnerLost, entry: Entry) -> Transition:
-        issue = self._of(lost.issue_id)
+        issue = self.of(lost.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.state, issue.worker_id = IssueState.ORPHANED, lost.worker_id
         issue.told.append(entry)
         return change
 
+    def _inherited(self, inherited: rec.Inherited, entry: Entry) -> Transition:
+        issue = self.of(inherited.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        issue.state, issue.worker_id = IssueState.ORPHANED, inherited.worker_id
+        issue.told.append(entry)
+        return change
+
     def _requeued(self, requeued: rec.Requeued, entry: Entry) -> Transition:
-        issue = self._of(requeued.issue_id)
+        issue = self.of(requeued.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.state = IssueState.RELEASING
         if issue.pending is not Action.HAND_OVER:
@@ -256,7 +278,7 @@ class Issues:
         return change
 
     def _finished(self, finished: rec.Finished, entry: Entry) -> Transition:
-        issue = self._of(finished.issue_id)
+        issue = self.of(finished.issue_id)
         change = Transition(issue, issue.state, issue.standing, issue.attempt)
         issue.state, issue.standing = _VERDICTS.get(finished.verdict, _REQUEUED)
         if issue.standing is Standing.COOLING:
@@ -275,7 +297,7 @@ class Issues:
     def _settled(self, settled: rec.SettledRecord, entry: Entry) -> Transition:
         issue = self.known.get(settled.issue_id) or Issue(settled.issue_id)
         change = Transition(issue, issue.state, issue.standing, issue.attempt, issue.end)
-        if not self._has_taken:
+        if not self._has_taken or issue.inherited:
             self.heard.add(settled.issue_id)
         if settled.action == _HAND_OVER:
             self._handed_over(issue, settled, entry)
@@ -334,7 +356,7 @@ class Issues:
     # --- what people, and earlier runs, have to say --------------------------------------------
 
     def _put_on_hold(self, on_hold: rec.PutOnHold, entry: Entry) -> Transition:
-        issue = self._of(on_hold.issue_id)
+        issue = self.of(on_hold.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.standing = Standing.ON_HOLD
         issue.told.append(entry)
@@ -374,7 +396,7 @@ class Issues:
         told = receipt_from_text(found.receipt)
         if told is None or self.is_counted(found.issue_id, found.request_id):
             return None
-        issue = self._of(found.issue_id)
+        issue = self.of(found.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         past = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
         if (earlier := receipt_from_text(past.receipt)) is not None:
@@ -403,7 +425,7 @@ class Issues:
         return change
 
     def _unsettled(self, unsettled: Unsettled, entry: Entry) -> Transition:
-        issue = self._of(unsettled.issue_id)
+        issue = self.of(unsettled.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         if unsettled.note and issue.state in _NOBODYS:
             issue.state, issue.pending = IssueState.QUARANTINING, Action.QUARANTINE
@@ -422,12 +444,18 @@ class Issues:
     def _joined(self, joined: rec.WorkerJoined, entry: Entry) -> None:
         if joined.own:
             self._foreign.pop(joined.worker_id, None)
-        else:
-            self._foreign[joined.worker_id] = (joined.pid, joined.start_time)
+            return
+        owner = (joined.pid, joined.start_time)
+        if owner in self._foreign.values():
+            self.several.add(owner)
+        self._foreign[joined.worker_id] = owner
+
+    def _left(self, left: rec.WorkerLeft, entry: Entry) -> None:
+        self._foreign.pop(left.worker_id, None)
 
     # --- what is remembered -------------------------------------------------------------------
 
-    def _of(self, issue_id: str) -> Issue:
+    def of(self, issue_id: str) -> Issue:
         """The issue; in a journal that lacks its claim, a new one."""
         issue = self.known.get(issue_id)
         if issue is None:
@@ -442,7 +470,7 @@ class Issues:
 
     def _returned(self, issue: Issue, pending: Action | None = None) -> None:
         """It is out of our hands, and at most this write is pending."""
-        issue.claimed = issue.attempt = issue.end = None
+        issue.claimed = issue.attempt = issue.end = issue.owner = None
         issue.pending, issue.handed_over = pending, False
         issue.told = [each for each in issue.told if type(each.record) is rec.PutOnHold]
         if issue.retry_entry is not None and issue.retry_entry.claimed_by:
@@ -546,6 +574,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.ClaimDelegated: Issues._claim_delegated,
     rec.Started: Issues._started,
     rec.OwnerLost: Issues._owner_lost,
+    rec.Inherited: Issues._inherited,
     rec.Requeued: Issues._requeued,
     rec.Finished: Issues._finished,
     rec.SettledRecord: Issues._settled,
@@ -557,6 +586,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.UsageFound: Issues._usage_found,
     Unsettled: Issues._unsettled,
     rec.WorkerJoined: Issues._joined,
+    rec.WorkerLeft: Issues._left,
     Resumed: Issues._resumed,
 }
 

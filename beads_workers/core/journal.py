@@ -201,11 +201,42 @@ class Started(Record):
 
 @value
 class OwnerLost(Record):
-    """The worker of a running attempt is gone from us, and not yet known to be dead."""
+    """The worker of a running attempt is gone from us, and not yet known to be dead.
+
+    Of a worker that is not ours: ``told_to_stop``, and had not left when its time was over, so that
+    only the end of its process frees the issue; ``several``: its process had other connections, so
+    that a READY by another one says nothing of this issue; ``grace_seconds``: after these it goes
+    back although that process lives, 0 for never.
+    """
 
     issue_id: str
     worker_id: str
     pid: int
+    told_to_stop: bool = False
+    several: bool = False
+    grace_seconds: float = 0.0
+
+
+@value
+class Inherited(Record):
+    """An issue that an earlier run holds is with a worker that was not ours, and lives on.
+
+    ``run_id``: of that run. ``lost_at``: epoch seconds at which that run lost it; 0 where it died
+    first. ``told_to_stop``, ``several`` and ``grace_seconds``: see ``OwnerLost``; the last one
+    counts from this record on.
+    """
+
+    issue_id: str
+    run_id: str
+    worker_id: str
+    pid: int
+    start_time: int
+    title: str = ""
+    priority: int = 2
+    lost_at: float = 0.0
+    told_to_stop: bool = False
+    several: bool = False
+    grace_seconds: float = 0.0
 
 
 @value
@@ -616,6 +647,7 @@ KINDS: dict[str, type[Record]] = {
     "delegating": ClaimDelegated,
     "started": Started,
     "owner_lost": OwnerLost,
+    "inherited": Inherited,
     "finished": Finished,
     "settled": SettledRecord,
     "settlement_failed": SettlementFailed,

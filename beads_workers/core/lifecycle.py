@@ -11,6 +11,7 @@ from beads_workers.core.commands import End, HangUp, KillWorker, Spawn
 from beads_workers.core.connections import Connections, Sender
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Degraded, StopAsked
+from beads_workers.core.inflight import InFlight
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import (
     DegradedBegan,
@@ -65,6 +66,7 @@ class Ending:
         self._stop_seconds = parts.settings.stop_seconds
         self._exit_code = 0
         self._why = ""
+        self._kills = 0
 
     def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
         """Change the state by the table and do what goes with it."""
@@ -109,14 +111,15 @@ class Ending:
             self.stop(StopAsked(reason="error", exit_code=7, why="nobody mended the login"))
         elif state is RunState.RUNNING:
             self._consider_empty()
-        elif state is RunState.DRAINING and not self._parts.tasks.running():
+        elif state is RunState.DRAINING and not self._parts.tasks.running_here():
             self.move(RunStimulus.DRAINED, "drained")
         if self._parts.state is RunState.STOPPING and self._everybody_left():
             self.move(RunStimulus.ALL_LEFT)
             self._all_left()
         if self._parts.state is RunState.SETTLING:
-            nothing = not self._parts.tasks.in_flight and not self._parts.round_trips.pending
-            if nothing and not self._parts.round_trips.busy:
+            tasks = self._parts.tasks
+            nothing = len(tasks.in_flight) == len(tasks.orphaned())
+            if nothing and not self._parts.round_trips.pending and not self._parts.round_trips.busy:
                 self.move(RunStimulus.SETTLED)
 
     def _defy_breaker(self) -> None:
@@ -153,7 +156,7 @@ class Ending:
 
     def idle_out(self) -> None:
         """--idle-timeout has passed without work."""
-        if self._parts.state is RunState.RUNNING and not self._parts.tasks.in_flight:
+        if self._parts.state is RunState.RUNNING and not self._parts.tasks.in_hand():
             self.stop(StopAsked(reason="idle_timeout", why="idle for long enough"))
 
     def run_out(self) -> None:
@@ -204,6 +207,7 @@ class Ending:
         self._effects.timers.set(STOP_DEADLINE, self._effects.now + self._stop_seconds)
 
     def _kill(self) -> None:
+        self._kills += 1
         for member in self._parts.supervisor.alive():
             if member.pid is not None:
                 self._parts.supervisor.kill(member.pid)
@@ -211,22 +215,33 @@ class Ending:
             if not connection.own:
                 who = f"{connection.worker_id or 'a connection'} (pid {connection.pid})"
                 self._effects.note("warning", f"{who} did not leave; it is not ours to kill")
+                connection.overstayed = True
             self._effects.ask(HangUp(connection.conn_id, "did not leave in time"))
-        # A worker that was asked for and has no pid yet is killed as soon as it has one.
-        if self._parts.supervisor.alive():
-            self._effects.timers.set(STOP_DEADLINE, self._effects.now + 1.0)
+        # A worker that was asked for and has no pid yet is killed as soon as it has one; others may
+        # exit because they were hung up on.
+        if self._parts.supervisor.alive() or self._kills == 1:
+            again = self._effects.now + limits.LAST_LOOK_SECONDS
+            self._effects.timers.set(STOP_DEADLINE, again)
 
     def _everybody_left(self) -> bool:
-        return not len(self._parts.registry) and not self._parts.supervisor.alive()
+        if len(self._parts.registry) or self._parts.supervisor.alive():
+            return False
+        return self._kills > 1 or not self._lost_here()
+
+    def _lost_here(self) -> list[InFlight]:
+        return [each for each in self._parts.tasks.orphaned() if not each.issue.inherited]
 
     def _all_left(self) -> None:
         for in_flight in self._parts.tasks.orphaned():
-            self._effects.note(
-                "warning",
-                f"{in_flight.job.issue_id} goes back although pid "
-                f"{in_flight.issue.lost_pid} still lives",
-            )
-            self._connections.end_orphaned(in_flight)
+            issue_id, pid = in_flight.job.issue_id, in_flight.issue.lost_pid
+            if in_flight.obeyed:
+                text = f"{issue_id} goes back although pid {pid} still lives"
+                self._effects.note("warning", text)
+                self._connections.end_orphaned(in_flight)
+                continue
+            who = f"{in_flight.issue.worker_id} (pid {pid})"
+            self._effects.note("error", f"{who} has not left, and keeps {issue_id}")
+            self._exit_code = self._exit_code or 1
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
         self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + limits.SETTLE_TIMEOUT_SECONDS)
@@ -247,7 +262,7 @@ class Ending:
             why = "every worker crashed at its start"
             self.stop(StopAsked(reason="error", exit_code=1, why=why))
             return
-        if parts.tasks.in_flight and not self._only_failing_closes():
+        if parts.tasks.in_hand() and not self._only_failing_closes():
             self._effects.timers.cancel(IDLE_OUT)
             return
         if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
@@ -281,10 +296,13 @@ class Ending:
         code = self._exit_code or (7 if self._something_failed() else 0)
         self._effects.write(RunEnded(code, self._why or self._parts.reason))
         round_trips = self._parts.round_trips
-        pending = tuple(dict.fromkeys((*self._parts.tasks.in_flight, *round_trips.pending)))
+        tasks = self._parts.tasks
+        kept = {in_flight.job.issue_id for in_flight in tasks.orphaned()}
+        ours = (issue_id for issue_id in tasks.in_flight if issue_id not in kept)
+        pending = tuple(dict.fromkeys((*ours, *round_trips.pending)))
         # A round trip that is under way, or that failed, may hold claims nobody has heard of.
         unknown = round_trips.busy or round_trips.troubled_now or round_trips.claims_unknown
-        settled = not pending and not unknown
+        settled = not pending and not unknown and not self._lost_here()
         self._effects.ask(End(code, pending, settled))
 
     def _something_failed(self) -> bool:

@@ -237,6 +237,14 @@ LEAVE_MARGIN_SECONDS = 1.0
 TIMEOUT_MARGIN_SECONDS = 15.0
 """A worker that has not ended an attempt this long after its timeout is itself stuck."""
 
+ORPHAN_GRACE_SECONDS = 30.0
+"""A worker that is not ours has lost its connection: it ends its task within this, and longer than
+most programs let a child take to end."""
+GRACE_SECONDS_MIN = 0.1
+"""Of what is left of it after a start, and of the option: 0 stands for none at all."""
+LAST_LOOK_SECONDS = 1.0
+"""Whoever was hung up on at the end of a stop may still exit because of that."""
+
 SELF_CLAIM_CALL_SECONDS = 60.0
 """A claim, close or release by the worker itself is ended after this: a stuck ``bd`` must not
 hold a worker for ever. The same limit as for a ``bd`` of the orchestrator."""

@@ -163,7 +163,9 @@ class Orchestrator:
         self._scheduler = ClaimScheduler(self._parts)
         self._connections = Connections(self._parts, self._sender, self._scheduler)
         self._ending = Ending(self._parts, self._sender, self._connections, self._scheduler)
-        self._control = Control(self._parts, self._sender, self._scheduler, self._ending)
+        self._control = Control(
+            self._parts, self._sender, self._connections, self._scheduler, self._ending
+        )
         for retry_entry in checkpointed:
             self._effects.apply(retry_entry)
             self._parts.traces.keep(retry_entry.issue_id, retry_entry.traceparent)
@@ -336,6 +338,9 @@ class Orchestrator:
             self._effects.write(
                 SettledRecord(issue_id, action.value, settled.result.value, settled.error)
             )
+        if self._parts.state not in (RunState.STOPPING, RunState.SETTLING, RunState.ENDED):
+            for inherited in event.inherited:
+                self._connections.inherit(inherited)
         self._ending.move(RunStimulus.RECOVERED)
         self._connections.serve_waiting(soon=True)
 
@@ -349,6 +354,8 @@ class Orchestrator:
                 self._connections.overdue(conn_id)
             case connections.AsideDue(conn_id):
                 self._connections.tell_asides(conn_id)
+            case connections.GraceOver(issue_id):
+                self._connections.grace_over(issue_id)
             case connections.ExitDue(pid):
                 self._connections.exit_due(pid)
             case RespawnDue(worker_id) if self._parts.degraded.stop:

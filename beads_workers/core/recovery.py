@@ -10,8 +10,22 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import Issue, Issues, RunningAttempt, Standing
-from beads_workers.core.journal import Checkpointed, Entry, Finished, Resumed, Unsettled
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of
+from beads_workers.core.journal import (
+    Checkpointed,
+    Entry,
+    Finished,
+    Inherited,
+    Resumed,
+    Unsettled,
+)
+from beads_workers.core.model import (
+    PRIORITY_DEFAULT,
+    IssueId,
+    Outcome,
+    OutcomeKind,
+    kept,
+    note_of,
+)
 from beads_workers.core.policy import quarantine_note
 from beads_workers.core.receipts import close_reason, read_receipt, receipt_from_text, to_text
 from beads_workers.core.snapshot import Board
@@ -110,8 +124,32 @@ class RecoveryState:
         known = self.issues.is_counted
         return [*begun, *(e for e in ended if not known(e.issue_id, e.request_id))]
 
-    def unsettled_runs(self) -> list[CrashedRun]:
-        """What is to be settled with the tracker, one per actor, this run's own last."""
+    def inherited(self, issue_ids: Collection[str]) -> tuple[Inherited, ...]:
+        """What the next run is told of these ``owners``, which live on."""
+        return tuple(self._inherited(i) for i in self._all() if i.issue_id in issue_ids)
+
+    def _inherited(self, issue: Issue) -> Inherited:
+        assert issue.owner is not None, "somebody has it"
+        pid, start_time = issue.owner
+        lost = next((e for e in reversed(issue.told) if type(e.record) is rec.OwnerLost), None)
+        told = issue.orphaned
+        return Inherited(
+            issue.issue_id,
+            self.run_id,
+            issue.worker_id,
+            pid,
+            start_time,
+            issue.title,
+            issue.claimed.priority if issue.claimed else PRIORITY_DEFAULT,
+            lost_at=lost.at if lost else 0.0,
+            told_to_stop=bool(told and told.told_to_stop),
+            several=bool(told and told.several) or issue.owner in self.issues.several,
+        )
+
+    def unsettled_runs(self, kept: Collection[str] = ()) -> list[CrashedRun]:
+        """What is to be settled with the tracker, one per actor, this run's own last.
+
+        ``kept``: what is to be left alone for now."""
         by_actor: dict[str, list[IssueId]] = {self.actor: []}
         for issue_id, actor in self.unclosed.items():
             by_actor.setdefault(actor, []).append(IssueId(issue_id))
@@ -128,6 +166,7 @@ class RecoveryState:
             tuple(IssueId(i.issue_id) for i in self._all() if i.is_unstarted),
             _sorted(self.begun),
             _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
+            _sorted(kept),
         )
         return [*unsettled_runs, last]
 

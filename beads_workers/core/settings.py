@@ -202,8 +202,10 @@ class FleetSettings:
     removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
     other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
     the port of the loopback interface on which figures are served; 0: any that is free.
-    ``claims_ahead``: jobs may be taken before a worker is free for them. ``awaited``: of a push
-    source, whether somebody waits to be told how each job went.
+    ``orphan_grace_seconds``: so long after its connection a worker that is not ours may keep its
+    issue; None: for as long as its process lives. ``claims_ahead``: jobs may be taken before a
+    worker is free for them. ``awaited``: of a push source, whether somebody waits to be told how
+    each job went.
     ``tracing``: None where no spans are made. ``source_options``: what the kind of source needs to
     be opened (``kinds``); ``source_private``: the same, where it may hold a secret, so that
     only the orchestrator is told.
@@ -224,6 +226,7 @@ class FleetSettings:
     idle_timeout_seconds: float | None = None
     poll_seconds: float = limits.POLL_SECONDS
     stop_seconds: float = limits.STOP_SECONDS
+    orphan_grace_seconds: float | None = limits.ORPHAN_GRACE_SECONDS
     owned: bool = True
     log_directory: str | None = None
     argv: tuple[str, ...] = ()

@@ -61,7 +61,8 @@ class Settlement:
     and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
     ``unwanted``: somebody has cancelled it, for good. ``undoes_close``: an agent that failed may
-    have closed it, which does not count; closed in our name it is opened again.
+    have closed it, which does not count; closed in our name it is opened again. ``run_id``: of the
+    crashed run that holds it; "" for our own.
     """
 
     action: Action
@@ -74,6 +75,7 @@ class Settlement:
     outcome: Outcome | None = None
     unwanted: bool = False
     undoes_close: bool = False
+    run_id: str = ""
 
 
 class Result(Enum):
@@ -165,7 +167,8 @@ class CrashedRun:
     ``reopened``: those to which that does not apply any more; the tracker may still block them.
     ``outcomes``: how the last attempts went of which the source was not told; ``unstarted``: what
     was claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
-    ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them.
+    ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them. ``kept``: not
+    to be touched, because a worker that was not ours may be at work on them.
     """
 
     actor: str
@@ -177,6 +180,7 @@ class CrashedRun:
     unstarted: tuple[IssueId, ...] = ()
     begun: tuple[IssueId, ...] = ()
     handed_back: tuple[IssueId, ...] = ()
+    kept: tuple[IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[IssueId]) -> list[Settlement]:
         """What is to be written for issues that are done, with what came of each, if known."""

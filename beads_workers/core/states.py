@@ -354,7 +354,7 @@ class IssueState(Key):
     CLAIMED = "enqueued: ours in the tracker, not yet sent"
     DELEGATING = "enqueued: being handed over to a worker that claims by itself"
     RUNNING = "running: a worker has it"
-    ORPHANED = "running: its worker is gone from us, but not yet known to be dead"
+    ORPHANED = "running: its worker is gone from us, but may still be at work on it"
     CLOSING = "done: a close is pending"
     RELEASING = "enqueued: a release is pending"
     QUARANTINING = "error: a quarantine is pending"
@@ -378,6 +378,7 @@ class IssueStimulus(Key):
     FOUND_CLOSED = "the tracker says that it is closed already"
     NOT_OURS = "the tracker says that it is somebody else's"
     FAILED = "the tracker failed"
+    INHERITED = "an earlier run holds it, and its worker, which is not ours, lives on"
 
 
 class IssueReaction(Enum):
@@ -385,7 +386,7 @@ class IssueReaction(Enum):
 
     NONE = "-"
     SETTLE = "write it to the tracker with the next group"
-    WATCH = "wait until its owner process is known to be dead"
+    WATCH = "wait until its owner is dead or says READY; one that is not ours has a grace"
     DELIVER = "send the TASK"
     RETURN = "count it as requeued; retry when it is due"
     COUNT = "count it as done"
@@ -399,6 +400,7 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
     st, sti, re = IssueState, IssueStimulus, IssueReaction
     table: dict[tuple[IssueState, IssueStimulus], Move[IssueState, IssueReaction]] = {
         (st.ENQUEUED, sti.CLAIMED): Move(st.CLAIMED, re.NONE),
+        (st.ENQUEUED, sti.INHERITED): Move(st.ORPHANED, re.WATCH),
         (st.CLAIMED, sti.RESERVED): Move(st.DELEGATING, re.SETTLE),
         (st.CLAIMED, sti.SENT): Move(st.RUNNING, re.NONE),
         (st.CLAIMED, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),

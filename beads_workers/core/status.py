@@ -266,7 +266,7 @@ def needs(board: Board) -> Iterator[tuple[str, str]]:
         worker, pid = issue.worker_id, issue.lost_pid
         yield (
             f"{issue.issue_id}: its worker {worker} left, and pid {pid} still lives",
-            "end that process, or wait for it",
+            f"end that process, or wait for it; 'release {issue.issue_id}' gives it back now",
         )
     for closed in board.agents.closed.values():
         if closed.trouble == "needs_person":

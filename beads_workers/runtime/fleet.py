@@ -165,11 +165,12 @@ class Fleet:
             # Only now: whoever hears it may talk to us at once.
             where = {"tracker": description, "metrics": _url_of(self._scrapes)}
             say(self._client, {"started": vars_of(info) | where})
-            keep = Keep(self._settings.keep_runs)
-            recovery = Recovery(self._directory, self._source, unsettled, mailbox.post, keep)
+            recovery = self._recovery(unsettled, mailbox)
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
             made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
-            loop.tracker_thread = open_tracker_thread(self._settings, self._folder, *made)
+            loop.tracker_thread = open_tracker_thread(
+                self._settings, self._folder, *made, recovery.release
+            )
             self._share_accounts(loop)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
@@ -183,6 +184,17 @@ class Fleet:
             if loop.metrics is not None:
                 loop.metrics.close()
         return self._end(loop, zygote_client, board, code)
+
+    def _recovery(self, unsettled: list[RecoveryState], mailbox: Mailbox) -> Recovery:
+        return Recovery(
+            self._directory,
+            self._source,
+            unsettled,
+            mailbox.post,
+            Keep(self._settings.keep_runs),
+            inherits=not is_push(self._settings),
+            grace_seconds=self._settings.orphan_grace_seconds,
+        )
 
     def _run(self, loop: Loop, board: Board) -> int:
         """Until its end. One that the core did not decide on has its word too: for clients and
@@ -241,6 +253,10 @@ class Fleet:
         farewell["requeued"] = list(board.requeued)
         farewell["pending"] = list(loop.pending)
         farewell["claimed"] = board.claims
+        farewell["stayed"] = [
+            {"worker_id": i.worker_id, "pid": i.lost_pid, "issue_id": i.issue_id}
+            for i in board.orphaned
+        ]
         if self._broken:
             farewell["broken"] = self._broken
         loop.control.close(farewell)

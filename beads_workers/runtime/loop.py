@@ -51,7 +51,7 @@ from beads_workers.runtime.journal import (
     lost,
 )
 from beads_workers.runtime.processes import say
-from beads_workers.runtime.sessions import watch_exit
+from beads_workers.runtime.sessions import start_time, watch_exit
 from beads_workers.runtime.sockets import next_look
 from beads_workers.runtime.tracker_thread import TrackerThread
 from beads_workers.runtime.usage_file import usage_read
@@ -231,7 +231,7 @@ class Loop:
         """When a stop that the journal holds up is over without it (monotonic seconds)."""
         self._journal_trouble = ""
         self._unshown: list[dict[str, Any]] = []
-        self._unwatched: list[int] = []
+        self._unwatched: list[tuple[int, int]] = []
         self.pending: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
@@ -396,8 +396,8 @@ class Loop:
                 self._zygote_client.spawn(worker_id)
             case KillWorker(_, pid):
                 self._zygote_client.kill(pid)
-            case WatchOwner(pid):
-                self._watch_owner(pid)
+            case WatchOwner(pid, start_time):
+                self._watch_owner(pid, start_time)
             case ReadUsage():
                 found = usage_read(self._journal.path.parent, command)
                 if found is not None:
@@ -441,8 +441,8 @@ class Loop:
                 self.accounts.look()
             self._look_at_journal()
             unwatched, self._unwatched = self._unwatched, []
-            for pid in unwatched:
-                self._watch_owner(pid)
+            for watched in unwatched:
+                self._watch_owner(*watched)
 
     # --- odds and ends ------------------------------------------------------------------------
 
@@ -491,11 +491,14 @@ class Loop:
             if now >= self._end_due:
                 raise lost(error)
 
-    def _watch_owner(self, pid: int) -> None:
+    def _watch_owner(self, pid: int, started: int) -> None:
+        if started and start_time(pid) != started:
+            self.tell(OwnerGone(pid))  # It has ended, and another one has its pid.
+            return
         try:
             watch_exit(self._selector, pid, lambda: self.tell(OwnerGone(pid)))
         except OSError:  # No descriptor left: looked at again together with the conditions.
-            self._unwatched.append(pid)
+            self._unwatched.append((pid, started))
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._mailbox.post(StopAsked(exit_code=128 + number, why=f"signal {number}"))

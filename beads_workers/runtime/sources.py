@@ -16,7 +16,12 @@ from beads_workers.registry import kind_of
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
-from beads_workers.runtime.tracker_thread import Answer, PromptTrackerThread, TrackerThread
+from beads_workers.runtime.tracker_thread import (
+    Answer,
+    PromptTrackerThread,
+    Release,
+    TrackerThread,
+)
 
 # --- sources -------------------------------------------------------------------------------------
 # Opening the source that a fleet works on; what there is stands in ``registry``.
@@ -103,12 +108,13 @@ def open_tracker_thread(
     recover: Callable[[], RecoveryEnded],
     post: Callable[[Answer | BaseException], None],
     tell: Callable[[RoundTripEnded], None],
+    release: Release,
 ) -> TrackerThread:
     """The tracker thread that fits the source; ``folder``: of the run. See
     ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
     if not is_push(settings):
-        return TrackerThread(*made)
+        return TrackerThread(*made, release=release)
 
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.

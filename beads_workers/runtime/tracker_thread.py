@@ -6,15 +6,26 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded, UsageRead
-from beads_workers.core.journal import Checkpointed, Entry
+from beads_workers.core.journal import Checkpointed, Entry, Inherited
+from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.source import Renewed, Result, Settled, Source, SourceError, Taken
+from beads_workers.core.source import (
+    Renewed,
+    Result,
+    Settled,
+    Settlement,
+    Source,
+    SourceError,
+    Taken,
+)
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.journal_file import add_to
@@ -37,6 +48,14 @@ SYNC_SECONDS = 1.0
 """Where nothing that is told waits for the disk: a power cut costs so much of the account."""
 
 Answer = RecoveryEnded | RoundTripEnded
+
+Release = Callable[[Settlement], Settled]
+"""Writes what a crashed run left to be written later; may raise ``SourceError`` and ``OSError``."""
+
+
+def no_release(settlement: Settlement) -> Settled:
+    """Nothing was left to be written later."""
+    return Settled(settlement, Result.NOT_OURS)
 
 
 class _Settling(NamedTuple):
@@ -69,8 +88,11 @@ class TrackerThread:
         recover: Callable[[], RecoveryEnded],
         post: Callable[[Answer | BaseException], None],
         tidy: Callable[[], None] = lambda: None,
+        release: Release = no_release,
     ) -> None:
-        """``tidy``: called in this thread once a minute, while there is anything to do."""
+        """``tidy``: called in this thread once a minute, while there is anything to do.
+        ``release``: see ``Recovery.release``."""
+        self._release = release
         self._source = source
         self._journal = journal
         self._recover = recover
@@ -133,14 +155,25 @@ class TrackerThread:
     def _settle(self, round_trip: RoundTrip) -> _Settling:
         if not round_trip.settlements:
             return _Settling()
+        ours = [each for each in round_trip.settlements if not each.run_id]
         try:
-            settled = tuple(self._source.settle(round_trip.settlements))
+            settled = self._source.settle(ours) if ours else []
         except SourceError as error:
             return _Settling(error=_reason(error), hint=error.hint)
         except OSError as error:
             return _Settling(error=_of_machine(error))
-        assert len(settled) == len(round_trip.settlements), "one answer for each settlement"
-        return _Settling(settled)
+        assert len(settled) == len(ours), "one answer for each settlement"
+        earlier = [each for each in round_trip.settlements if each.run_id]
+        return _Settling((*settled, *map(self._released, earlier)))
+
+    def _released(self, settlement: Settlement) -> Settled:
+        """What an earlier run holds is written in its name."""
+        try:
+            return self._release(settlement)
+        except SourceError as error:
+            return Settled(settlement, Result.FAILED, _reason(error))
+        except OSError as error:
+            return Settled(settlement, Result.FAILED, _of_machine(error))
 
     def _take(self, round_trip: RoundTrip) -> _Taking:
         renewed, taken = None, None
@@ -234,6 +267,15 @@ LOOK_SECONDS = 0.05
 DEFAULT = Keep()
 
 
+@dataclass(slots=True)
+class _Left:
+    """An earlier run of which some issues are ``kept``; ``whole``: all others are settled."""
+
+    state: RecoveryState
+    kept: frozenset[IssueId]
+    whole: bool
+
+
 class Recovery:
     """``run`` is what the tracker thread does first; ``abandon`` lets a stop overtake it."""
 
@@ -244,9 +286,17 @@ class Recovery:
         unsettled: Sequence[RecoveryState],
         post: Callable[[RecoveryFailed | UsageRead], None],
         keep: Keep = DEFAULT,
+        *,
+        inherits: bool = True,
+        grace_seconds: float | None = limits.ORPHAN_GRACE_SECONDS,
     ) -> None:
-        """``keep``: what stays of older runs once nothing is pending for them."""
+        """``keep``: what stays of older runs once nothing is pending for them. ``inherits``: what
+        is with workers that live on is left for ``release``; a push source waits for them here, for
+        ``grace_seconds`` at most (None: for ever)."""
         self._keep = keep
+        self._inherits = inherits
+        self._grace_seconds = grace_seconds
+        self._left: dict[str, _Left] = {}
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -261,6 +311,7 @@ class Recovery:
         """Settle run after run; a tracker in trouble is asked again until it answers."""
         settled: list[Settled] = []
         heard: list[Checkpointed] = []
+        inherited: list[Inherited] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
             self._find_usage(left)
@@ -268,13 +319,44 @@ class Recovery:
             heard += [
                 retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends
             ]
-            settled += self._settle(left, list(ends.values()))
+            kept = self._still_held(left)
+            inherited += left.inherited(kept)
+            settled += self._settle(left, list(ends.values()), kept)
         # Only now: until it was settled, a run's journal was all that knew of its pending writes.
         try:
             rotate(self._directory, self._keep)
         except RuntimeError:
             pass  # There is no thread to be had: the next start removes them.
-        return RecoveryEnded(tuple(settled), tuple(heard))
+        return RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
+
+    def release(self, settlement: Settlement) -> Settled:
+        """Write what was left alone for a worker that lived on, in the name of the run that holds
+        it; may raise ``SourceError`` and ``OSError``. Called in the tracker thread."""
+        found = self._left.get(settlement.run_id)
+        if found is None or settlement.issue_id not in found.kept:
+            return Settled(settlement, Result.NOT_OURS)
+        kept = found.kept - {settlement.issue_id}
+        last = found.state.unsettled_runs(kept)[-1]
+        settled = self._source.recover(last)
+        # What is in nobody's hands in the tracker has moved on by itself.
+        answers = [s for s in settled if s.settlement.issue_id == settlement.issue_id]
+        result, error = (answers[0].result, answers[0].error) if answers else (Result.NOT_OURS, "")
+        if result is not Result.FAILED:
+            found.kept = kept
+            found.state.settled_elsewhere([settlement.issue_id])
+            if not kept and found.whole:
+                self._directory.mark_settled(settlement.run_id)
+        return Settled(settlement, result, error)
+
+    def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
+        """What workers have that were not ours, and live on."""
+        if self._abandoned.is_set():
+            return frozenset()
+        return frozenset(
+            IssueId(issue_id)
+            for issue_id, (pid, start_time) in left.owners.items()
+            if self._inherits and sessions.start_time(pid) == start_time
+        )
 
     def _find_usage(self, left: RecoveryState) -> None:
         # Told before anything is settled: as long as it is not, the next start looks again.
@@ -291,12 +373,16 @@ class Recovery:
             return {}  # They may not have left yet.
         return hear(left, self._directory.run(left.run_id))
 
-    def _settle(self, left: RecoveryState, ends: Sequence[Entry]) -> list[Settled]:
+    def _settle(
+        self, left: RecoveryState, ends: Sequence[Entry], kept: frozenset[IssueId]
+    ) -> list[Settled]:
         failures = 0
         while not self._abandoned.is_set():
             try:
                 settled = [
-                    s for crashed in left.unsettled_runs() for s in self._source.recover(crashed)
+                    each
+                    for crashed in left.unsettled_runs(kept)
+                    for each in self._source.recover(crashed)
                 ]
             except (SourceError, OSError) as error:
                 delay = min(
@@ -307,8 +393,14 @@ class Recovery:
                 self._post(RecoveryFailed(str(error), hint, delay))
                 self._abandoned.wait(delay)
                 continue
-            if all(s.result is not Result.FAILED for s in settled):
+            whole = all(s.result is not Result.FAILED for s in settled)
+            if whole:
                 self._tell_its_journal(left.run_id, ends)
+            if kept:
+                # A person may change the others from now on: they are not written twice.
+                left.settled_elsewhere([i for i in left.issues.known if i not in kept])
+                self._left[left.run_id] = _Left(left, kept, whole)
+            elif whole:
                 self._directory.mark_settled(left.run_id)
             return settled
         return []
@@ -337,7 +429,8 @@ class Recovery:
             except OSError:
                 pass  # Its pid is somebody else's by now, who listens there.
         for issue_id, (pid, start_time) in left.owners.items():
-            self._wait_for_owner(issue_id, pid, start_time)
+            if not self._inherits:
+                self._wait_for_owner(issue_id, pid, start_time)
         if left.last_call is None:
             return
         pid, start_time = left.last_call
@@ -348,7 +441,11 @@ class Recovery:
     def _wait_for_owner(self, issue_id: str, pid: int, start_time: int) -> None:
         # It is not ours to kill, and its issue goes to nobody while it may be at work on it.
         told_at = time.monotonic() + limits.TERM_GRACE_SECONDS
+        grace = self._grace_seconds
+        until = inf if grace is None else time.monotonic() + grace
         while sessions.start_time(pid) == start_time and not self._abandoned.is_set():
+            if time.monotonic() > until:
+                return
             if time.monotonic() > told_at:
                 told_at = time.monotonic() + limits.SOURCE_RETRY_MAX_SECONDS
                 self._post(still_held(issue_id, pid))

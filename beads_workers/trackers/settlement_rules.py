@@ -83,7 +83,8 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
     ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
     """
     done = dict.fromkeys(dead.unclosed)
-    back = dict.fromkeys([*held, *dead.handed_over])
+    kept = frozenset(dead.kept)
+    back = dict.fromkeys(i for i in (*held, *dead.handed_over) if i not in kept)
     reopened = [key for key in dead.reopened if key not in done and key not in back]
     return [
         *dead.closes(done),

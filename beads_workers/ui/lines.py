@@ -54,6 +54,8 @@ def _text(record: rec.Record) -> str | None:
             return _settled(issue_id, action, result, error)
         case rec.OwnerLost(issue_id, worker_id, pid):
             return f"{worker_id:>4} lost     {_id(issue_id)}: pid {pid} left its connection"
+        case rec.Inherited(issue_id, _, worker_id, pid):
+            return f"{worker_id:>4} keeps    {_id(issue_id)}: pid {pid} of an earlier run lives on"
         case rec.Noted(level, text):
             return f"     {level}: {printable(text)}"
         case rec.SourceTrouble(error, seconds, hint, failures):

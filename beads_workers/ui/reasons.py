@@ -135,7 +135,10 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
             return [Reason(Cause.RUNNING, text, change)]
         case "orphaned":
             text = f"its worker {facts.worker_id} is lost, and pid {facts.owner_pid} still lives"
-            change = f"nobody else gets it before pid {facts.owner_pid} has ended"
+            change = (
+                f"nobody else gets it before pid {facts.owner_pid} has ended, or had its grace;"
+                f" 'beads-workers release {facts.issue_id}' gives it back now"
+            )
             return [Reason(Cause.LOST, text, change)]
         case "delegating":
             text = f"it is being handed over to {facts.worker_id} in the tracker"

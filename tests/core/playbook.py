@@ -291,7 +291,8 @@ class Play:
                 case Send(message=Task(issue_id=issue_id)):
                     assert self._last(issue_id, rec.Started), f"{issue_id}: TASK before its record"
                 case WatchOwner(pid):
-                    told = (e.record for e in self.entries if isinstance(e.record, rec.OwnerLost))
+                    kinds = rec.OwnerLost | rec.Inherited
+                    told = (e.record for e in self.entries if isinstance(e.record, kinds))
                     assert pid in {r.pid for r in told}, "watched before its record"
                 case End(exit_code):
                     assert isinstance(self.entries[-1].record, rec.RunEnded)
@@ -318,7 +319,9 @@ class Play:
             case Action.QUARANTINE:
                 return verdict == "quarantined"
             case Action.RELEASE:
-                return self._last(issue_id, rec.Claimed) is not None
+                return bool(
+                    self._last(issue_id, rec.Claimed) or self._last(issue_id, rec.Inherited)
+                )
             case Action.HAND_OVER:
                 return self._last(issue_id, rec.ClaimDelegated) is not None
             case Action.REOPEN:

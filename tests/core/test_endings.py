@@ -133,7 +133,8 @@ def test_the_issue_of_a_foreign_worker_that_still_lives_goes_back_and_is_named()
     play = Play()
     play.working("a")
     play.do(STOP)
-    gone = play.do(lost(1))
+    assert records(play.do(lost(1)), rec.Finished) == [], "it may be about to exit"
+    gone = play.wait(limits.STOP_SECONDS + limits.LAST_LOOK_SECONDS)
     assert "a goes back although pid 901 still lives" in notes(gone, "warning")
     assert play.pending() == [(Action.RELEASE, "a")]
     play.answer()

@@ -18,6 +18,7 @@ CLAIMED = rec.Claimed("a", "title of a", 1, "m.f", "[[1],{}]", 5.0)
 DELEGATING = rec.ClaimDelegated("a", "W1")
 STARTED = rec.Started("a", "W1", 1, "r.1", traceparent="00-1-2-01")
 LOST = rec.OwnerLost("a", "W1", 7)
+INHERITED = rec.Inherited("a", "run-0", "W1", 7, 77)
 REQUEUED = rec.Requeued("a")
 DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
 FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
@@ -71,6 +72,7 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
         IssueStimulus.FOUND_CLOSED: (settled(write, "found_closed"),),
         IssueStimulus.NOT_OURS: (settled(write, "not_ours"),),
         IssueStimulus.FAILED: (rec.SettlementFailed("a", write, "no"),),
+        IssueStimulus.INHERITED: (INHERITED,),
     }[stimulus]
 
 

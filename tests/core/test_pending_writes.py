@@ -46,7 +46,7 @@ def test_a_run_whose_last_claim_was_not_answered_is_not_settled() -> None:
     play.answer(take_error="the answer was lost")
     assert play.core._parts.round_trips.claims_unknown
     play.do(ev.StopAsked())
-    play.do(lost(1))
+    play.do(lost(1), ev.OwnerGone(901))
     # The release is answered: the tracker is well, and what that claim has won is as unknown.
     commands: list[Command] = []
     while play.ended is None:

@@ -12,10 +12,18 @@ import pytest
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Totals
 from beads_workers.core.events import RecoveryFailed, UsageRead
-from beads_workers.core.journal import Checkpointed, Entry, Finished, Started, Unsettled, encode
+from beads_workers.core.journal import (
+    Checkpointed,
+    Entry,
+    Finished,
+    OwnerLost,
+    Started,
+    Unsettled,
+    encode,
+)
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.source import Action, CrashedRun, Result, Settled
+from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
 from beads_workers.core.wire import Done
 from beads_workers.executors.files import usage_file
 from beads_workers.runtime import sessions
@@ -147,7 +155,7 @@ def test_nothing_is_touched_while_any_process_of_that_run_lives(scene: Scene) ->
     assert scene.source.tracker.issues["a"].status == "open"
 
 
-@pytest.mark.parametrize("what", ["its last call of the tracker", "a worker of somebody else"])
+@pytest.mark.parametrize("what", ["its last call of the tracker", "a worker of a push source"])
 def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None:
     os.close(scene.alive)
     wait, release = os.pipe()
@@ -161,6 +169,9 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
         scene.dead.last_call = left
     else:
         scene.dead.apply(Entry(Unsettled("a", "", *left), 5.0, 2.0))
+        scene.recovery = Recovery(
+            scene.directory, scene.source, [scene.dead], scene.failed, inherits=False
+        )
     thread = threading.Thread(target=scene.recovery.run)
     thread.start()
     thread.join(0.15)
@@ -169,6 +180,41 @@ def test_nor_while_what_it_has_left_behind_runs(scene: Scene, what: str) -> None
     os.waitpid(child, 0)
     os.close(wait)
     thread.join(10)
+    assert scene.source.tracker.issues["a"].status == "open"
+
+
+def test_what_a_worker_of_somebody_else_still_has_is_left_alone_and_nothing_else(
+    scene: Scene,
+) -> None:
+    os.close(scene.alive)
+    scene.source.tracker.issues["b"] = TrackerIssue(
+        id="b", title="t", status="in_progress", assignee="actor/dead"
+    )
+    here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
+    lost = OwnerLost("a", "W7", os.getpid(), told_to_stop=True)
+    for record in (Unsettled("a", "", *here), Started("a", "W7", 1, "r.1"), lost):
+        scene.dead.apply(Entry(record, 5.0, 2.0))
+    ended = scene.recovery.run()
+    assert [s.settlement.issue_id for s in ended.settled] == ["b"]
+    (inherited,) = ended.inherited
+    assert (inherited.issue_id, inherited.run_id) == ("a", scene.run_id)
+    assert (inherited.worker_id, inherited.pid, inherited.start_time) == ("W7", *here)
+    assert inherited.told_to_stop and inherited.lost_at == 5.0
+    assert scene.source.tracker.issues["a"].assignee == "actor/dead"
+    assert not scene.directory.is_settled(scene.run_id)
+    asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
+    assert scene.recovery.release(asked) == Settled(asked, Result.APPLIED)
+    assert scene.source.tracker.issues["a"].status == "open"
+    assert scene.directory.is_settled(scene.run_id)
+    assert scene.recovery.release(asked).result is Result.NOT_OURS, "once is enough"
+
+
+def test_a_push_source_waits_for_such_a_worker_no_longer_than_its_grace(scene: Scene) -> None:
+    os.close(scene.alive)
+    here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
+    scene.dead.apply(Entry(Unsettled("a", "", *here), 5.0, 2.0))
+    made = scene.directory, scene.source, [scene.dead], scene.failed
+    Recovery(*made, inherits=False, grace_seconds=0.1).run()
     assert scene.source.tracker.issues["a"].status == "open"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from beads_workers.core import journal as rec
@@ -33,7 +35,7 @@ class Seen:
     """What the world knows of one issue. ``at_work``: pids of our tasks on it.
 
     ``disturbed``: a person took it by force from those who were at work on it. ``quarantined``: it
-    is blocked, by us.
+    is blocked, by us. ``free_at``: a worker of somebody else that is lost has had its grace then.
     """
 
     at_work: set[int] = field(default_factory=set)
@@ -42,6 +44,7 @@ class Seen:
     successes: int = 0
     taken: bool = False
     quarantined: bool = False
+    free_at: float = inf
 
 
 class Checks:
@@ -133,18 +136,28 @@ class Checks:
             # A turn may still be about the first one when somebody asks a second time.
             offsets = self._facts.setdefault((node.run_id, action, issue_id), [])
             offsets[:] = [*offsets[-1:], offset]
-        if isinstance(record, rec.Finished) and record.outcome == "cancelled":
-            self._requeued_at_a_stop(record.issue_id)
+        if isinstance(record, rec.OwnerLost | rec.Inherited):
+            grace, now = record.grace_seconds, self._world.agenda.now
+            self.of(record.issue_id).free_at = now + grace if grace else inf
+        elif isinstance(record, rec.Finished | rec.Requeued):
+            self._given_back(record.issue_id)
         if isinstance(record, rec.RunChanged) and record.reason == "idle_timeout":
             self._found_empty(node)
 
-    def _requeued_at_a_stop(self, issue_id: str) -> None:
-        # A stop names workers of others that do not leave, and gives their issues back all the
-        # same: the one overlap that is decided (docs/RELIABILITY.md, "Simulated worlds").
+    def given_back_by_hand(self, issue_ids: Iterable[str]) -> None:
+        """A person is about to release or retry them, knowing who may be at work on them."""
+        for issue_id in issue_ids:
+            self.of(issue_id).free_at = self._world.agenda.now
+
+    def _given_back(self, issue_id: str) -> None:
+        # After its grace, or by hand, an issue goes back although a worker of somebody else may be
+        # at work on it: the overlaps that are decided (docs/RELIABILITY.md, "Simulated worlds").
         seen, processes = self.of(issue_id), self._world.processes
         found = (processes.get(pid) for pid in seen.at_work)
-        if any(process is not None and not process.token for process in found):
+        foreign = any(process is not None and not process.token for process in found)
+        if foreign and self._world.agenda.now >= seen.free_at:
             seen.disturbed = True
+        seen.free_at = inf
 
     def about_to_say(self, node: Node, message: ToWorker) -> None:
         """A message leaves."""

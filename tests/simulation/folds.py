@@ -93,7 +93,7 @@ def _known(issue: Issue, now: float, began: float) -> Facts:
         # The clock on the wall may have been set: the core is told it once.
         "page": issue.retry_entry and replace(issue.retry_entry, not_before=0.0),
         "owner": issue.owner,
-        "lost_pid": issue.lost_pid,
+        "orphaned": issue.orphaned,
         "handed_over": issue.handed_over,
     }
 

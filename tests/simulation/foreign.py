@@ -1,4 +1,6 @@
-"""Version 1 workers that nobody here has started: self-claiming, slow to notice, and undead."""
+"""Version 1 workers that nobody here has started: self-claiming, slow to notice, undead, and back.
+
+Some have several connections, each with a task of its own, as threads or goroutines would."""
 
 from __future__ import annotations
 
@@ -15,19 +17,47 @@ if TYPE_CHECKING:
     from tests.simulation.nodes import Node
 
 
+SLOTS = 3
+TRIES = (1.0, 2.0, 4.0)
+"""Seconds before each try to connect anew."""
+
+
 class Foreign:
-    """Follows the text. ``undead``: on the end of its stream it works on before it looks."""
+    """A process with one slot, or several; it ends with the last of them."""
 
     def __init__(self, node: Node) -> None:
+        self.world = node.world
+        self.process = self.world.processes.start("foreign")
+        count = SLOTS if self.world.faults.hits("foreign worker: several connections", 0.3) else 1
+        self._slots = [Slot(self, node) for _ in range(count)]
+        self.process.at_death.append(self._died)
+
+    def left(self, slot: Slot) -> None:
+        """One of them has come to its end."""
+        if slot in self._slots:
+            self._slots.remove(slot)
+        if not self._slots:
+            self.process.die()
+
+    def _died(self) -> None:
+        # Nobody of ours could: that it takes its tasks with it is asked of who starts it.
+        for slot in self._slots:
+            slot.end()
+
+
+class Slot:
+    """One connection after the other. ``undead``: on the end of its stream it works on first."""
+
+    def __init__(self, foreign: Foreign, node: Node) -> None:
+        self._foreign = foreign
         self._node = node
-        self._world = node.world
-        self.process = self._world.processes.start("foreign")
+        self._world = foreign.world
+        self.process = foreign.process
         self._undead = self._world.faults.hits("worker: undead", 0.5)
         self._link: Link | None = None
         self._work: Work | None = None
-        self._leaving = False
+        self._leaving = self._told = False
         self._actor = f"person/{self.process.pid}"
-        self.process.at_death.append(self._died)
         self.process.later(self._world.delay(), self._connect)
 
     def heard(self, message: ToWorker) -> None:
@@ -38,6 +68,7 @@ class Foreign:
             case Wait(seconds) if self._work is None:
                 self.process.later(seconds, self._ask)
             case Shutdown():
+                self._told = True
                 self._leave()
             case _:
                 pass
@@ -47,10 +78,15 @@ class Foreign:
         if not self._undead or self._work is None:
             self._leave()
 
+    def end(self) -> None:
+        """Its process is no more."""
+        if self._work is not None:
+            self._work.process.die()
+
     def _connect(self) -> None:
         self._link = self._node.connect(self)
         if self._link is None:
-            self.process.die()
+            self._foreign.left(self)
         else:
             self._ask()
 
@@ -88,11 +124,6 @@ class Foreign:
         link.say(Done(key, "w", 5) if status == 0 else Failed(key, "w", f"exit status {status}"))
         self._ask()
 
-    def _died(self) -> None:
-        # Nobody of ours could: that it takes its task with it is asked of who starts it.
-        if self._work is not None:
-            self._work.process.die()
-
     def _leave(self) -> None:
         if self._work is not None:
             self._leaving = True
@@ -100,4 +131,22 @@ class Foreign:
             return
         if self._link is not None:
             self._link.close()
-        self.process.die()
+            self._link = None
+        if self._told or not self._world.faults.hits("foreign worker: comes back", 0.5):
+            self._foreign.left(self)
+        else:
+            self._leaving = True
+            self.process.start(self._come_back())
+
+    def _come_back(self) -> Thread:
+        """It has let go of what it had, and says READY to whoever runs now."""
+        for seconds in TRIES:
+            yield seconds
+            node = self._world.node
+            if node is not None and node.run_id and node.self_claiming == self._node.self_claiming:
+                self._node, self._leaving = node, False
+                self._link = node.connect(self)
+                if self._link is not None:
+                    self._ask()
+                    return
+        self._foreign.left(self)

@@ -225,7 +225,9 @@ class Mishaps:
             6: ev.StopAsked(drain=True),
             7: ev.StopAsked(seconds=self._random.choice((0.0, 2.0, None))),
         }
-        node.tell(asked.get(choice, ev.WhyAsked(ticket)))
+        if isinstance(event := asked.get(choice), ev.ReleaseAskedFor | ev.RetryAskedFor):
+            self._world.check.given_back_by_hand(event.issue_ids)
+        node.tell(event or ev.WhyAsked(ticket))
         if choice == 0:
             self._world.agenda.after(15.0, lambda: node.tell(ev.ResumeAsked(ticket)))
         return True

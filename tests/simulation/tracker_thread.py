@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded
-from beads_workers.core.journal import Checkpointed
+from beads_workers.core.journal import Checkpointed, Inherited
+from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState, replay
-from beads_workers.core.source import Result, Settled, SourceError
+from beads_workers.core.source import Result, Settled, Settlement, SourceError
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.source import Source
 
@@ -34,6 +36,7 @@ class TrackerThread:
         self._world = node.world
         self._source = source
         self._unsettled = unsettled
+        self._left: dict[str, tuple[RecoveryState, frozenset[IssueId], bool]] = {}
         self._round_trips: deque[RoundTrip | None] = deque()
         self._asked = Promise()
         self.abandoned = False
@@ -68,11 +71,17 @@ class TrackerThread:
     def _settle(self, round_trip: RoundTrip) -> Thread:
         if not round_trip.settlements:
             return RoundTripEnded(0.0)
+        ours = [each for each in round_trip.settlements if not each.run_id]
+        settled: tuple[Settled, ...] = ()
         try:
-            settled = tuple((yield from self._source.settle(round_trip.settlements)))
+            if ours:
+                settled = tuple((yield from self._source.settle(ours)))
         except SourceError as error:
             return RoundTripEnded(0.0, settle_error=str(error), hint=error.hint)
-        assert len(settled) == len(round_trip.settlements), "one answer for each settlement"
+        assert len(settled) == len(ours), "one answer for each settlement"
+        for each in round_trip.settlements:
+            if each.run_id:
+                settled = (*settled, (yield from self._released(each)))
         if any(s.result is not Result.FAILED for s in settled):
             self._node.last_settled = self._world.agenda.now
         return RoundTripEnded(0.0, settled=settled)
@@ -93,14 +102,46 @@ class TrackerThread:
 
     # --- runtime/tracker_thread.py ---------------------------------------------------------------
 
+    def _released(self, settlement: Settlement) -> Thread:
+        try:
+            return (yield from self._release(settlement))
+        except SourceError as error:
+            return Settled(settlement, Result.FAILED, str(error))
+
+    def _release(self, settlement: Settlement) -> Thread:
+        found = self._left.get(settlement.run_id)
+        if found is None or settlement.issue_id not in found[1]:
+            return Settled(settlement, Result.NOT_OURS)
+        left, kept, whole = found
+        kept = kept - {settlement.issue_id}
+        answers = yield from self._source.recover(left.unsettled_runs(kept)[-1])
+        answers = [s for s in answers if s.settlement.issue_id == settlement.issue_id]
+        result = answers[0].result if answers else Result.NOT_OURS
+        if result is not Result.FAILED:
+            self._left[settlement.run_id] = (left, kept, whole)
+            left.settled_elsewhere([settlement.issue_id])
+            if not kept and whole:
+                self._world.point("before a run is marked as settled")
+                self._world.disk.folders[settlement.run_id].settled = True
+        return Settled(settlement, result)
+
+    def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
+        if self.abandoned or self._node.push:
+            return frozenset()
+        lives = self._world.processes.lives
+        return frozenset(IssueId(i) for i, (pid, _) in left.owners.items() if lives(pid))
+
     def _recover(self) -> Thread:
         settled: list[Settled] = []
         heard: list[Checkpointed] = []
+        inherited: list[Inherited] = []
         for left in self._unsettled:
             yield from self._wait_until_gone(left)
             heard += self._hear(left)
-            settled += yield from self._settle_run(left)
-        return RecoveryEnded(tuple(settled), tuple(heard))
+            kept = self._still_held(left)
+            inherited += left.inherited(kept)
+            settled += yield from self._settle_run(left, kept)
+        return RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
 
     def _hear(self, left: RecoveryState) -> list[Checkpointed]:
         if self.abandoned or self._world.mutant.is_deaf:
@@ -110,13 +151,13 @@ class TrackerThread:
         self._world.heard_late += len(ends)
         return [retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends]
 
-    def _settle_run(self, left: RecoveryState) -> Thread:
+    def _settle_run(self, left: RecoveryState, kept: frozenset[IssueId]) -> Thread:
         failures = 0
         while not self.abandoned:
             settled: list[Settled] = []
             try:
                 for crashed in (
-                    left.unsettled_runs() if not self._world.mutant.settles_unasked else ()
+                    left.unsettled_runs(kept) if not self._world.mutant.settles_unasked else ()
                 ):
                     settled += yield from self._source.recover(crashed)
             except SourceError as error:
@@ -128,7 +169,11 @@ class TrackerThread:
                 yield delay
                 continue
             self._world.point("before a run is marked as settled")
-            if all(s.result is not Result.FAILED for s in settled):
+            whole = all(s.result is not Result.FAILED for s in settled)
+            if kept:
+                left.settled_elsewhere([i for i in left.issues.known if i not in kept])
+                self._left[left.run_id] = (left, kept, whole)
+            elif whole:
                 self._world.disk.folders[left.run_id].settled = True
             self._world.point("after a run was marked as settled")
             self._world.check.run_gone(left.run_id)
@@ -145,8 +190,10 @@ class TrackerThread:
                 deadline = self._world.agenda.now + GONE_SECONDS
             yield LOOK_SECONDS
         processes.sweep(left.run_id)
-        for pid, _ in left.owners.values():
-            while processes.lives(pid) and not self.abandoned:
+        grace = self._node.settings.orphan_grace_seconds
+        until = inf if grace is None else self._world.agenda.now + grace
+        for pid, _ in left.owners.values() if self._node.push else ():
+            while processes.lives(pid) and not self.abandoned and self._world.agenda.now < until:
                 yield LOOK_SECONDS
         if left.last_call is None:
             return

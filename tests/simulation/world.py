@@ -174,6 +174,7 @@ class World:
             ),
             policy=Policy(self.attempts_max, self.random.choice((0.5, 0.5, 10.0))),
             until_empty=self.until_empty or self.random.random() < 0.5,
+            orphan_grace_seconds=self.random.choice((None, 0.5, 30.0)),
         )
         node = self.node = self.make_node(settings)
         node.process.later(0.0, node.begin)
