@@ -30,7 +30,7 @@ def test_the_dry_run_prints_what_the_agent_reads(
     any_project: Any, start: StartFleet, read: Path
 ) -> None:
     any_project.environment |= {"PATH": f"{read}:{any_project.environment['PATH']}"}
-    text = "A cart\nwith `ticks` and {title}.\n" + "A long text of a tracker.\n" * 8000
+    text = "A cart\nwith `ticks` and {title}.\n" + "A long text of a tracker.\n" * 2000
     (issue,) = any_project.create_many(
         [
             {
