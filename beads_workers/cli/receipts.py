@@ -19,7 +19,7 @@ RUNS_MAX = 20
 
 
 @value
-class EndedAttempt:
+class ReceiptRow:
     """An attempt that has a receipt. ``outcome``: "" where its worker never told its end."""
 
     run_id: str
@@ -29,7 +29,7 @@ class EndedAttempt:
     receipt: Receipt
 
 
-def find_receipts(state_directory: Path, issue_id: str) -> list[EndedAttempt]:
+def find_receipts(state_directory: Path, issue_id: str) -> list[ReceiptRow]:
     """Of the newest run that has any, in order."""
     directory = RunDirectory(state_directory)
     for run_id in list(reversed(directory.run_ids()))[:RUNS_MAX]:
@@ -38,7 +38,7 @@ def find_receipts(state_directory: Path, issue_id: str) -> list[EndedAttempt]:
     return []
 
 
-def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[EndedAttempt]:
+def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[ReceiptRow]:
     for entry in read_journal(directory.run(run_id) / "journal.jsonl"):
         match entry.record:
             case RunStarted(agents=()):
@@ -51,10 +51,10 @@ def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[End
             case _:
                 continue
         if receipt is not None:
-            yield EndedAttempt(run_id, finished.attempt, outcome, error, receipt)
+            yield ReceiptRow(run_id, finished.attempt, outcome, error, receipt)
 
 
-def as_json(attempt: EndedAttempt) -> dict[str, Any]:
+def as_json(attempt: ReceiptRow) -> dict[str, Any]:
     """One object, the receipt as the journal has it."""
     return {
         "run_id": attempt.run_id,
@@ -65,7 +65,7 @@ def as_json(attempt: EndedAttempt) -> dict[str, Any]:
     }
 
 
-def shown(attempts: list[EndedAttempt]) -> Iterator[str]:
+def shown(attempts: list[ReceiptRow]) -> Iterator[str]:
     """A line for each, and the last one in full."""
     for each in attempts[:-1]:
         yield f"attempt {each.attempt}: {receipt_line(each.receipt)}"

@@ -91,7 +91,7 @@ def read_usage(path: Path) -> Receipt | None:
             # Beside the one that works there may be a reviewer, whose session nobody resumes.
             works = row.get("works") is not False
         if works:
-            said |= {name: row[name] for name in _OF_SESSION if name in row}
+            said |= {n: row[n] for n, kind in _OF_SESSION.items() if isinstance(row.get(n), kind)}
         if runs and (increment := _increment(row)) is not None:
             runs[-1][0].hear([increment])
     receipt = read_receipt(said) if runs else None
@@ -110,7 +110,7 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
     return UsageRead(*ids, to_text(found))
 
 
-_OF_SESSION = ("agent", "model", "session", "totals")
+_OF_SESSION = {"agent": str, "model": str, "session": str, "totals": dict}
 WHY = "it was ended before it could say what it had done"
 
 

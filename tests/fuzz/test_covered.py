@@ -22,6 +22,8 @@ not among them: most have nothing to do with outside input, so what they read is
 
 EXEMPT = {
     "attempts/assignment.py": "what our own worker hands to our own program",
+    "attempts/hook.py": "the call of a tool as claude tells it; what it is not, is let pass",
+    "ui/agents.py": "one time of ours in a snapshot; anything else is shown as it is",
     "runtime/attempt_channel.py": "what our own program answers; its receipt is 'receipts', fuzzed",
     "chaos/account.py": "what its own tasks and runs have written, which it is there to judge",
     "chaos/workspace.py": "a throw-away tracker that it has made itself, judged in a test run",

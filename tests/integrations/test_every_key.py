@@ -35,6 +35,8 @@ issue_budget = "5Mtok"
 reset_grace = "1m"
 probe = "30m"
 overage = true
+discovered = "take"
+orphan_grace = "never"
 person_wait = "1d"
 limit = 10
 max_runtime = "2h"
@@ -80,9 +82,10 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     assert resolved.options == Options(
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
         "make test", "worker", "mine", str(tmp_path / "prompts/p.txt"),
-        "other", 3, "fresh", "owner", 1200.0, "$20", "5Mtok", 60.0, 1800.0, True, 86_400.0,
+        "other", 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0, 1800.0, True, 86_400.0,
         10, 7200.0, 90.0, 0.5,
-        "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0, True, "main",
+        "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
+        "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
         "py#f", 9464, {"hero": HeroTable(worker="w1")}, True,

@@ -77,6 +77,7 @@ def test_every_cause_that_can_group_issues_has_a_name() -> None:
     fleet = {
         Cause.NO_FLEET, Cause.RECOVERING, Cause.PAUSED, Cause.DRAINING, Cause.STOPPING,
         Cause.TRACKER, Cause.LIMIT, Cause.NO_WORKERS, Cause.BUSY, Cause.BEHIND,
+        Cause.ACCOUNT,
     }  # fmt: skip
     assert set(Cause) - fleet - {Cause.CLOSED, Cause.NOT_FOUND} == set(GROUPS)
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.repository import commit, commits, git
@@ -78,6 +78,7 @@ def loose_files(world: World) -> dict[Path, bytes]:
 
 @settings(max_examples=6, deadline=None)
 @given(plan=PLAN, removed=st.none() | st.integers(0, 2))
+@example(plan=[("detach", 0), ("revert", 0)], removed=0)
 def test_clean_destroys_no_commit_and_no_file(
     plan: list[tuple[str, int]], removed: int | None
 ) -> None:
