@@ -202,7 +202,9 @@ def test_a_stranger_that_says_ready_twice_has_one_task_and_finishes_it(
     stranger.say("DONE", issue_id=task["issue_id"], duration_ms=1)
     until(lambda: embedded.read_all()[task["issue_id"]][0] == "closed")  # type: ignore[index]
     stranger.say("READY")
-    assert stranger.hear()["issue_id"] != task["issue_id"]
-    assert fleet.call("stop", "--timeout", "0.5").returncode == 0
+    second = stranger.hear()["issue_id"]
+    assert second != task["issue_id"]
+    # It is still there, with its next task: that is said, and nobody else gets that one.
+    assert fleet.call("stop", "--timeout", "0.5").returncode == 1
     assert stranger.hear()["reason"] == "user_requested"
-    fleet.leaves_nothing()
+    assert embedded.read_all()[second][0] == "in_progress"  # type: ignore[index]
