@@ -16,7 +16,7 @@ this, and look at the difference.
   ``/corpus/work`` (the repository), ``/corpus/home`` and ``/corpus/agents``, the stub is
   ``127.0.0.1:1``, the long lists of claude's ``init`` (tools, commands, skills) have at most three
   entries, and copilot's ``session.background_tasks_changed`` stands there once.
-- ``NAME.json`` has the rest, as ``tests.agents.endings.Ending`` describes: ``agent``, ``version``,
+- ``NAME.json`` has the rest, as ``endings.RunEnding`` describes: ``agent``, ``version``,
   ``form`` (``stream-json`` or ``text``), ``arguments``, ``status`` or ``signal``, ``sent``,
   ``git`` {``commits``, ``changed``}, ``began``, ``seconds``, ``zone``, ``stderr`` and the
   ``label``: {``verdict``, ``until``, ``window``}.

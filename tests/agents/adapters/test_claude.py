@@ -165,7 +165,7 @@ def test_windows_are_read(info: dict[str, Any], limit: Limit) -> None:
 @pytest.mark.parametrize(
     ("name", "status", "text", "expected"),
     [
-        ("rate_limit", 429, "API Error: AgentRequest rejected (429) · slowly", Kind.TRANSIENT),
+        ("rate_limit", 429, "API Error: Request rejected (429) · slowly", Kind.TRANSIENT),
         ("overloaded", None, "API Error: Repeated 529 Overloaded errors", Kind.TRANSIENT),
         ("server_error", 500, "API Error: 500 Internal server error.", Kind.TRANSIENT),
         ("authentication_failed", 401, "Invalid API key", Kind.NEEDS_PERSON),
