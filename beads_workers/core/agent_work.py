@@ -45,7 +45,7 @@ class AgentWork:
         work = settings.work
         self._agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
         self._reviewer = work.review
-        self._budget = settings.budget or Budget()
+        self._budget = settings.budget
         self._issue_budget = settings.issue_budget or Budget()
         self._allows_calls = bool(work.allow_modules)
         self._running: dict[str, int] = dict.fromkeys(self._agents, 0)
@@ -85,6 +85,8 @@ class AgentWork:
 
     def spent(self) -> str | None:
         """Why nothing more is begun in this run, if its budget is spent."""
+        if self._budget is None:
+            return None  # Asked after every event.
         spent = self.ledger.spent()
         if not self._budget.is_spent(spent.money, spent.tokens):
             return None
