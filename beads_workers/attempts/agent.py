@@ -22,13 +22,6 @@ from beads_workers.runtime.usage_file import UsageFile, prices_of
 
 PROGRESS_SECONDS = 1.0
 
-_CLOCKS = {
-    EndedBy.NOBODY: "",
-    EndedBy.STALL: "stall",
-    EndedBy.IDLE_AFTER_RESULT: "result",
-    EndedBy.TOLD: "timeout",
-}
-
 
 @dataclass(slots=True)
 class AttemptContext:
@@ -161,13 +154,14 @@ class WorkingAgent:
             self._around.tell(self.tally.activity)
 
     def _ending(self, ended: ProcessEnd) -> RunEnding:
-        clock = _CLOCKS[ended.ended_by]
-        if ended.ended_by is EndedBy.STALL and self.tally.result is not None:
-            clock = "result"  # Its work was done; a task in the background (a server) was not.
+        ended_by = ended.ended_by
+        if ended_by is EndedBy.STALL and self.tally.result is not None:
+            # Its work was done; a task in the background (a server) was not.
+            ended_by = EndedBy.IDLE_AFTER_RESULT
         return RunEnding(
             status=ended.status if ended.status >= 0 else None,
             signal=-ended.status if ended.status < 0 else None,
-            clock=clock,
+            clock=ended_by.value,
             changed=self._around.changed(),
             at=time.time(),
             zone=datetime.now().astimezone().tzinfo or RunEnding.zone,

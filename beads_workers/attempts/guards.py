@@ -24,20 +24,8 @@ NO_PUSH = "no-push://"
 GUARDED = ("bd", "beads")
 """Programs that have a guard of ours before them on ``PATH``."""
 
-REFUSED = (
-    *("close", "claim", "update", "label", "edit", "delete", "reopen", "done", "assign"),
-    *("unclaim", "defer", "supersede", "duplicate", "rename"),
-)
-"""Subcommands that settle an issue, or change what decides about it."""
-
 HOOK_SECONDS = 10
 """It takes 30 ms. One that is late refuses nothing; the guards do."""
-
-NEVER = ("batch", "sql", "import")
-"""Subcommands that can do the same without naming an issue in their arguments."""
-
-VALUED = ("--actor", "--db", "--directory", "-C", "--lock-timeout")
-"""Global options whose value may stand behind them as an argument of its own."""
 
 _GUARD = """\
 #!/bin/sh
@@ -159,9 +147,9 @@ def _guarded_tracker(
         guard = directory / name
         guard.write_text(
             _GUARD.format(
-                refused=" | ".join(REFUSED),
-                never=" | ".join(NEVER),
-                valued=" | ".join(VALUED),
+                refused=" | ".join(hook.REFUSED),
+                never=" | ".join(hook.NEVER),
+                valued=" | ".join(hook.TRACKER_VALUED),
                 program=shlex.quote(os.path.abspath(program)),  # noqa: PTH100 - no link followed
             )
         )

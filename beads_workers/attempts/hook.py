@@ -13,15 +13,23 @@ import re
 import shlex
 import sys
 
-SETTLES = frozenset(
-    {"close", "claim", "update", "label", "edit", "delete", "reopen", "done", "assign", "unclaim"}
-    | {"batch", "sql", "import"}
+REFUSED = (
+    *("close", "claim", "update", "label", "edit", "delete", "reopen", "done", "assign"),
+    *("unclaim", "defer", "supersede", "duplicate", "rename"),
 )
+"""Subcommands of the tracker that settle an issue, or change what decides about it."""
+
+NEVER = ("batch", "sql", "import")
+"""Subcommands that can do the same without naming an issue in their arguments."""
+
+TRACKER_VALUED = ("--actor", "--db", "--directory", "-C", "--lock-timeout")
+"""Its global options whose value may stand behind them as an argument of its own."""
+
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 WRAPPERS = frozenset({"command", "env", "exec", "nohup", "sudo", "time", "timeout", "xargs"})
 VALUED = {
     "git": frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"}),
-    "bd": frozenset({"--actor", "--db", "--directory", "-C", "--lock-timeout"}),
+    "bd": frozenset(TRACKER_VALUED),
 }
 DEPTH_MAX = 5
 """Of shells within shells."""
@@ -51,7 +59,7 @@ def refusal(line: str, issue: str, depth: int = 0) -> str:
             return PUSH
         elif name in ("bd", "beads"):
             rest = _subcommand(words, "bd")
-            if rest and rest[0] in SETTLES and _is_meant(rest[1:], issue):
+            if rest and rest[0] in (*REFUSED, *NEVER) and _is_meant(rest[1:], issue):
                 return SETTLED.format(command=f"{name} {rest[0]}", issue=issue)
     return ""
 

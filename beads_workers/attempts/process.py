@@ -23,12 +23,12 @@ TAIL_BYTES = 8192
 
 
 class EndedBy(Enum):
-    """Why we ended it; the values are for errors and logs."""
+    """Why we ended it; the values are what ``agents.verdict`` calls these clocks."""
 
     NOBODY = ""
-    STALL = "no event"
-    IDLE_AFTER_RESULT = "idle after its result"
-    TOLD = "told to end"
+    STALL = "stall"
+    IDLE_AFTER_RESULT = "result"
+    TOLD = "timeout"
 
 
 @value
