@@ -7,47 +7,29 @@ is none of these is passed over: nobody but our own program writes here.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from beads_workers.core.framing import Line, LineReader
 from beads_workers.core.model import NOTE_CHARS_MAX, Outcome, OutcomeKind
 from beads_workers.core.worker_events import StepAnswered
-
-_READ_BYTES = 1 << 16
-_READS_AT_ONCE = 16
+from beads_workers.runtime.output import StepPipe
 
 
-class AttemptChannel:
-    """Give ``writing`` to the step, then call ``started``; watch ``fd``, and ``pump`` when it has
-    something. Raises ``OSError`` when made."""
+class AttemptChannel(StepPipe):
+    """Its lines, as they come."""
 
     def __init__(self) -> None:
-        self.fd, self.writing = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.fd, False)
+        super().__init__()
         self._lines = LineReader()
         self._progress: Mapping[str, Any] | None = None
         self._answer: Mapping[str, Any] | None = None
 
-    def started(self) -> None:
-        """The step has it now: whoever holds it besides us can speak."""
-        os.close(self.writing)
-        self.writing = -1
-
-    def pump(self) -> bool:
-        """Take what is there; False: nobody can print any more."""
-        for _ in range(_READS_AT_ONCE):
-            try:
-                data = os.read(self.fd, _READ_BYTES)
-            except BlockingIOError:
-                return True
-            if not data:
-                return False
-            for framed in self._lines.feed(data):
-                if isinstance(framed, Line):
-                    self._read(framed.text)
-        return True
+    def take(self, data: bytes) -> None:
+        """Read each whole line."""
+        for framed in self._lines.feed(data):
+            if isinstance(framed, Line):
+                self._read(framed.text)
 
     def progress(self) -> Mapping[str, Any] | None:
         """The newest progress since the last call."""
@@ -56,10 +38,7 @@ class AttemptChannel:
 
     def end(self) -> StepAnswered | None:
         """All of its process group have ended: what it answered; None where it did not."""
-        if self.writing >= 0:
-            self.started()
-        self.pump()
-        os.close(self.fd)
+        self.close()
         return None if self._answer is None else _answered(self._answer)
 
     def _read(self, line: bytes) -> None:

@@ -7,8 +7,11 @@ import json
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from beads_workers.core import limits
 from beads_workers.core.model import kept, value
@@ -298,16 +301,21 @@ _READS_AT_ONCE = 16
 """A program that never stops printing must leave the worker time for its deadlines."""
 
 
-class CapturedOutput:
+class StepPipe(ABC):
     """Give ``writing`` to the step, then call ``started``; watch ``fd``, and ``pump`` when it has
     something. Raises ``OSError`` when made."""
 
-    def __init__(self, log: int) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self.fd, self.writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.fd, False)
-        self._kept = bytearray()
-        self._cut = 0
+
+    @abstractmethod
+    def take(self, data: bytes) -> None:
+        """The step has said this."""
+
+    def progress(self) -> Mapping[str, Any] | None:
+        """The newest progress since the last call, of a step that tells it."""
+        return None
 
     def started(self) -> None:
         """The step has it now: whoever holds it besides us can speak."""
@@ -325,25 +333,39 @@ class CapturedOutput:
                 return False
             if not data:
                 return False
-            room = max(0, limits.OUTPUT_BYTES_MAX - len(self._kept))
-            self._kept += data[:room]
-            self._cut += max(0, len(data) - room)
-            self._log_it(data)
+            self.take(data)
         return True
 
-    def progress(self) -> None:
-        """What it says is its result, and nothing before that."""
-        return
+    def close(self) -> None:
+        """All of its process group have ended: takes what is left."""
+        if self.writing >= 0:
+            self.started()
+        self.pump()
+        os.close(self.fd)
+
+
+class CapturedOutput(StepPipe):
+    """What the step says is its result."""
+
+    def __init__(self, log: int) -> None:
+        super().__init__()
+        self._log = log
+        self._kept = bytearray()
+        self._cut = 0
+
+    def take(self, data: bytes) -> None:
+        """Keep it, up to a limit, and log it."""
+        room = max(0, limits.OUTPUT_BYTES_MAX - len(self._kept))
+        self._kept += data[:room]
+        self._cut += max(0, len(data) - room)
+        self._log_it(data)
 
     def end(self, tee: LogTee | None = None) -> str:
         """All of its process group have ended: the JSON text of what it said, a text.
 
         ``tee`` masks what is no result for anybody.
         """
-        if self.writing >= 0:
-            self.started()
-        self.pump()
-        os.close(self.fd)
+        self.close()
         # What a shell's $(...) would give: the last line's end is no part of a result.
         words = bytes(self._kept)
         if tee is not None:
