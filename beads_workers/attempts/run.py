@@ -259,6 +259,8 @@ class AgentAttempt:
             return replace(
                 receipt,
                 branch=place.branch(),
+                base=place.base,
+                head=place.head(),
                 commits=place.changes().commits[: limits.RECEIPT_ITEMS_MAX],
                 diffstat=place.diffstat(),
                 tree=place.tree(),

@@ -168,7 +168,7 @@ def stop(
         )
     if stayed:
         named = ", ".join(map(_stayed, stayed[:10]))
-        pids = " ".join(str(each["pid"]) for each in stayed[:10])
+        pids = " ".join(dict.fromkeys(str(each["pid"]) for each in stayed[:10]))
         raise CommandError(
             f"workers that have not left keep {counted(len(stayed), 'issue')}: {named}",
             f"nobody else gets these before they are gone: kill {pids}",

@@ -69,7 +69,8 @@ class Receipt:
     what the session had used by then, as its adapter wrote it. ``money``: US dollars, None where
     the agent does not say and no prices are set. ``until``: epoch seconds of a reset. ``window``:
     which limit that is, for people; ``limited_model``: the only model that it closes.
-    ``branch``, ``commits``, ``diffstat``: the work; ``tree``: of the last commit; ``verify`` and
+    ``branch``, ``commits``, ``diffstat``: the work; ``base``, ``head``: the commit that it began
+    with, and the last one; ``tree``: of that; ``verify`` and
     ``verified``: the command, and whether it passed on that tree. ``rounds``: how often the agent
     was asked to mend it. ``refused``: the other agent whose account was closed, its reviewer's;
     "" for ``agent``. ``denied``: tools that were refused. ``message``: its last words.
@@ -89,6 +90,8 @@ class Receipt:
     window: str = ""
     limited_model: str = ""
     branch: str = ""
+    base: str = ""
+    head: str = ""
     commits: tuple[str, ...] = ()
     diffstat: str = ""
     tree: str = ""
@@ -251,8 +254,11 @@ def _flag(found: Any) -> bool | None:
 _COUNTS = ("input", "output", "cached_read", "cached_write")
 _SHORT, _LONG = _text(limits.ERROR_CHARS_MAX), _text(limits.LESSON_CHARS_MAX)
 _READERS: dict[str, Any] = {
-    **dict.fromkeys(("verdict", "agent", "model", "session", "window", "refused"), _SHORT),
-    **dict.fromkeys(("limited_model", "branch", "diffstat", "tree", "verify", "why"), _SHORT),
+    **dict.fromkeys(
+        ("verdict", "agent", "model", "session", "window", "refused", "limited_model"), _SHORT
+    ),
+    **dict.fromkeys(("branch", "base", "head", "diffstat", "tree"), _SHORT),
+    **dict.fromkeys(("verify", "why"), _SHORT),
     **dict.fromkeys(("message", "lesson"), _LONG),
     **dict.fromkeys(("commits", "denied", "flags"), _texts),
     "totals": _small,

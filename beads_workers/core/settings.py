@@ -92,6 +92,35 @@ class Worktrees:
 
 
 @value
+class Landing:
+    """Where and how finished branches land (docs/LANDING.md).
+
+    ``branch``: the integration branch, which is made from the commit ``start`` where there is none;
+    ``follows``: the user's branch whose commits land too, "" for none (detached). ``into``: the
+    user's branch that is moved forward after each landing (``--land-into``). ``jobs``: gates that
+    run side by side. ``style``: one of ``LANDING_STYLES``. ``after``: a ``sh -c`` line that runs
+    after each landing. ``tools``: commands whose output is part of what a kept verdict holds for.
+    ``repairs_max``: how often an agent may mend its branch. ``gate_timeout_seconds`` alone convicts
+    nobody. ``remote``: where other clones land, too; None for this repository alone.
+    """
+
+    branch: str
+    start: str
+    follows: str = ""
+    into: str | None = None
+    jobs: int = limits.LAND_JOBS
+    style: str = "squash"
+    after: str | None = None
+    tools: tuple[str, ...] = ()
+    repairs_max: int = limits.REPAIRS_MAX
+    gate_timeout_seconds: float = limits.GATE_TIMEOUT_SECONDS
+    remote: str | None = None
+
+
+LANDING_STYLES = ("squash", "merge", "rebase")
+
+
+@value
 class Work:
     """What a worker runs for a task.
 

@@ -1,0 +1,215 @@
+"""What the lander is told, what it is asked, and what it says: plain values, and their JSON.
+
+The lander (room ``landing``) is a process of its own, so that no git command and no gate holds up
+the loop. It gets ``LanderSettings`` as its first line, then ``Orders``; it says ``News``. Each is
+one JSON object a line: ``{"add": {...}}``, ``{"landed": {...}}``. It keeps nothing that it cannot
+read back from the repository, so it may be killed at any moment and be asked for the same again:
+what has landed already is answered with ``Landed`` at once. Source: docs/LANDING.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from beads_workers.core import limits
+from beads_workers.core.model import PRIORITY_DEFAULT, value
+from beads_workers.core.settings import Landing, Worktrees, worktrees_from_json
+
+
+@value
+class LanderSettings:
+    """``verify``: the gate, a ``sh -c`` line; None: what merges lands. ``lands``: whether branches
+    land without being asked for (a fleet), or only looked at. Seconds are floats."""
+
+    landing: Landing
+    worktrees: Worktrees
+    run_id: str
+    verify: str | None = None
+    term_grace_seconds: float = limits.TERM_GRACE_SECONDS
+
+
+# --- orders --------------------------------------------------------------------------------------
+
+
+@value
+class Add:
+    """Land this branch: ``commit`` is its head, ``base`` what it began with; both full names.
+
+    ``title`` and ``text``: for the commit that lands. ``ended_at``: epoch seconds of the attempt's
+    end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
+    """
+
+    issue_id: str
+    attempt: int
+    run_id: str
+    commit: str
+    base: str
+    branch: str = ""
+    title: str = ""
+    text: str = ""
+    priority: int = PRIORITY_DEFAULT
+    ended_at: float = 0.0
+    repairs: int = 0
+
+
+@value
+class Withdraw:
+    """Do not land this issue's branch. It is answered by ``Withdrawn``, or by ``Landed`` where it
+    came too late."""
+
+    issue_id: str
+
+
+@value
+class GoOn:
+    """A person says that what made it pause is mended: look again now."""
+
+
+Order = Add | Withdraw | GoOn
+
+
+# --- news ----------------------------------------------------------------------------------------
+
+
+@value
+class Tip:
+    """The integration branch stands here. ``verified``: the tip's own gate; None: not run yet."""
+
+    commit: str
+    branch: str
+    verified: bool | None = None
+
+
+@value
+class Gate:
+    """A gate begins, or has ended. ``state``: ``began``, ``green``, ``red``, ``kept`` (its verdict
+    was known), or ``none`` (it could not be told: ``why``). ``issues``: those in the tree, in
+    order; none for the tip itself. ``lane``: 0 and on. ``flaky``: it was red before."""
+
+    lane: int
+    state: str
+    tree: str
+    issues: tuple[str, ...] = ()
+    seconds: float = 0.0
+    why: str = ""
+    flaky: bool = False
+
+
+@value
+class Landed:
+    """It is on the integration branch, as ``commit``, read back from the ref. ``verified``: the
+    tree that passed the gate with it inside, "" where there is no gate. ``contained``: it had
+    nothing that was not there already."""
+
+    issue_id: str
+    attempt: int
+    commit: str
+    verified: str = ""
+    train: tuple[str, ...] = ()
+    contained: bool = False
+
+
+@value
+class Refused:
+    """It cannot land as it is. ``why``: ``conflict`` (with the tip), ``verify`` (the tip alone is
+    green, with it the gate is red), or ``branch`` (what it names is not there, or not ours).
+
+    ``text``: for whoever mends it: files in conflict, or the end of verify's output. ``tip``: the
+    commit that it was tried on. ``against``: issues whose landed work it does not fit.
+    """
+
+    issue_id: str
+    attempt: int
+    why: str
+    text: str = ""
+    files: tuple[str, ...] = ()
+    tip: str = ""
+    against: tuple[str, ...] = ()
+
+
+@value
+class Withdrawn:
+    """It will not land."""
+
+    issue_id: str
+
+
+@value
+class Paused:
+    """Nothing lands until a person has mended this; ``files``: in conflict, where some are."""
+
+    why: str
+    files: tuple[str, ...] = ()
+
+
+@value
+class Resumed:
+    """It goes on."""
+
+
+@value
+class Into:
+    """``--land-into``: the user's branch stands here now, or, with ``why``, could not be moved;
+    ``command``: what a person may type instead."""
+
+    branch: str
+    commit: str
+    why: str = ""
+    command: str = ""
+
+
+News = Tip | Gate | Landed | Refused | Withdrawn | Paused | Resumed | Into
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+_NAMES: dict[type[Any], str] = {
+    Add: "add",
+    Withdraw: "withdraw",
+    GoOn: "go_on",
+    Tip: "tip",
+    Gate: "gate",
+    Landed: "landed",
+    Refused: "refused",
+    Withdrawn: "withdrawn",
+    Paused: "paused",
+    Resumed: "resumed",
+    Into: "into",
+}
+_KINDS = {name: kind for kind, name in _NAMES.items()}
+
+
+def to_line(said: Order | News) -> bytes:
+    """One line of JSON."""
+    return json.dumps({_NAMES[type(said)]: asdict(said)}).encode() + b"\n"
+
+
+def from_line(line: bytes) -> Any:
+    """What ``to_line`` wrote: an ``Order`` or a ``News``. Raises ``ValueError`` for all else."""
+    said = json.loads(line)
+    if not isinstance(said, Mapping) or len(said) != 1:
+        raise ValueError("not one message")
+    ((name, fields),) = said.items()
+    if name not in _KINDS or not isinstance(fields, Mapping):
+        raise ValueError(f"no such message: {name}")
+    kind = _KINDS[name]
+    try:
+        return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()})
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def settings_to_line(settings: LanderSettings) -> bytes:
+    """The first line that a lander reads."""
+    return json.dumps(asdict(settings)).encode() + b"\n"
+
+
+def settings_from_line(line: bytes) -> LanderSettings:
+    """Read it back."""
+    fields: dict[str, Any] = json.loads(line)
+    landing = Landing(**{**fields["landing"], "tools": tuple(fields["landing"]["tools"])})
+    worktrees = worktrees_from_json(fields["worktrees"])
+    return LanderSettings(**{**fields, "landing": landing, "worktrees": worktrees})
