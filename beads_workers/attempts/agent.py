@@ -88,6 +88,7 @@ class WorkingAgent:
             settings=self._around.settings,
         )
         called = self.adapter.arguments(request)
+        argv = (self.spec.program or called.argv[0], *called.argv[1:])
         around, self.tally = self._around, Tally(session=request.session)
         parser = self.adapter.parser(self.spec.model, self._last if resume else None)
         works = self._permission is Permission.EDIT
@@ -113,7 +114,7 @@ class WorkingAgent:
         errors = PlainParser()
         environment = {**around.environment, **called.environment}
         ended = run_agent(
-            called.argv,
+            argv,
             called.stdin,
             environment,
             Hearing(heard, complained, self._tick),

@@ -20,7 +20,7 @@ class AgentSpec:
     """``adapter``: of ``agents.adapters``; ``name``: what the user calls it.
 
     ``prices``: by a pattern of models, dollars for a million tokens: input, output, cached input.
-    ``prompt``: a template of the user's, "" for ours.
+    ``prompt``: a template of the user's, "" for ours; ``program``: likewise, for the adapter's.
     """
 
     name: str
@@ -29,6 +29,7 @@ class AgentSpec:
     arguments: tuple[str, ...] = ()
     prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
     prompt: str = ""
+    program: str = ""
 
 
 @value

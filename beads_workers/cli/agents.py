@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.agents.adapter import Adapter, load
+from beads_workers.agents.adapter import Adapter, AgentRequest, load
 from beads_workers.agents.presets import DEFAULT_PROMPT, WORKTREE_PROMPT, find_agents
 from beads_workers.agents.prompt import check_template
 from beads_workers.cli.config import AgentTable, Resolved
@@ -20,6 +20,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.core.settings import Agent
 
 EXIT_USAGE = 2
+PLAIN = "plain"
 
 
 def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...]:
@@ -48,9 +49,14 @@ def find_agent(resolved: Resolved, name: str) -> Agent:
     assert adapter is not None, "a table without a command has been refused"
     if prompt and (why := check_template(prompt)) is not None:
         raise CommandError(f"the prompt of {name}: {why}", "", EXIT_USAGE)
+    own = adapter.text_argv or adapter.arguments(AgentRequest("")).argv
+    if not (own or (table and table.argv)):
+        raise CommandError(
+            f"[agents.{name}] has no argv", 'write argv = ["program", "argument"]', EXIT_USAGE
+        )
     made = Agent(
         name,
-        adapter.text_argv[:1],
+        own[:1],
         prompt,
         adapter=adapter.name,
         account=account_of(adapter, os.environ),
@@ -85,11 +91,13 @@ def in_worktree(agent: Agent) -> Agent:
 
 
 def _as_the_table_says(agent: Agent, table: AgentTable) -> Agent:
+    argv, arguments = table.argv or agent.argv, table.arguments or ()
     return replace(
         agent,
-        argv=table.argv or agent.argv,
+        argv=argv,
         model=table.model or "",
-        arguments=table.arguments or (),
+        # A command without an adapter of its own is nothing but what the user wrote down.
+        arguments=(*argv, *arguments) if agent.adapter == PLAIN else arguments,
         prices=table.prices or {},
         at_once=table.at_once,
     )

@@ -339,6 +339,7 @@ def _spec(agent: Agent, model: Any = None) -> dict[str, Any]:
         "arguments": agent.arguments,
         "prices": dict(agent.prices),
         "prompt": agent.prompt,
+        "program": agent.argv[0] if agent.argv else "",
     }
 
 

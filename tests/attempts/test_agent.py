@@ -62,6 +62,26 @@ def test_work_that_would_be_paid_for_counts_as_limited_unless_it_may_be(
     assert (verdict.until == 1_800_000_000) is not pays
 
 
+def test_a_program_that_the_user_names_is_the_one_that_is_run(tmp_path: Path) -> None:
+    program = tmp_path / "my-claude"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(RESULT)}'\n")
+    program.chmod(0o755)
+    with (tmp_path / "log").open("wb") as log:
+        around = AttemptContext(
+            environment=dict(os.environ),
+            log=MaskedLog({}, log.fileno()),
+            usage=UsageFile(str(tmp_path / "usage")),
+            clocks=Clocks(),
+            told=lambda: False,
+            pays_overage=False,
+            changed=lambda: True,
+            tell=lambda activity: None,
+        )
+        spec = AgentSpec("mine", "claude", program=str(program))
+        verdict = WorkingAgent(spec, around).work("do it", resume=False, money=None)
+    assert (verdict.kind, verdict.text) == (Kind.DONE, "ok")
+
+
 CORPUS = Path(__file__).resolve().parents[1] / "agents" / "corpus" / "claude-2.1.328"
 WITH_BACKGROUND = CORPUS / "background.out"
 """It tells a result while a task of its own goes on, and a second one when that has ended."""
