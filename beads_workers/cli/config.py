@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FILE_NAME = "beads-workers.toml"
 FILE_BYTES_MAX = 1 << 20
 """A larger file is none of ours."""
+PLACES_TRIED_MAX = 20
+"""Of a key that is to be added; then it goes to the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +298,59 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def set_key(path: Path, key: str, value: str) -> str | None:
+    """Add a key to a settings file, below those that are there, or make the file; all else stays.
+
+    Gives None, or what it is set to already: then nothing is changed. Raises ``CommandError``.
+    """
+    try:
+        old = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    before = read_text(path, old)
+    if (there := before[0].get(key)) is not None:
+        return str(there)
+    wanted = ({**before[0], key: value}, before[1])
+    for text in _with_line(old.decode("utf-8"), f"{key} = {_toml(value)}"):
+        new = text.encode("utf-8")
+        try:
+            found = read_text(path, new)
+        except CommandError:
+            continue  # It was the inside of a text of several lines.
+        if found == wanted:
+            _replace_file(path, new)
+            return None
+    raise AssertionError("a key at the top of a file is in no table")
+
+
+def _with_line(text: str, line: str) -> Iterator[str]:
+    """The text with the line where keys end: before a table, at the end, or else at the top."""
+    rows = text.splitlines(keepends=True)
+    end = "\r\n" if rows and rows[0].endswith("\r\n") else "\n"
+    tables = [number for number, row in enumerate(rows) if row.lstrip().startswith("[")]
+    for at in tables[:PLACES_TRIED_MAX]:
+        # Comments right above a table belong to it.
+        while at and rows[at - 1].lstrip().startswith("#"):
+            at -= 1
+        yield "".join([*rows[:at], line + end, end, *rows[at:]])
+    if not tables:
+        yield text + ("" if not text or text.endswith("\n") else end) + line + end
+    yield line + end + text
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    real = path.resolve()
+    fresh = real.with_name(f".{real.name}.new")
+    try:
+        fresh.write_bytes(content)
+        if real.exists():
+            fresh.chmod(real.stat().st_mode & 0o777)
+        fresh.replace(real)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def to_json(resolved: Resolved) -> dict[str, Any]:
     """``config show --json``: options, origins, agents and the file's path."""
     from dataclasses import asdict
@@ -311,13 +366,14 @@ def to_json(resolved: Resolved) -> dict[str, Any]:
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``config show`` and ``config path``."""
+    """Add ``config show``, ``config path`` and ``config verify``."""
     import typer
 
     group = typer.Typer(no_args_is_help=True, help="What beads-workers.toml and others settle.")
     app.add_typer(group, name="config")
     group.command("show", epilog="Example: beads-workers config show --origin")(_show)
     group.command("path", epilog="Example: beads-workers config path")(_path)
+    group.command("verify", epilog="Example: beads-workers config verify --write")(_verify)
 
 
 def _show(origin: bool = False, json: bool = False) -> None:
@@ -333,8 +389,26 @@ def _show(origin: bool = False, json: bool = False) -> None:
 
 
 def _path() -> None:
-    """The beads-workers.toml that holds here; exit 1 where there is none."""
+    """The beads-workers.toml that holds here; exit 1 without one."""
     path = find_file(Path.cwd())
     if path is None:
         raise CommandError(f"no {FILE_NAME} here or above", "beads-workers init writes one")
     print(path)
+
+
+def _verify(write: bool = False, json: bool = False) -> None:
+    """A command that could check the work; --write sets it.
+
+    It is recognised from the project's files. Nothing is run, and what is set already stays.
+    """
+    from beads_workers.cli import proposals
+    from beads_workers.core.text import json_line
+
+    found = proposals.here(write=write)
+    if json:
+        print(json_line(found.as_json()))
+        return
+    for line in found.lines():
+        print(line)
+    if found.proposal is None and found.already is None:
+        raise CommandError("no command that checks the work was recognised", proposals.NONE_HINT)

@@ -64,6 +64,21 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)
+    if (warning := unverified(settings)) is not None:
+        print(f"warn {'verify':<8} {warning}", file=sys.stderr)
+
+
+def unverified(settings: FleetSettings) -> str | None:
+    """One line for a fleet of agents whose work nothing checks, with what could."""
+    work = settings.work
+    if not understood(work) or work.verify:
+        return None
+    from beads_workers.doctor.verify import propose
+
+    who = f"only {printable(work.review.name, 40)} looks at the work" if work.review else ""
+    found = propose(Path(settings.project))
+    how = f"proposed: --verify {shlex.quote(found.line)} ({found.why})" if found else "see --verify"
+    return printable(f"{who or 'nothing is verified'}; {how}", 400)
 
 
 def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:

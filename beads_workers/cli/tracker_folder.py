@@ -29,6 +29,7 @@ _CONFIG = """\
 # workers = 8
 # command = ["make", "test"]    # or, for instance: ["sh", "-c", "echo \\"$BW_ISSUE_TITLE\\""]
 # agent = "claude"              # instead of a command: an AI agent
+# verify = "make test"          # must succeed, too, before an issue is closed
 # timeout = 1800                # seconds for one issue
 # max_attempts = 3
 """
@@ -42,12 +43,17 @@ def init(
     prefix: Annotated[
         str, typer.Option("--prefix", help="How issue ids begin; the folder's name unless given.")
     ] = "",
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Set the command that checks the work, as recognised here."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Make a tracker and a settings file in this folder.
 
-    What is there already stays.
+    What is there already stays. A command that checks the work is proposed where one is recognised.
     """
+    from beads_workers.cli import proposals
     from beads_workers.trackers.sqlite.store import create
 
     here = Path.cwd()
@@ -62,12 +68,18 @@ def init(
         made = create(database, prefix)
     if (here / ".beads").is_dir():
         warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
+    found = proposals.here(write=verify)
     if json:
-        print(json_line({"tracker": str(database), "created": made, "config_created": config_made}))
+        what = {"tracker": str(database), "created": made, "config_created": config_made}
+        print(json_line(what | {"verify": found.as_json()}))
         return
     print(f"{'created' if made else 'already there'}: {printable(str(database))}")
     if config_made:
         print(f"created: {printable(str(here / CONFIG_FILE))}")
+    for line in found.lines():
+        print(line)
+    if verify and not found.lines():
+        warn(f"no command that checks the work was recognised; {proposals.NONE_HINT}")
     print("next: beads-workers add 'my first issue' -- echo hello")
 
 

@@ -1,0 +1,82 @@
+"""What checks the work of this project: the command that is set, or the one that is proposed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from beads_workers.cli.config import FILE_NAME, find_file, read_file, set_key
+from beads_workers.cli.errors import CommandError
+from beads_workers.core.text import printable
+from beads_workers.doctor.verify import VerifyProposal, propose
+from beads_workers.runtime.project import find_project
+
+NONE_HINT = (
+    "say it yourself, in beads-workers.toml (verify = \"./check.sh\") or with 'start --verify CMD'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySetting:
+    """``already``: what ``verify`` is in the settings file, None where it is not set there.
+
+    ``file``: that file, or the one that is made. ``written``: the proposal is in it now.
+    """
+
+    proposal: VerifyProposal | None
+    already: str | None
+    file: Path
+    written: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, the fields as they are named here."""
+        proposal = None
+        if self.proposal is not None:
+            proposal = {**asdict(self.proposal), "left_out": list(self.proposal.left_out)}
+        return {
+            "verify": self.proposal.line if self.proposal and self.written else self.already,
+            "proposal": proposal,
+            "file": str(self.file),
+            "written": self.written,
+        }
+
+    def lines(self) -> list[str]:
+        """What a person is told; empty where nothing is known."""
+        file, found = printable(str(self.file)), self.proposal
+        if self.already is not None:
+            return [f"verify is set already, and stays: {printable(self.already)} ({file})"]
+        if found is None:
+            return []
+        head = "verify set" if self.written else "verify proposed"
+        said = [f"{head}: {printable(found.line)} ({printable(found.why)})"]
+        said += [f"  not in it: {printable(each)}" for each in found.left_out]
+        if found.setup:
+            setup = f"setup = {json.dumps(found.setup)}"
+            said.append(f"  a new worktree needs first, in {FILE_NAME}: [worktree] {setup}")
+        if not self.written:
+            said.append("  'beads-workers config verify --write' puts it into the settings")
+        return said
+
+
+def here(*, write: bool) -> VerifySetting:
+    """That of the project of the current folder; ``write``: into its settings, unless it is set.
+
+    Raises ``CommandError``.
+    """
+    project = find_project(Path.cwd())
+    file = find_file(Path.cwd())
+    folder = project.folder if project else file.parent if file else Path.cwd()
+    found = propose(folder)
+    place = file or folder / FILE_NAME
+    already = read_file(file)[0].get("verify") if file else None
+    if not write or found is None or already is not None:
+        return VerifySetting(found, already, place)
+    if place.parent.resolve() != folder.resolve():
+        raise CommandError(
+            f"{printable(str(place))} is not of this project alone, so nothing is added to it",
+            f"write verify = ... there yourself, or make a {FILE_NAME} in {folder}",
+        )
+    already = set_key(place, "verify", found.line)
+    return VerifySetting(found, already, place, written=already is None)
