@@ -8,7 +8,7 @@ name for ``--agent``. Only the file of the agent that is asked for is ever impor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from importlib import import_module
@@ -88,7 +88,9 @@ class Program:
 
     ``variables``: any of these in the environment is a login. ``login_files``: where a login is
     kept, below ``$HOME``; whether one exists is all that is ever looked at. ``login_status``: a
-    call that tells without a network and without cost (exit 0: logged in), where there is one.
+    call that tells without a network and without cost (exit 0: logged in), where there is one;
+    ``login_status_since``: the first version that is known to have it, others may take it for an
+    order.
     """
 
     install: str
@@ -96,6 +98,21 @@ class Program:
     variables: tuple[str, ...]
     login_files: tuple[str, ...] = ()
     login_status: tuple[str, ...] = ()
+    login_status_since: str = ""
+
+    def can_tell_login(self, version: str) -> bool:
+        """Whether this version answers ``login_status``."""
+        since = self.login_status_since
+        known = not since or (bool(version) and version_key(version) >= version_key(since))
+        return bool(self.login_status) and known
+
+
+@value
+class Obstacle:
+    """Why an agent could not work here, although it is installed; ``remedy``: a line to type."""
+
+    text: str
+    remedy: str
 
 
 class Adapter(ABC):
@@ -107,7 +124,8 @@ class Adapter(ABC):
     events; its prompt comes on stdin.
     ``own_session``: it takes a session id of ours. ``resumes``: it can go on with a session.
     ``prompt_bytes_max``: of a prompt that has to be an argument; None: it comes on stdin.
-    ``untried``: written from published types, never run by us.
+    ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
+    published types, never run by us. ``has_hook``: it can be told in time why a guard refuses.
     """
 
     name: ClassVar[str]
@@ -119,7 +137,9 @@ class Adapter(ABC):
     own_session: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     prompt_bytes_max: ClassVar[int | None] = None
+    measured: ClassVar[tuple[str, ...]] = ()
     untried: ClassVar[bool] = False
+    has_hook: ClassVar[bool] = False
 
     @abstractmethod
     def arguments(self, request: AgentRequest) -> Invocation:
@@ -132,6 +152,12 @@ class Adapter(ABC):
     def verdict(self, tally: Tally, ending: RunEnding) -> Verdict:
         """What became of a run; the same order for all agents."""
         return judge(tally, ending)
+
+    def obstacles(
+        self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
+    ) -> list[Obstacle]:
+        """What would keep it from working; ``arguments``: the user's, ``root``: run as such."""
+        return []
 
     def readable(self, line: str) -> str | None:
         """A line of its stream as one short line for people; None for noise."""
@@ -162,6 +188,11 @@ def shown(event: Event) -> str | None:
         case _:
             text = ""
     return printable(text, READABLE_COLUMNS) if text.strip() else None
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """For comparing versions: ``2.1.328`` as numbers."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def _first(text: str) -> str:

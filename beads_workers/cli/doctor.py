@@ -176,7 +176,7 @@ def doctor(
 
 def plan(here: Situation, said: Options) -> list[Any]:
     """The checks for these options, in the order in which they are shown."""
-    from beads_workers.doctor import leftovers, machine, work
+    from beads_workers.doctor import leftovers, machine
     from beads_workers.doctor import work as git
     from beads_workers.doctor.runner import ScheduledCheck
 
@@ -191,9 +191,10 @@ def plan(here: Situation, said: Options) -> list[Any]:
         ("settings", lambda: here.found),
         ("tracker", lambda: _source(here)),
         ("work", lambda: _work(here, said)),
-        ("verify", lambda: work.verify(here.verify, folder) if here.verify else None),
+        *_agents(here),
+        ("verify", lambda: _verify(here)),
         ("worktree", lambda: _apart(here)),
-        ("git", lambda: git.git(folder, agent=agent, apart=bool(here.options.worktree))),
+        ("git", lambda: git.git(folder, agent=agent, apart=here.apart)),
         ("disk", lambda: machine.disk(places)),
         ("files", lambda: machine.file_limit(workers)),
         ("processes", lambda: machine.processes(workers, agent=agent)),
@@ -232,6 +233,7 @@ class Situation:
         self.verify = resolved.options.verify
         self.command, self.agents = self._choose(resolved)
         self.agent = self.agents[0] if self.agents else None
+        self.review = self._find_review(resolved) if self.agents else None
         push = self.kind is not None and self.kind.capabilities.push
         self.tracker = None if push else self._find_tracker()
         if self.tracker is not None:
@@ -244,6 +246,13 @@ class Situation:
             work = Work(command=self.command, agents=self.agents, verify=self.verify)
             self.fleet = preparation.settings_of(resolved, self.tracker, work, (), owned=False)
         self.looked = Looked(resolved, self.state, self.fleet)
+
+    @property
+    def apart(self) -> bool:
+        """Whether attempts are to have worktrees of their own; agents have, unless told not to."""
+        if self.options.worktree is not None:
+            return bool(self.options.worktree)
+        return any(a.adapter for a in self.agents) and not self.options.shared_checkout
 
     def _resolve(self, said: Options) -> Any:
         from beads_workers.cli.config import FILE_NAME, combine, find_file
@@ -282,6 +291,20 @@ class Situation:
             remedy = edit(resolved.file) if resolved.file else ""
             self.found.append(fail("settings", sentence(error), remedy))
             return None, ()
+
+    def _find_review(self, resolved: Any) -> Any:
+        from beads_workers.cli.agents import find_agent
+        from beads_workers.doctor.rules import fail
+
+        name = resolved.options.review
+        try:
+            return find_agent(resolved, name) if name else None
+        except CommandError as error:
+            if resolved.origin["review"] == "command line":
+                raise
+            remedy = edit(resolved.file) if resolved.file else ""
+            self.found.append(fail("settings", sentence(error), remedy))
+            return None
 
     def _find_tracker(self) -> Any:
         from beads_workers.cli.preparation import find_tracker
@@ -326,7 +349,7 @@ def _work(here: Situation, said: Options) -> Any:
         remedy = "" if said.command or here.file is None else edit(here.file)
         return work.command(here.command, here.folder, remedy)
     if here.agent is not None:
-        return work.agent(here.agent, here.folder)
+        return None  # Each has its lines.
     if here.options.allow_module:
         return functions(here.options, here.folder)
     try:
@@ -339,6 +362,31 @@ def _work(here: Situation, said: Options) -> Any:
     more = f"--agent {agents[0]}" if agents else "-- ./do-issue.sh {id}"
     text = "no command and no agent was named, so none was checked"
     return warn("command", text, f"beads-workers doctor {more}")
+
+
+def _agents(here: Situation) -> list[Any]:
+    from beads_workers.cli.doctor_agents import looks
+
+    special = here.kind is not None and here.kind.work_checks is not None
+    if special or here.options.executor or not here.agents:
+        return []
+    return looks(here.agents, here.review, here.folder)
+
+
+def _verify(here: Situation) -> Any:
+    from beads_workers.cli.doctor_agents import unverified
+    from beads_workers.doctor import work
+
+    if here.verify:
+        return work.verify(here.verify, here.folder)
+    if here.tracker is None or here.command is not None or here.options.executor:
+        return None
+    return unverified(
+        here.folder,
+        agents=any(each.adapter for each in here.agents),
+        review=here.review.name if here.review else "",
+        edit=mend_file(here.file, here.folder),
+    )
 
 
 def _apart(here: Situation) -> Any:

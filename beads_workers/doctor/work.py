@@ -14,9 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from beads_workers.agents.presets import PROGRAMS
 from beads_workers.core.model import value
-from beads_workers.core.settings import Agent
 from beads_workers.core.text import counted, printable
 from beads_workers.doctor.rules import Check, fail, ok, warn
 from beads_workers.executors.command import check_command, scripts, spelt_for_scripts
@@ -159,7 +157,10 @@ def _identity(folder: Path, *, agent: bool) -> list[Check]:
         return []
     values = {"user.name": '"$(id -un)"', "user.email": '"$(id -un)@$(hostname)"'}
     remedy = " && ".join(f"git config {key} {values[key]}" for key in missing)
-    return [warn("git", f"{' and '.join(missing)} not set: agents cannot commit", remedy)]
+    return [warn("git", f"{' and '.join(missing)} not set: {_WITHOUT}", remedy)]
+
+
+_WITHOUT = "agents cannot commit, and what they leave is committed as beads-workers"
 
 
 def _no_repository(version: str, *, agent: bool) -> Check:
@@ -187,14 +188,10 @@ def _last_line(reply: ProbeResult) -> str:
 
 
 # --- work ----------------------------------------------------------------------------------------
-# What tasks would run: is it there, can it be run, does it answer.
-#
-# Only programs of ``agents.presets.PROGRAMS`` are asked for their version: an unknown one could
-# take any call for an order, and cost money.
+# What tasks would run: is it there, can it be run. Of agents: ``doctor.agents``.
 
 
-ANSWER_SECONDS = 5.0
-"""An agent on Node.js says its version within one; on a busy machine within three."""
+SYNTAX_SECONDS = 5.0
 PLACEHOLDERS = ("id", "title", "priority", "worker", "attempt")
 HEAD_BYTES = 512
 
@@ -210,31 +207,13 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
 
     if (why := check_command(argv)) is not None:
         return [fail("command", why, again(*spelt_for_scripts(argv)))]
-    program = _program("command", argv, folder, again)
-    return [program, *_slips(argv, again), *_scripts(argv, folder, edit)]
+    found = program("command", argv, folder, again)
+    return [found, *_slips(argv, again), *_scripts(argv, folder, edit)]
 
 
 def executor(argv: tuple[str, ...], folder: Path, edit: str) -> Check:
     """An RRQ executor's program; it is not started. ``edit`` opens the file that names it."""
-    return _program("executor", argv, folder, lambda *better: edit)
-
-
-def agent(given: Agent, folder: Path, seconds: float = ANSWER_SECONDS) -> list[Check]:
-    """The agent of a fleet: found, answering, logged in, as far as that can be known for free."""
-    name = Path(given.argv[0]).name
-    known = PROGRAMS.get(name)
-
-    def install(*better: str) -> str:
-        return known.install if known else f"command -v {shlex.quote(given.argv[0])}"
-
-    found = _program("agent", given.argv, folder, install)
-    if found.remedy or known is None:
-        asked = "" if found.remedy else f"; {name} is not known, so it was not asked anything"
-        return [Check("agent", found.status, found.text + asked, found.remedy)]
-    answer = _answer(given.argv[0], folder, known.install, seconds)
-    if answer.remedy:
-        return [answer]
-    return [Check("agent", answer.status, f"{name} {answer.text}"), _login(name, given, folder)]
+    return program("executor", argv, folder, lambda *better: edit)
 
 
 def verify(line: str, folder: Path) -> Check:
@@ -244,70 +223,11 @@ def verify(line: str, folder: Path) -> Check:
     return ok("verify", f"sh -c {shlex.quote(printable(line, 120))}")
 
 
-def _answer(program: str, folder: Path, install: str, seconds: float) -> Check:
-    call = f"{program} --version"
-    try:
-        reply = ask([program, "--version"], folder=folder, seconds=seconds)
-    except OSError as error:
-        return fail("agent", f"{program} cannot be run: {error.strerror}", install)
-    if reply.status is None:
-        text = f"'{call}' did not answer in {seconds:g} s"
-        return fail("agent", text, f"{shlex.quote(program)} --version </dev/null")
-    said = printable((reply.stdout.strip() or reply.stderr.strip()).split("\n")[0], 100)
-    if reply.status != 0:
-        text = f"'{call}' failed (exit {reply.status}): {said or 'it said nothing'}"
-        return fail("agent", text, f"{shlex.quote(program)} --version </dev/null")
-    return ok("agent", f"answers {said!r} in {reply.seconds:.1f} s")
-
-
-def _login(name: str, given: Agent, folder: Path) -> Check:
-    known = PROGRAMS[name]
-    found = next((v for v in known.variables if os.environ.get(v)), None)
-    if found is not None:
-        return ok("login", f"{found} is set; whether it is accepted was not checked")
-    if known.login_status:
-        return _login_status(name, given, folder)
-    for file in known.login_files:
-        if (Path.home() / file).exists():
-            return ok(
-                "login", f"a login of {name} is kept here; whether it still holds was not checked"
-            )
-    text = f"no login of {name} in the usual places; whether it has one elsewhere was not checked"
-    return warn("login", text, known.login)
-
-
-def _login_status(name: str, given: Agent, folder: Path) -> Check:
-    known = PROGRAMS[name]
-    call = [given.argv[0], *known.login_status]
-    try:
-        reply = ask(call, folder=folder, seconds=ANSWER_SECONDS)
-    except OSError as error:
-        return warn("login", f"not checked: {error}", known.login)
-    said = printable((reply.stdout.strip() or reply.stderr.strip()).split("\n")[0], 100)
-    if reply.status == 0:
-        return ok(
-            "login", f"{said or name + ' is logged in'}; whether it still holds was not checked"
-        )
-    if reply.status is None:
-        return warn("login", f"not checked: '{shlex.join(call)}' did not answer", shlex.join(call))
-    text = f"{name} is not logged in: {said}"
-    # With a provider of one's own there may be nothing to log in to.
-    home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
-    own = "model_provider" in _text_of(home / "config.toml")
-    return warn("login", text, known.login) if own else fail("login", text, known.login)
-
-
-def _text_of(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 # --- programs ---------------------------------------------------------------------------------
 
 
-def _program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy) -> Check:
+def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy) -> Check:
+    """Whether it is there and can be run; ``name``: of the line, ``again``: a better command."""
     program = argv[0]
     if "{" in program and " " not in program:
         return ok(name, f"{program} is known only with the issue")
@@ -421,7 +341,7 @@ def _scripts(argv: tuple[str, ...], folder: Path, edit: str) -> Iterator[Check]:
 
 def _syntax(shell: str, script: str, folder: Path) -> str | None:
     try:
-        reply = ask([shell, "-n", "-c", script], folder=folder, seconds=ANSWER_SECONDS)
+        reply = ask([shell, "-n", "-c", script], folder=folder, seconds=SYNTAX_SECONDS)
     except OSError as error:
         return f"{shell} cannot be run: {error.strerror}"
     if reply.status in (0, None):

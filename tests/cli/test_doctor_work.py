@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
 from beads_workers.core.settings import Agent
-from beads_workers.doctor import work
+from beads_workers.doctor import agents as doctor_agents
 from tests.cli.doctor_support import Diagnosis, Patient, initialised, write
 
 CLAUDE = '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n'
@@ -126,6 +127,7 @@ def test_a_key_in_the_environment_is_named_but_never_shown(here: Patient) -> Non
 def test_codex_is_asked_itself_whether_it_is_logged_in(here: Patient) -> None:
     script = '#!/bin/sh\n[ $1 = login ] || exec echo codex-cli 1.0\n[ -e "$HOME/in" ] && echo in\n'
     here.put("codex", script)
+    here.environment["TMPDIR"] = "/var/tmp"  # It does not work from a home in there.
     found = here.doctor("-n", "1", "--agent", "codex")
     assert (found.status, found.one("login")["remedy"]) == (1, "codex login")
     assert here.type("touch ~/in").returncode == 0
@@ -147,7 +149,7 @@ def test_an_agent_that_does_not_say_its_version_fails(here: Patient, script: str
 def test_an_agent_that_hangs_is_not_waited_for(here: Patient) -> None:
     here.put("claude", "#!/bin/sh\nexec sleep 100\n")
     program = str(here.bin / "claude")
-    (found,) = work.agent(Agent("claude", (program, "-p"), ""), here.folder, seconds=0.3)
+    (found,) = doctor_agents.agent(Agent("claude", (program, "-p"), ""), here.folder, seconds=0.3)
     assert (found.status.value, "did not answer in 0.3 s" in found.text) == ("fail", True)
 
 
@@ -165,3 +167,139 @@ def test_an_agent_that_the_file_does_not_describe_is_a_fault_of_the_file(here: P
     found = here.doctor()
     assert (found.status, "known are" in found.one("settings")["text"]) == (1, True)
     assert here.type("beads-workers doctor --agent mine").returncode == 2
+
+
+# --- several agents, and who looks at their work -----------------------------------------------
+
+CURRENT_CLAUDE = """#!/bin/sh
+case $* in
+  --version) echo "2.1.328 (Claude Code)" ;;
+  "auth status") echo '{ "loggedIn": true, "authMethod": "claude.ai" }' ;;
+  *) exit 1 ;;
+esac
+"""
+CODEX = '#!/bin/sh\n[ $1 = login ] && echo "Logged in using ChatGPT" || echo codex-cli 0.169.0\n'
+
+
+def texts(found: Diagnosis, name: str) -> list[str]:
+    return [check["text"] for check in found.all(name)]
+
+
+def test_each_agent_and_the_reviewer_have_lines_of_their_own(here: Patient) -> None:
+    here.put("claude", CURRENT_CLAUDE)
+    here.put("codex", CODEX)
+    here.environment["TMPDIR"] = "/var/tmp"
+    found = here.doctor("-n", "1", "--agent", "claude", "--review", "codex")
+    assert found.status == 0
+    assert "claude answers '2.1.328" in found.one("agent")["text"]
+    review = found.one("review")["text"]
+    assert "codex answers 'codex-cli 0.169.0'" in review and "looks at the work" in review
+    logins = texts(found, "login")
+    assert [text.partition(";")[0] for text in logins] == [
+        "claude: logged in by claude.ai",
+        "codex: Logged in using ChatGPT",
+    ]
+    both = here.doctor("-n", "1", "--agent", "claude,codex", "--review", "codex")
+    assert len(both.all("agent")) == 2 and "session of its own" in both.one("review")["text"]
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "said"),
+    [
+        ("2.1.328", "ok", "this version was tried"),
+        ("9.0.0", "ok", "untried: it is newer than 2.1.328"),
+        ("2.1.200", "ok", "untried: 2.1.197, 2.1.328 were"),
+        ("2.1.99", "warn", "older than 2.1.197, the oldest that was tried"),
+    ],
+)
+def test_a_version_is_known_or_untried(here: Patient, version: str, status: str, said: str) -> None:
+    here.put("claude", CURRENT_CLAUDE.replace("2.1.328", version))
+    check = here.doctor("-n", "1", "--agent", "claude").one("agent")
+    assert (check["status"], said in check["text"], bool(check["remedy"])) == (
+        *(status, True),
+        status == "warn",
+    )
+
+
+def test_a_version_that_may_not_know_the_question_is_not_asked_for_its_login(here: Patient) -> None:
+    here.put("claude", CURRENT_CLAUDE.replace("2.1.328", "2.1.99"))
+    assert "usual places" in here.doctor("-n", "1", "--agent", "claude").one("login")["text"]
+
+
+def test_who_is_not_logged_in_fails_with_the_command_that_mends_it(here: Patient) -> None:
+    here.put("claude", CURRENT_CLAUDE.replace("claude.ai\" }'", "none\" }'; exit 1"))
+    login = here.doctor("-n", "1", "--agent", "claude").one("login")
+    assert (login["status"], login["remedy"]) == ("fail", "claude /login")
+
+
+def test_codex_with_a_home_among_temporary_files_fails_and_the_remedy_moves_it(
+    here: Patient,
+) -> None:
+    here.put("codex", CODEX)
+    here.environment |= {"TMPDIR": str(here.bin), "CODEX_HOME": str(here.bin / "codex-home")}
+    found = here.doctor("-n", "1", "--agent", "codex")
+    (problem,) = [check for check in found.all("agent") if check["status"] == "fail"]
+    assert "codex-home lies below" in problem["text"]
+    done = here.type(f"{problem['remedy']}; beads-workers doctor -n 1 --agent codex")
+    assert "below" not in done.stdout and "codex answers" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
+def test_claude_that_may_do_everything_as_root_fails_and_the_remedy_says_sandbox(
+    here: Patient,
+) -> None:
+    here.put("claude", CURRENT_CLAUDE)
+    toml = '[agents.claude]\narguments = ["--permission-mode", "bypassPermissions"]\n'
+    (here.folder / "beads-workers.toml").write_text(toml)
+    found = here.doctor("-n", "1", "--agent", "claude")
+    problems = [check for check in found.all("agent") if check["status"] == "fail"]
+    assert [check["remedy"] for check in problems] == ["export IS_SANDBOX=1"]
+    done = here.type("export IS_SANDBOX=1; beads-workers doctor -n 1 --agent claude")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_guards_that_hold_are_named(here: Patient) -> None:
+    here.put("claude", CURRENT_CLAUDE)
+    here.put("bd", "#!/bin/sh\n")
+    said = here.doctor("-n", "1", "--agent", "claude").one("guards")["text"]
+    assert "'git push' leads nowhere" in said
+    assert "bd on PATH" in said and "a hook tells claude why" in said
+    here.put("git", "#!/bin/sh\necho git version 2.30.2\n")
+    guards = here.doctor("-n", "1", "--agent", "claude").one("guards")
+    assert (guards["status"], "2.31" in guards["text"]) == ("fail", True)
+
+
+def test_an_adapter_that_is_no_preset_is_found_by_its_program(here: Patient) -> None:
+    (here.folder / "beads-workers.toml").write_text('[agents.gemini]\nmodel = "pro"\n')
+    here.put("gemini", "#!/bin/sh\necho spent >>$HOME/money\n")
+    found = here.doctor("-n", "1", "--agent", "gemini")
+    assert "0.61.0 was tried" in found.one("agent")["text"]
+    assert not Path(here.environment["HOME"], "money").exists()
+
+
+# --- what checks the work -----------------------------------------------------------------------
+
+
+def test_agents_without_verify_are_told_what_is_proposed_and_the_remedy_sets_it(
+    here: Patient,
+) -> None:
+    here.put("claude", CURRENT_CLAUDE)
+    (here.folder / "Makefile").write_text("check:\n\ttrue\n")
+    found = here.doctor("-n", "1", "--agent", "claude").one("verify")
+    assert "nothing is verified; proposed: 'make check'" in found["text"]
+    assert here.type(found["remedy"]).returncode == 0
+    assert here.doctor("-n", "1", "--agent", "claude").one("verify")["status"] == "ok"
+
+
+def test_without_agents_a_proposal_is_no_warning_and_none_is_no_line(here: Patient) -> None:
+    assert here.doctor().all("verify") == []
+    (here.folder / "go.mod").touch()
+    verify = here.doctor().one("verify")
+    assert (verify["status"], "'go test ./...'" in verify["text"]) == ("ok", True)
+    assert here.doctor("--", "true").all("verify") == []
+
+
+def test_a_project_in_which_nothing_is_recognised_says_so(here: Patient) -> None:
+    here.put("claude", CURRENT_CLAUDE)
+    verify = here.doctor("-n", "1", "--agent", "claude", "--review", "claude").one("verify")
+    assert verify["text"].startswith("only claude looks at the work") and verify["remedy"]

@@ -15,9 +15,16 @@ Measured with 2.1.197 and 2.1.328; the shapes are those of ``sdk.d.ts`` in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission, Program
+from beads_workers.agents.adapter import (
+    Adapter,
+    AgentRequest,
+    Invocation,
+    Obstacle,
+    Permission,
+    Program,
+)
 from beads_workers.agents.events import (
     DENIED_MAX,
     Background,
@@ -44,6 +51,8 @@ _PERMISSIONS = {
     Permission.EDIT: ("--permission-mode", "acceptEdits", "--allowedTools", _TOOLS),
     Permission.ALL: ("--permission-mode", "bypassPermissions"),
 }
+
+_BYPASSES = {"--dangerously-skip-permissions", "bypassPermissions"}
 
 _ERRORS = {
     "authentication_failed": Kind.NEEDS_PERSON,
@@ -280,7 +289,11 @@ class Claude(Adapter):
             *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
         ),
         login_files=(".claude/.credentials.json",),
+        login_status=("auth", "status"),
+        login_status_since="2.1.197",
     )
+    measured = ("2.1.197", "2.1.328")
+    has_hook = True
     text_argv = ("claude", "-p", "--output-format", "text", *_PERMISSIONS[Permission.EDIT])
 
     def arguments(self, request: AgentRequest) -> Invocation:
@@ -298,6 +311,16 @@ class Claude(Adapter):
         if request.settings:
             argv += ["--settings", request.settings]
         return Invocation((*argv, *request.arguments), request.prompt)
+
+    def obstacles(
+        self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
+    ) -> list[Obstacle]:
+        """As root it refuses to be let do everything, unless it is told that it is in a sandbox."""
+        said = {word.rpartition("=")[2] for word in arguments}
+        if not root or environment.get("IS_SANDBOX") == "1" or not said & _BYPASSES:
+            return []
+        text = "as root it refuses to run with its permissions bypassed"
+        return [Obstacle(text, "export IS_SANDBOX=1")]
 
 
 ADAPTER = Claude()

@@ -10,9 +10,16 @@ Measured with 0.169.0; the shapes are those of ``index.d.ts`` in @openai/codex-s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission, Program
+from beads_workers.agents.adapter import (
+    Adapter,
+    AgentRequest,
+    Invocation,
+    Obstacle,
+    Permission,
+    Program,
+)
 from beads_workers.agents.events import (
     Denied,
     Doing,
@@ -121,6 +128,7 @@ class Codex(Adapter):
         variables=("CODEX_API_KEY",),
         login_status=("login", "status"),
     )
+    measured = ("0.169.0",)
     text_argv = (
         *("codex", "exec", *_SANDBOXES[Permission.EDIT], *_ASKS_NOBODY),
         *("--color", "never", "-"),
@@ -137,6 +145,21 @@ class Codex(Adapter):
         if request.resume:
             argv += ["resume", request.session]
         return Invocation((*argv, "-"), request.prompt)
+
+    def obstacles(
+        self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool
+    ) -> list[Obstacle]:
+        """Its sandbox does not start from a home below the folder for temporary files: every
+        command of its fails then, and it ends with exit status 0."""
+        usual = f"{environment.get('HOME', '')}/.codex"
+        home = environment.get("CODEX_HOME") or usual
+        temporary = (environment.get("TMPDIR") or "/tmp").rstrip("/")
+        if not home.startswith(f"{temporary}/"):
+            return []
+        text = f"its home {home} lies below {temporary}, where its sandbox cannot start"
+        movable = not usual.startswith(f"{temporary}/")
+        remedy = 'export CODEX_HOME="$HOME/.codex"' if movable else "export TMPDIR=/var/tmp"
+        return [Obstacle(text, remedy)]
 
 
 ADAPTER = Codex()

@@ -115,6 +115,7 @@ class Copilot(Adapter):
     account_variables = ("COPILOT_", "GH_TOKEN", "GITHUB_TOKEN")
     parser_class = CopilotParser
     own_session = True
+    measured = ("1.0.102",)
 
     def arguments(self, request: AgentRequest) -> Invocation:
         """``--session-id`` begins a session or goes on with it."""

@@ -102,6 +102,7 @@ class Gemini(Adapter):
     account_variables = ("GEMINI_", "GOOGLE_")
     parser_class = GeminiParser
     own_session = True
+    measured = ("0.61.0",)
 
     def arguments(self, request: AgentRequest) -> Invocation:
         """``--skip-trust``: nobody is there to say that the folder is to be trusted."""

@@ -68,6 +68,7 @@ class OpenCode(Adapter):
 
     name = "opencode"
     tells_money = True
+    measured = ("1.18.33",)
     account_variables = ("OPENCODE_", "XDG_DATA_HOME")
     parser_class = OpenCodeParser
 
