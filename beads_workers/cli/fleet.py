@@ -156,29 +156,39 @@ def stop(
         print(json.dumps(ended))
         raise typer.Exit(1 if left or broken or stayed else EXIT_UNFINISHED if pending else 0)
     everyone = "not everyone has left" if left or stayed else "everyone has left"
-    print(f"stopped: {everyone}, {len(requeued)} issues requeued")
+    print(f"stopped: {everyone}, {counted(len(requeued), 'issue')} requeued")
     if requeued:
         print("requeued: " + " ".join(printable(issue_id) for issue_id in requeued))
-    if left:
-        named = ", ".join(f"{each.pid} ({printable(each.command)})" for each in left[:10])
-        pids = " ".join(str(each.pid) for each in left[:10])
-        raise CommandError(
-            f"{len(left)} processes of this fleet are still there: {named}",
-            f"look at them: ps -o pid,stat,user,args {pids}",
-        )
-    if stayed:
-        named = ", ".join(map(_stayed, stayed[:10]))
-        pids = " ".join(dict.fromkeys(str(each["pid"]) for each in stayed[:10]))
-        raise CommandError(
-            f"workers that have not left keep {counted(len(stayed), 'issue')}: {named}",
-            f"nobody else gets these before they are gone: kill {pids}",
-        )
+    if left or stayed:
+        raise _still_there(left, stayed)
     if pending:
         raise CommandError(
             f"the tracker did not take back {', '.join(pending)[:500]}",
             "the next start settles that, as soon as the tracker works",
             EXIT_UNFINISHED,
         )
+
+
+def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
+    """Processes of ours that are left, and workers of others that keep what they work on."""
+    from beads_workers.core.text import counted, printable
+
+    said, todo = [], []
+    if left:
+        named = ", ".join(f"{each.pid} ({printable(each.command)})" for each in left[:NAMED_MAX])
+        pids = " ".join(str(each.pid) for each in left[:NAMED_MAX])
+        said.append(f"{counted(len(left), 'process', 'processes')} of this fleet: {named}")
+        todo.append(f"look at them: ps -o pid,stat,user,args {pids}")
+    if stayed:
+        named = ", ".join(map(_stayed, stayed[:NAMED_MAX]))
+        pids = " ".join(dict.fromkeys(str(each["pid"]) for each in stayed[:NAMED_MAX]))
+        keep = f"{counted(len(stayed), 'issue')} kept by workers started elsewhere"
+        said.append(f"{keep}: {named}")
+        todo.append(f"nobody else gets what they keep before they are gone: kill {pids}")
+    return CommandError(f"still there: {'; '.join(said)}", "; ".join(todo))
+
+
+NAMED_MAX = 10
 
 
 def _stayed(each: dict[str, Any]) -> str:

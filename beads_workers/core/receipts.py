@@ -63,7 +63,7 @@ class Tokens:
 
 @value
 class Receipt:
-    """``verdict``: what the adapter made of the end, a name of ``VERDICTS``; ``why``: one line.
+    """``verdict``: what the adapter made of the end (``agents.events.Kind``); ``why``: one line.
 
     ``agent``, ``model``, ``session``: who worked, and by which id it can be continued; ``totals``:
     what the session had used by then, as its adapter wrote it. ``money``: US dollars, None where
@@ -119,11 +119,6 @@ class Receipt:
         why = (trouble is AccountTrouble.LIMITED and self.window) or self.why
         return AccountRefusal(trouble, why, self.until, self.limited_model)
 
-
-VERDICTS = (
-    *("done", "no_change", "unfinished", "capped"),
-    *("limited", "needs_person", "transient"),
-)
 
 _TROUBLES = {each.value: each for each in AccountTrouble}
 

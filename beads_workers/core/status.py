@@ -62,6 +62,9 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     ready = sum(board.listed.by_priority) + board.unsent + prefetched
     running, retrying, quarantined = board.running - prefetched, board.retrying, board.quarantined
     left = ready + running + len(retrying) + board.listed.blocked
+    accounts = board.agents.accounts(ready, board.began_at + elapsed)
+    # While all accounts are closed the rate says nothing of what is to come.
+    foreseeable = rate and left and not any(account["waiting"] for account in accounts)
     return {
         "running": board.ended is None,
         "pid": run.pid if run else None,
@@ -94,12 +97,12 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "discovered": list(board.listed.discovered),
         "totals": dict(board.totals),
         "source_state": _source_state(board, elapsed),
-        "accounts": board.agents.accounts(ready, board.began_at + elapsed),
+        "accounts": accounts,
         "to_review": board.agents.to_review(),
         "money": board.agents.money() if board.agents.agents else None,
         "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
         "rate_per_minute": rate,
-        "eta_seconds": round(left / rate * 60.0, 1) if rate and left else None,
+        "eta_seconds": round(left / rate * 60.0, 1) if foreseeable else None,
         "source_calls": _source_calls(board, elapsed),
         "recent": [
             {"at": e.at, "level": n.level, "text": n.text[: limits.ERROR_CHARS_MAX]}

@@ -42,14 +42,17 @@ def used(tokens: int | None, money: float | None) -> str:
     return " ".join(parts)
 
 
-def spent(money: Mapping[str, Any]) -> str:
-    """Of a run, as ``status --json`` has it: ``$3.20 of $20, 1.2M tok``."""
+def spent(money: Mapping[str, Any], *, short: bool = False) -> str:
+    """Of a run, as ``status --json`` has it: ``$3.20 of $20, 1.2M tok``; ``short``: ``$3.20 of
+    $20``, or the tokens where the budget or the prices are in them."""
     total, budget = money["tokens"]["total"], money["budget"]
     in_tokens = bool(budget) and not budget.startswith("$")
     of = f" of {budget}" if budget else ""
     tokens = f"{short_tokens(total)} tok" + (of if in_tokens else "")
     if not money["spent"] and money["unpriced_tokens"]:
-        return f"{tokens}, no prices"
+        return tokens if short else f"{tokens}, no prices"
+    if short:
+        return tokens if in_tokens else f"{dollars(money['spent'])}{of}"
     unpriced = ""
     if money["unpriced_tokens"]:
         unpriced = f" ({short_tokens(money['unpriced_tokens'])} without a price)"

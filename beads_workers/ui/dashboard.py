@@ -14,7 +14,7 @@ from rich.text import Text
 
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui.agents import account, spent, used
-from beads_workers.ui.lines import next_try
+from beads_workers.ui.lines import NOT_CHARGED, next_try
 from beads_workers.ui.viewer import Look, Pane, Role, chosen_worker
 
 # --- figures -------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _became(outcome: Fields) -> str:
         return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]
     then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
-    return f"{outcome['outcome']}, {then}"
+    return then if then == NOT_CHARGED else f"{outcome['outcome']}, {then}"
 
 
 def _id_width(width: int) -> int:
@@ -270,13 +270,15 @@ def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Te
     room = agents_rows(snapshot, rows)
     age = age if snapshot["running"] else 0.0
     accounts = sorted(snapshot["accounts"], key=lambda each: each["state"] == "available")
-    money = f"  {spent(snapshot['money'])}" if snapshot["money"] else ""
+    money = snapshot["money"]
     for index in range(room):
         # What has no row of its own stands behind the others.
         here = accounts[index:] if index == room - 1 else accounts[index : index + 1]
         said = "; ".join(account(each, age, advice=len(here) == 1) for each in here)
         row = Row(columns).add(" agents  " if index == 0 else "         ")
-        cost = money if index == 0 else ""
+        cost = f"  {spent(money)}" if money and index == 0 else ""
+        if cost and len(said) + len(cost) > row.room:
+            cost = f"  {spent(money, short=True)}"
         row.fill(said, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns // 2))
         yield row.add(cost, style="bold").text()
 

@@ -115,7 +115,9 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} failed   {issue} in {took}: {error} (handed back)"
     wait = f"{finished.delay_seconds:.0f} s" if finished.delay_seconds else ""
     then = next_try(wait, charged=finished.charged >= finished.attempt)
-    return f"{head} failed   {issue} in {took}: {error} ({then})"
+    # What its agent's account refused has not failed.
+    is_back = finished.outcome == "retry" and then == NOT_CHARGED
+    return f"{head} {'returned' if is_back else 'failed  '} {issue} in {took}: {error} ({then})"
 
 
 def _used(finished: rec.Finished) -> str:
@@ -129,7 +131,10 @@ def next_try(wait: str, *, charged: bool) -> str:
     if wait:
         return f"again in {wait}"
     # What is not charged was not its fault (a spawn storm): only the fleet's state holds it.
-    return "again at once" if charged else "requeued, not charged"
+    return "again at once" if charged else NOT_CHARGED
+
+
+NOT_CHARGED = "requeued, not charged"
 
 
 def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:

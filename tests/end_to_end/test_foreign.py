@@ -96,7 +96,9 @@ def test_who_ignores_a_stop_is_named_and_keeps_its_issue_until_it_is_gone(
         assert json.loads(stop.stdout)["stayed"] == stayed
     else:
         assert "not everyone has left" in stop.stdout
-        assert f"W1 (pid {foreign.pid}) with {held}" in stop.stderr
+        said = f"1 issue kept by workers started elsewhere: W1 (pid {foreign.pid}) with {held}"
+        assert f"error: still there: {said}\n" in stop.stderr
+        assert f"before they are gone: kill {foreign.pid}\n" in stop.stderr
     assert first.wait() == 1
     assert f"{held}: W1 (pid {foreign.pid}) has not left, and keeps it" in first.output
     assert status_of(embedded, held) == "in_progress"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.receipts import VERDICTS as KNOWN
+from beads_workers.agents.events import Kind
 from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.ui.agents import (
     TROUBLES,
@@ -72,6 +72,9 @@ def test_a_budget_stands_beside_what_it_counts() -> None:
     unpriced = {**money, "spent": 0.0, "unpriced_tokens": 12_300, "budget": None}
     assert spent(unpriced) == "12.3k tok, no prices"
     assert spent({**money, "unpriced_tokens": 2000}).endswith("(2.0k without a price)")
+    assert spent(money, short=True) == "$0.41 of $20"
+    assert spent({**money, "budget": "5Mtok"}, short=True) == "12.3k tok of 5Mtok"
+    assert spent(unpriced, short=True) == "12.3k tok"
 
 
 def test_an_account_that_is_open_says_only_when_it_is_nearly_full() -> None:
@@ -103,7 +106,7 @@ def test_a_closed_account_without_a_reason_has_words_of_ours(state: str) -> None
 
 
 def test_every_verdict_has_words() -> None:
-    assert set(VERDICTS) == set(KNOWN)
+    assert set(VERDICTS) == {each.value for each in Kind}
 
 
 RECEIPT = Receipt(

@@ -51,6 +51,10 @@ RECEIPT = to_text(Receipt("done", agent="claude", usage={"m": Tokens(12_000, 300
             "W1 done     a in 4.2 s (12.3k tok $0.41): n",
         ),
         (
+            Finished("a", "W1", 1, "r", "retry", "requeue", "its limit", 4200),
+            "W1 returned a in 4.2 s: its limit (requeued, not charged)",
+        ),
+        (
             AccountClosed("c", "claude", "limited", "5-hour limit", "", EPOCH, EPOCH + 30, EPOCH),
             f"claude: 5-hour limit until {clock(EPOCH)}",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -220,6 +221,33 @@ def test_a_limit_is_counted_down_while_one_looks() -> None:
     clock = time.strftime("%H:%M", time.localtime(EPOCH + 41 * 60))
     assert f"claude: 5-hour limit until {clock} (41 min), 12 wait" in first
     assert "(38 min)" in second
+
+
+def test_on_a_small_screen_the_limit_is_whole_and_the_tokens_give_way() -> None:
+    other = rec.AccountClosed("x", "codex", "limited", "usage limit", "", EPOCH + 7200)
+    waiting = rec.Listed((0, 12, 0, 0, 0))
+    run = [replace(agents_at_work()[0], agents=("claude",)), *agents_at_work()[1:]]
+    (row,) = [line for line in lines(after(*run, waiting, closed())) if line.startswith(" agents")]
+    assert " ".join(row.split()).endswith("(41 min), 12 wait $0.41 of $20"), row
+    (both,) = [
+        line
+        for line in lines(after(*agents_at_work(), waiting, closed(), other))
+        if line.startswith(" agents")
+    ]
+    assert both.endswith("$0.41 of $20") and cell_len(both) == 80
+
+
+def test_what_an_account_refused_is_back_and_has_not_failed() -> None:
+    refused = ended("app-8", outcome="retry", verdict="requeue", charged=0, error="its limit")
+    (row,) = [line for line in lines(after(*fleet(1), refused)) if "app-8" in line]
+    assert row.endswith("requeued, not charged: its limit")
+
+
+def test_nothing_is_foretold_while_every_account_is_closed() -> None:
+    done = [rec.Listed((0, 12, 0, 0, 0)), rec.Claimed("app-2", "B"), ended("app-2")]
+    run = [replace(agents_at_work()[0], agents=("claude",)), *agents_at_work()[1:], *done]
+    assert after(*run)["eta_seconds"] is not None
+    assert after(*run, closed())["eta_seconds"] is None
 
 
 def test_an_account_that_needs_a_person_says_what_to_type() -> None:
