@@ -63,8 +63,6 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
     running, retrying, quarantined = board.running - prefetched, board.retrying, board.quarantined
     left = ready + running + len(retrying) + board.listed.blocked
     accounts = board.agents.accounts(ready, board.began_at + elapsed)
-    # While all accounts are closed the rate says nothing of what is to come.
-    foreseeable = rate and left and not any(account["waiting"] for account in accounts)
     return {
         "running": board.ended is None,
         "pid": run.pid if run else None,
@@ -102,7 +100,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "money": board.agents.money() if board.agents.agents else None,
         "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
         "rate_per_minute": rate,
-        "eta_seconds": round(left / rate * 60.0, 1) if foreseeable else None,
+        "eta_seconds": _eta(left, rate, accounts),
         "source_calls": _source_calls(board, elapsed),
         "recent": [
             {"at": e.at, "level": n.level, "text": n.text[: limits.ERROR_CHARS_MAX]}
@@ -185,6 +183,13 @@ def _doing(asking: Asking) -> str | None:
 def _next_retry(retrying: Mapping[str, float], elapsed: float) -> float | None:
     soonest = min(retrying.values(), default=None)
     return None if soonest is None else round(max(0.0, soonest - elapsed), 1)
+
+
+def _eta(left: int, rate: float, accounts: list[dict[str, Any]]) -> float | None:
+    # While all accounts are closed the rate says nothing of what is to come.
+    if not (rate and left) or any(account["waiting"] for account in accounts):
+        return None
+    return round(left / rate * 60.0, 1)
 
 
 def _in_order(board: Board) -> list[WorkerRow]:
