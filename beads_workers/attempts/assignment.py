@@ -33,12 +33,22 @@ class AgentSpec:
 
 
 @value
+class Mend:
+    """Its branch did not land: ``why`` and ``files`` as in ``core.landing.Refused``; ``tip``: the
+    commit that it is to fit."""
+
+    why: str
+    tip: str
+    files: tuple[str, ...] = ()
+
+
+@value
 class Assignment:
     """``issue``: as the tracker shows it (JSON object). ``earlier``: the receipt of the attempt
     before this one, whose session goes on with ``resumes``. ``allows_no_change``: the issue says
     that nothing may have to be changed. ``money``: dollars that are left for it; None: no budget.
     ``overage``: it may be paid for beyond its limit. ``guards``: a folder of ours;
-    ``usage_file``: where usage is written as it comes.
+    ``usage_file``: where usage is written as it comes. ``mend``: why its branch did not land.
     """
 
     issue_id: str
@@ -63,6 +73,7 @@ class Assignment:
     resumes: bool = False
     money: float | None = None
     overage: bool = False
+    mend: Mend | None = None
 
 
 @value
@@ -91,8 +102,17 @@ def read_assignment(text: str) -> Assignment:
             "agent": _agent(fields["agent"]),
             "review": _agent(review) if review else None,
             "earlier": read_receipt(fields["earlier"]),
+            "mend": _mend(fields.get("mend")),
         }
     )
+
+
+def _mend(fields: Any) -> Mend | None:
+    match fields:
+        case {"why": str(why), "tip": str(tip), "files": [*files]} if tip:
+            return Mend(why, tip, tuple(each for each in files if isinstance(each, str)))
+        case _:
+            return None
 
 
 def _agent(fields: dict[str, Any]) -> AgentSpec:

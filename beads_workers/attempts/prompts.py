@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from beads_workers.agents.prompt import TEMPLATE, Lessons, block, of_issue, render
-from beads_workers.attempts.assignment import Assignment
+from beads_workers.attempts.assignment import Assignment, Mend
 
 
-def first_prompt(asked: Assignment, *, resumed: bool, worktree: bool, room: int | None) -> str:
+def first_prompt(
+    asked: Assignment,
+    *,
+    resumed: bool,
+    worktree: bool,
+    room: int | None,
+    standing: Sequence[str] = (),
+) -> str:
     """The whole issue, and what earlier attempts have taught. ``resumed``: the agent knows the
-    issue, so that only what is new is said. ``room``: bytes that its prompt may have."""
+    issue, so that only what is new is said. ``room``: bytes that its prompt may have.
+    ``standing``: files in which conflicts with what has landed are to be resolved."""
     lessons = _lessons(asked, resumed=resumed)
+    if asked.mend is not None:
+        merged = _merged(asked.mend, standing)
+        lessons = replace(lessons, error=f"{lessons.error}\n\n{merged}".strip())
     if resumed:
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)
@@ -26,6 +38,14 @@ def first_prompt(asked: Assignment, *, resumed: bool, worktree: bool, room: int 
         worktree=worktree,
     )
     return render(briefing, asked.agent.prompt or TEMPLATE, room)
+
+
+def _merged(mend: Mend, standing: Sequence[str]) -> str:
+    """What was done to its branch so that it can be mended, and how to see both sides."""
+    tip = mend.tip[:12]
+    if not standing:
+        return _FITS.format(tip=tip)
+    return _CONFLICTS.format(tip=tip, files="\n".join(f"  {name}" for name in standing))
 
 
 def mend_prompt(found: str) -> str:
@@ -49,6 +69,14 @@ def _lessons(asked: Assignment, *, resumed: bool) -> Lessons:
     )
 
 
+_FITS = """\
+What has landed meanwhile (commit {tip}) is merged into your branch. 'git log HEAD...{tip}' and
+'git diff {tip}' show what came, and what is yours. Mend your work so that it fits."""
+_CONFLICTS = """\
+What has landed meanwhile (commit {tip}) is being merged into your branch, and conflicts stand in:
+{files}
+'git diff' shows both sides, 'git log --merge -p' the commits behind them. Keep what both wanted,
+remove every conflict mark, and commit."""
 _AGAIN = "You worked on this issue before, in this session. It is not done yet: go on with it."
 _MEND = "Your work was looked at, and it is not done yet. Mend it, and all that follows from it."
 _RULES = """\

@@ -20,7 +20,13 @@ from beads_workers.agents.events import Kind
 from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
-from beads_workers.attempts.assignment import AgentSpec, Assignment, AttemptAnswer, read_assignment
+from beads_workers.attempts.assignment import (
+    AgentSpec,
+    Assignment,
+    AttemptAnswer,
+    Mend,
+    read_assignment,
+)
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
@@ -54,6 +60,7 @@ class AgentAttempt:
         self._rounds = 0
         self._verified = False
         self._is_told = False
+        self._standing: tuple[str, ...] = ()
         guarded = guard_environment(os.environ, folder, asked.issue_id, self._guards)
         self._around = AttemptContext(
             environment={**os.environ, **guarded},
@@ -112,6 +119,8 @@ class AgentAttempt:
 
     def _begin(self) -> Verdict:
         earlier = self._earlier()
+        if self._asked.mend is not None:
+            self._merge(self._asked.mend)
         if earlier is not None and self._worker.adapter.resumes:
             if earlier.refused and self._changes().any:
                 # The work was there; only its reviewer was refused.
@@ -123,9 +132,22 @@ class AgentAttempt:
         self._worker = WorkingAgent(self._asked.agent, self._around)
         return self._ask(self._first_prompt(resumed=False), resume=False)
 
+    def _merge(self, mend: Mend) -> None:
+        """What has landed comes into its branch; what does not fit stands there to be mended."""
+        try:
+            self._standing = self._place.merge(mend.tip)
+        except GitError as error:
+            self._log.say(f"what has landed cannot be merged: {error}")
+            return
+        marks = f", conflicts in {', '.join(self._standing)}" if self._standing else ""
+        self._log.say(f"merged what has landed, {mend.tip[:12]}{marks}")
+
     def _first_prompt(self, *, resumed: bool) -> str:
         room = self._worker.adapter.prompt_bytes_max
-        return first_prompt(self._asked, resumed=resumed, worktree=self._place.own, room=room)
+        own, standing = self._place.own, self._standing
+        return first_prompt(
+            self._asked, resumed=resumed, worktree=own, room=room, standing=standing
+        )
 
     def _ask(self, prompt: str, *, resume: bool) -> Verdict:
         money = self._asked.money
@@ -253,18 +275,8 @@ class AgentAttempt:
 
     def _with_work(self, receipt: Receipt) -> Receipt:
         place = self._place
-        if place.base is None:
-            return receipt
         try:
-            return replace(
-                receipt,
-                branch=place.branch(),
-                base=place.base,
-                head=place.head(),
-                commits=place.changes().commits[: limits.RECEIPT_ITEMS_MAX],
-                diffstat=place.diffstat(),
-                tree=place.tree(),
-            )
+            return place.receipt(receipt)
         except GitError as error:
             return replace(receipt, flags=(*receipt.flags, f"git: {error}"))
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from beads_workers.core import limits
+from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
+from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.removal import OPERATIONS, status
@@ -120,6 +123,37 @@ class Workplace:
             return ""
         return git(self.folder, "diff", "--no-color", "--no-ext-diff", self.base)
 
+    def receipt(self, receipt: Receipt) -> Receipt:
+        """With what git says of the work; raises ``GitError``."""
+        if self.base is None:
+            return receipt
+        commits = self.changes().commits
+        return replace(
+            receipt,
+            branch=self.branch(),
+            base=self.base,
+            head=self.head() if self.own else "",
+            commits=commits[: limits.RECEIPT_ITEMS_MAX],
+            diffstat=self.diffstat(),
+            tree=self.tree(),
+        )
+
+    def merge(self, tip: str) -> tuple[str, ...]:
+        """Merge what has landed into its branch; the files whose conflicts are left standing.
+
+        From here on its work is what differs from ``tip``. Raises ``GitError``.
+        """
+        if not self.own:
+            return ()
+        if not self._merging():
+            try:
+                git(self.folder, *self._identity(), "merge", "--quiet", "--no-edit", tip)
+            except GitError:
+                if not self._merging():
+                    raise
+        self.base = tip
+        return self._unmerged()
+
     def keep(self) -> str | None:
         """Keep the tree as it is, whatever becomes of the worktree; gives the name of the ref.
 
@@ -151,10 +185,32 @@ class Workplace:
             return git(self.folder, "write-tree", index=index).strip()
 
     def _check_operation(self) -> None:
-        directory = Path(git(self.folder, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+        directory = self._git_directory()
         for name, operation in OPERATIONS.items():
-            if name != "BISECT_LOG" and (directory / name).exists():
-                raise CannotCommit(f"{operation} is under way in the worktree")
+            if name in ("BISECT_LOG", "MERGE_HEAD") or not (directory / name).exists():
+                continue
+            raise CannotCommit(f"{operation} is under way in the worktree")
+        # A merge ends with the commit, once nothing is left of its conflicts.
+        standing = [name for name in self._unmerged() if self._has_marks(name)]
+        if standing:
+            raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
+
+    def _git_directory(self) -> Path:
+        return Path(git(self.folder, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+
+    def _merging(self) -> bool:
+        return (self._git_directory() / "MERGE_HEAD").exists()
+
+    def _unmerged(self) -> tuple[str, ...]:
+        names = git(self.folder, "diff", "--name-only", "--diff-filter=U", "-z", "--relative")
+        return tuple(name for name in names.split("\0") if name)
+
+    def _has_marks(self, name: str) -> bool:
+        try:
+            with Path(self.folder, name).open("rb") as file:
+                return any(line.startswith(b"<<<<<<< ") for line in file)
+        except OSError:
+            return False  # It was removed, which is an answer.
 
     def _identity(self) -> tuple[str, ...]:
         try:

@@ -17,6 +17,7 @@ from beads_workers.cli.kinds import read_source
 from beads_workers.core import limits
 from beads_workers.core.budget import read_budget
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
+from beads_workers.core.settings import LANDING_STYLES
 from beads_workers.core.times import parse_duration
 
 T = TypeVar("T")
@@ -385,6 +386,39 @@ class Options:
     worktree_folder: str | None = _in_file(TEXT, path=True, table=("worktree", "folder"))
     worktree_disk_floor: int | None = _in_file(
         ValueKind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
+    )
+    land: bool | None = _flag(
+        "Merge finished branches behind a gate; the default with worktrees.",
+        "--land/--no-land",
+        None,
+        table=("landing", "enabled"),
+    )
+    land_on: str | None = _option(
+        ValueKind(_ref), help="Land for this branch.", metavar="BRANCH", table=("landing", "on")
+    )
+    land_into: str | None = _option(
+        ValueKind(_ref),
+        help="Move this branch along, fast-forward only.",
+        metavar="BRANCH",
+        table=("landing", "into"),
+    )
+    land_jobs: int | None = _option(
+        _integer(1, 64),
+        limits.LAND_JOBS,
+        "Gates side by side; default 2.",
+        table=("landing", "jobs"),
+    )
+    landing_style: str | None = _in_file(
+        _choice(*LANDING_STYLES), "squash", table=("landing", "style")
+    )
+    landing_after: str | None = _in_file(TEXT, table=("landing", "after"))
+    landing_tools: tuple[str, ...] | None = _in_file(_several(TEXT), (), table=("landing", "tools"))
+    landing_remote: str | None = _in_file(ValueKind(_ref), table=("landing", "remote"))
+    repairs: int | None = _in_file(
+        _integer(0, 100), limits.REPAIRS_MAX, table=("landing", "repairs")
+    )
+    gate_timeout: float | None = _in_file(
+        _duration(1), limits.GATE_TIMEOUT_SECONDS, table=("landing", "gate_timeout")
     )
     shared_checkout: bool | None = _flag(
         "Several agents in one folder are fine.", "--shared-checkout", at=BOTH

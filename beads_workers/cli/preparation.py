@@ -17,6 +17,7 @@ from beads_workers.cli.agents import find_agent, find_fleet_agents, found_here, 
 from beads_workers.cli.config import Resolved
 from beads_workers.cli.errors import EXIT_TRACKER, EXIT_USAGE, CommandError
 from beads_workers.cli.kinds import kind_said, need
+from beads_workers.cli.landing import with_landing
 from beads_workers.cli.options import Options, seconds_or_never
 from beads_workers.core import limits
 from beads_workers.core.budget import Budget, read_budget
@@ -166,7 +167,8 @@ def apart(settings: FleetSettings, options: Options) -> FleetSettings:
     beads = settings.tracker if settings.source == "bd" else None
     place = Path(settings.project), settings.state_directory
     work = in_worktrees(settings.work, options, *place, beads)
-    return replace(settings, work=work, workers_max=check_crowd(work, options))
+    apart = replace(settings, work=work, workers_max=check_crowd(work, options))
+    return with_landing(apart, options)
 
 
 def in_worktrees(
@@ -243,7 +245,9 @@ def shown_place(settings: FleetSettings) -> str:
     if worktrees is None:
         return settings.project
     base = worktrees.base_name
-    if worktrees.base != base:
+    if worktrees.base_else:
+        base = f"{base}, where they land"
+    elif worktrees.base != base:
         base = f"{base} ({worktrees.base[:12]})"
     name = f"{BRANCHES}/<issue>/<attempt>"
     below = f"/{worktrees.prefix.rstrip('/')}" if worktrees.prefix else ""

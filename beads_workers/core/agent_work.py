@@ -15,9 +15,10 @@ from beads_workers.core.budget import Budget
 from beads_workers.core.effects import Effects
 from beads_workers.core.issues import Issue
 from beads_workers.core.journal import UsageFound
+from beads_workers.core.landing import mend_from_text
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
-from beads_workers.core.receipts import receipt_from_text, to_json
+from beads_workers.core.receipts import Receipt, receipt_from_text, to_json
 from beads_workers.core.settings import Agent, FleetSettings
 from beads_workers.core.wire import Progress
 
@@ -47,6 +48,7 @@ class AgentWork:
         self._reviewer = work.review
         self._budget = settings.budget
         self._issue_budget = settings.issue_budget or Budget()
+        self._lands = settings.landing is not None
         self._allows_calls = bool(work.allow_modules)
         self._running: dict[str, int] = dict.fromkeys(self._agents, 0)
         self._chosen: dict[IssueId, Candidate] = {}
@@ -112,6 +114,8 @@ class AgentWork:
         elif earlier is not None:
             # Another agent takes over: what was found out holds for it, the session does not.
             said["earlier"] = to_json(replace(earlier, session="", totals={}))
+        if past is not None and (mend := mend_from_text(past.mend)) is not None:
+            said["mend"] = mend
         spent = past.money if past is not None else 0.0
         if (left := self._issue_budget.dollars_left(spent)) is not None:
             said["money"] = left
@@ -143,7 +147,18 @@ class AgentWork:
         candidate = self._chosen.pop(issue_id, None)
         receipt = outcome.receipt
         if candidate is None:
-            return replace(outcome, receipt=None) if receipt is not None else outcome
+            if receipt is None:
+                return outcome
+            # No agent that we know of: of what any worker may say, only the work is believed.
+            work = Receipt(
+                branch=receipt.branch,
+                base=receipt.base,
+                head=receipt.head,
+                commits=receipt.commits,
+                diffstat=receipt.diffstat,
+                tree=receipt.tree,
+            )
+            return replace(outcome, receipt=work if self._lands and work.head else None)
         self._running[candidate.agent] -= 1
         refusal = receipt.refusal if receipt is not None else None
         if refusal is not None and self.accounts.charges(issue_id):

@@ -12,6 +12,7 @@ from beads_workers.core.source import Settlement
 from beads_workers.core.wire import ToWorker
 
 if TYPE_CHECKING:
+    from beads_workers.core.landing import Order
     from beads_workers.core.queries import FoundTasks
 
 
@@ -90,6 +91,18 @@ class ReadUsage:
 
 
 @value
+class StartLander:
+    """Start the lander; ``LanderGone`` follows where it ends, however soon."""
+
+
+@value
+class TellLander:
+    """An order for it; what comes of it is told by ``LanderSaid``."""
+
+    order: Order
+
+
+@value
 class Answer:
     """The answer to a control request; ``error`` is empty when all is well.
 
@@ -118,5 +131,16 @@ class End:
 
 
 Command = (
-    Write | Send | HangUp | RoundTrip | Spawn | KillWorker | WatchOwner | ReadUsage | Answer | End
+    Write
+    | Send
+    | HangUp
+    | RoundTrip
+    | Spawn
+    | KillWorker
+    | WatchOwner
+    | ReadUsage
+    | StartLander
+    | TellLander
+    | Answer
+    | End
 )

@@ -96,6 +96,7 @@ class Control:
         if self._parts.state is RunState.RUNNING:
             self._parts.breaker.reset()
             self._parts.agents.accounts.resume()
+            self._parts.landings.go_on()
 
     def scale(self, event: ScaleAsked) -> None:
         """Idle workers go first; a busy one finishes its task and then leaves."""
@@ -305,7 +306,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
     running = in_flight if issue.state in (IssueState.RUNNING, IssueState.ORPHANED) else None
     return IssueFacts(
         issue_id=issue_id,
-        in_flight=issue.state.name.lower() if in_flight else "",
+        in_flight=issue.state.name.lower() if in_flight or issue.landing else "",
         worker_id=issue.worker_id,
         owner_pid=issue.lost_pid,
         running_seconds=round(parts.effects.now - running.started_at, 1) if running else None,
@@ -318,6 +319,8 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         pending=pending.settlement.action.value if pending else "",
         pending_tries=pending.tries if pending else 0,
         parked=issue_id in parts.agents.waiting(),
+        behind=parts.landings.behind(issue),
+        gate_seconds=parts.landings.gate_seconds(issue_id),
     )
 
 

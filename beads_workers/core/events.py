@@ -11,6 +11,7 @@ from beads_workers.core.wire import FromWorker
 
 if TYPE_CHECKING:
     from beads_workers.core.accounts import AccountId, Closed
+    from beads_workers.core.landing import News
     from beads_workers.core.queries import TaskFilter
 
 
@@ -261,6 +262,20 @@ class AccountTold:
 
 
 @value
+class LanderSaid:
+    """News of the lander."""
+
+    news: News
+
+
+@value
+class LanderGone:
+    """The lander has ended, or could not be started."""
+
+    why: str
+
+
+@value
 class Degraded:
     """A condition of the machine stands in the way until ``ConditionRecovered`` says that it does
     not.
@@ -305,6 +320,8 @@ Event = (
     | Withdrawn
     | StopAsked
     | FatalError
+    | LanderSaid
+    | LanderGone
     | Warned
     | AccountTold
     | Degraded

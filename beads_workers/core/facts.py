@@ -21,7 +21,8 @@ class IssueFacts:
     ``Standing`` in lower case, empty where nothing is remembered. ``attempt`` is the one under way,
     or the next one; ``charged`` have been counted. ``pending``: the ``Action`` that writes are
     pending, refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are
-    closed."""
+    closed. ``behind``: what is to land before it; ``gate_seconds``: for how long the gate has run
+    that it is in."""
 
     issue_id: str
     in_flight: str = ""
@@ -37,6 +38,8 @@ class IssueFacts:
     pending: str = ""
     pending_tries: int = 0
     parked: bool = False
+    behind: tuple[str, ...] = ()
+    gate_seconds: float | None = None
 
 
 @value
@@ -121,9 +124,14 @@ def facts_from_json(values: Mapping[str, Any]) -> Facts:
         "accounts": tuple(
             AccountFacts(**_known(AccountFacts, each)) for each in values.get("accounts") or []
         ),
-        "issues": tuple(IssueFacts(**_known(IssueFacts, each)) for each in issues),
+        "issues": tuple(map(_issue_facts, issues)),
     }
     return Facts(**known)
+
+
+def _issue_facts(values: Mapping[str, Any]) -> IssueFacts:
+    known = _known(IssueFacts, values)
+    return IssueFacts(**{**known, "behind": tuple(known.get("behind") or ())})
 
 
 def _known(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,8 @@ class Fate(Enum):
     QUARANTINED = "quarantined"
     UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
+    UNLANDED = "unlanded"
+    """Done, and its branch has not landed (yet); the next start sees to that."""
     REQUEUED = "requeued"
     """Open again, for anybody to take."""
     UNFINISHED = "unfinished"
@@ -339,7 +341,7 @@ class _Account:
                 issue.title, issue.priority = record.title or issue.title, record.priority
                 issue.closed, issue.earlier = None, False
             case rec.Finished():
-                if record.verdict != "finish":
+                if record.verdict not in ("finish", "land"):
                     issue.charged, issue.error = record.charged, record.error or issue.error
                 if ended is not None and ended.started.request_id == record.request_id:
                     self.attempts.append(self._attempt(ended, now, record))
@@ -449,6 +451,9 @@ _KNOWN_BY = (rec.Claimed, rec.Started, rec.Finished, rec.SettledRecord, rec.Chec
 
 _FATES = {
     IssueState.ENQUEUED: Fate.REQUEUED,
+    IssueState.LANDING: Fate.UNLANDED,
+    IssueState.SHELVING: Fate.UNLANDED,
+    IssueState.SHELVED: Fate.UNLANDED,
     IssueState.CLOSING: Fate.UNCLOSED,
     IssueState.CLOSED: Fate.CLOSED,
     IssueState.FOREIGN: Fate.LEFT_ALONE,

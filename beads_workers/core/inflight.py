@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -22,6 +22,7 @@ from beads_workers.core.journal import (
     Claimed,
     Finished,
     Inherited,
+    LandingEnded,
     OwnerLost,
     PutOnHold,
     Record,
@@ -34,6 +35,7 @@ from beads_workers.core.policy import (
     AttemptHistory,
     Finish,
     HandBack,
+    Land,
     Policy,
     Quarantine,
     Requeue,
@@ -196,7 +198,10 @@ class Tasks:
         agents: AgentWork,
         policy: Policy,
         run_id: str,
+        *,
+        lands: bool = False,
     ) -> None:
+        """``lands``: a success with a branch lands before it is closed."""
         self._effects = effects
         self._issues = effects.issues
         self._round_trips = round_trips
@@ -204,6 +209,8 @@ class Tasks:
         self._breaker = breaker
         self._policy = policy
         self._run_id = run_id
+        self._lands = lands
+        self._land: Callable[[Issue], None] = lambda issue: None
         self._traces = traces
         self._agents = agents
         self._requests = 0
@@ -213,6 +220,10 @@ class Tasks:
         """How long the attempt took that ended last."""
         self.ended = 0
         """Issues that came to their end in this run: done or quarantined."""
+
+    def land_by(self, land: Callable[[Issue], None]) -> None:
+        """Who is told of a branch that is to land."""
+        self._land = land
 
     def claimed(self, job: Job) -> None:
         """The source claimed it for us."""
@@ -253,7 +264,7 @@ class Tasks:
         """It goes to a worker that claims by itself: let the tracker know first."""
         issue_id = in_flight.job.issue_id
         in_flight.conn_id = conn_id
-        self._move(in_flight, IssueStimulus.RESERVED, ClaimDelegated(issue_id, worker_id))
+        self.move(in_flight.issue, IssueStimulus.RESERVED, ClaimDelegated(issue_id, worker_id))
         self._round_trips.enqueue(Settlement(Action.HAND_OVER, issue_id))
 
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
@@ -271,7 +282,7 @@ class Tasks:
         if who is not NOBODY:
             self._agents.begun(job.issue_id, who)
         if in_flight.issue.state is IssueState.CLAIMED:
-            self._move(in_flight, IssueStimulus.SENT, started)
+            self.move(in_flight.issue, IssueStimulus.SENT, started)
         else:
             self._effects.write(started)
 
@@ -293,16 +304,22 @@ class Tasks:
             if struck
             else judge(self._policy, history, outcome, jitter(started.request_id))
         )
+        if isinstance(verdict, Finish) and self._may_land(issue, outcome):
+            verdict = Land(history)
         by_agent = in_flight.candidate is not NOBODY
         unseen = issue.handed_over or issue.state is IssueState.ORPHANED
         word, stimulus = _VERDICTS[type(verdict)]
-        self._move(in_flight, stimulus, _finished(in_flight, outcome, duration_ms, word, verdict))
+        self.move(
+            in_flight.issue, stimulus, _finished(in_flight, outcome, duration_ms, word, verdict)
+        )
         match verdict:
             case Finish():
                 note = outcome.note
                 if outcome.receipt is not None:
                     note = close_reason(outcome.receipt, started.attempt)
                 self._enqueue(in_flight, Action.CLOSE, note, outcome, unseen=unseen)
+            case Land():
+                self._land(issue)
             case HandBack():
                 self._enqueue(in_flight, Action.RELEASE, outcome=outcome, unseen=unseen)
             case Requeue():
@@ -323,6 +340,27 @@ class Tasks:
             assert end is not None, "its record says so"
             self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
 
+    def _may_land(self, issue: Issue, outcome: Outcome) -> bool:
+        receipt = outcome.receipt
+        return self._lands and receipt is not None and bool(receipt.head) and not issue.handed_over
+
+    def mend(self, in_flight: InFlight, ended: LandingEnded) -> None:
+        """Its branch did not land: it is claimed and unsent again, for its own agent."""
+        self._retry_state.failed_here.add(in_flight.job.issue_id)
+        in_flight.conn_id = in_flight.lost_conn_id = None
+        in_flight.cancelled, in_flight.queued_on_worker = "", False
+        self.move(in_flight.issue, IssueStimulus.TO_MEND, ended, self._line_up(in_flight.job))
+
+    def quarantined_unlanded(self, issue: Issue, *, shelved: bool) -> None:
+        """Nobody can mend its branch, which stays."""
+        issue_id = IssueId(issue.issue_id)
+        self._retry_state.failed_here.add(issue_id)
+        if shelved:
+            self.ended += 1
+            return
+        note = quarantine_note(issue.charged, issue.error)
+        self._round_trips.enqueue(Settlement(Action.QUARANTINE, issue_id, note))
+
     def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""
         for in_flight in list(self.in_flight.values()):
@@ -335,20 +373,20 @@ class Tasks:
         uncharged = Requeue(0.0, AttemptHistory(issue.charged, issue.free_in_a_row))
         ended = _finished(in_flight, Outcome(OutcomeKind.CANCELLED, why), 0, "requeue", uncharged)
         again = self._line_up(in_flight.job)
-        self._move(in_flight, IssueStimulus.RETURNED_UNSTARTED, ended, again)
+        self.move(in_flight.issue, IssueStimulus.RETURNED_UNSTARTED, ended, again)
         self._agents.ended(issue, Outcome(OutcomeKind.LOST))
         in_flight.conn_id = in_flight.lost_conn_id = None
         in_flight.cancelled, in_flight.queued_on_worker = "", False
 
     def drop_claim(self, in_flight: InFlight, outcome: Outcome = _NO_RESULT) -> None:
         """It goes back before it was sent; ``outcome``: for a sender that is told one."""
-        self._move(in_flight, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
+        self.move(in_flight.issue, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
         self._enqueue(in_flight, Action.RELEASE, outcome=outcome)
 
     def unreserve(self, in_flight: InFlight) -> None:
         """The worker that it was reserved for is gone: back to the tracker."""
         in_flight.conn_id = None
-        self._move(in_flight, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
+        self.move(in_flight.issue, IssueStimulus.REQUEUED, Requeued(in_flight.job.issue_id))
 
     def lose(
         self,
@@ -363,7 +401,7 @@ class Tasks:
         in_flight.lost_conn_id, in_flight.conn_id = in_flight.conn_id, None
         ids = in_flight.job.issue_id, in_flight.issue.worker_id, pid
         lost = OwnerLost(*ids, told_to_stop, several, grace_seconds)
-        self._move(in_flight, IssueStimulus.OWNER_LOST, lost)
+        self.move(in_flight.issue, IssueStimulus.OWNER_LOST, lost)
 
     def inherit(self, inherited: Inherited, source: str) -> None:
         """An earlier run holds it, and its worker lives on."""
@@ -371,7 +409,7 @@ class Tasks:
         issue = self._issues.of(issue_id)
         job = Job(source, issue_id, inherited.title, inherited.priority)
         in_flight = self.in_flight[issue_id] = InFlight(job, issue, started_at=self._effects.now)
-        self._move(in_flight, IssueStimulus.INHERITED, inherited)
+        self.move(in_flight.issue, IssueStimulus.INHERITED, inherited)
 
     def is_open(self, issue_id: IssueId) -> bool:
         """Whether nobody has it, as far as this run knows."""
@@ -383,7 +421,7 @@ class Tasks:
         inherited = in_flight.issue.inherited
         assert inherited is not None, "an earlier run holds it"
         issue_id = in_flight.job.issue_id
-        self._move(in_flight, IssueStimulus.REQUEUED, Requeued(issue_id))
+        self.move(in_flight.issue, IssueStimulus.REQUEUED, Requeued(issue_id))
         if in_flight.cancelled == RELEASED:
             self._effects.write(PutOnHold(issue_id))
         self._round_trips.enqueue(
@@ -432,7 +470,7 @@ class Tasks:
                 self._effects.write(record)
             self._enqueue(in_flight, Action.RELEASE, unseen=True)
             return None
-        reaction = self._move(in_flight, _STIMULUS[result], *records)
+        reaction = self.move(in_flight.issue, _STIMULUS[result], *records)
         if reaction not in (IssueReaction.DELIVER, IssueReaction.AGAIN):
             self._over(in_flight, reaction)
         return in_flight, reaction
@@ -440,6 +478,8 @@ class Tasks:
     def _over(self, in_flight: InFlight, reaction: IssueReaction) -> None:
         issue_id = in_flight.job.issue_id
         match reaction:
+            case IssueReaction.KEEP:
+                pass  # Its branch is in the journal.
             case IssueReaction.COUNT | IssueReaction.LEAVE:
                 self._retry_state.failed_here.discard(issue_id)
                 self._traces.forget(issue_id)
@@ -451,13 +491,10 @@ class Tasks:
                     self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
         del self.in_flight[issue_id]
 
-    def _move(
-        self, in_flight: InFlight, stimulus: IssueStimulus, *records: Record
-    ) -> IssueReaction:
+    def move(self, issue: Issue, stimulus: IssueStimulus, *records: Record) -> IssueReaction:
         """The records make the move; the table says that there is such a one, and where it leads.
 
         Raises ``ImpossibleMove``."""
-        issue = in_flight.issue
         move = step(ISSUE, issue.state, stimulus)
         for record in records:
             self._effects.write(record)
@@ -495,6 +532,7 @@ class Tasks:
 
 _VERDICTS = {
     Finish: ("finish", IssueStimulus.SUCCEEDED),
+    Land: ("land", IssueStimulus.TO_LAND),
     HandBack: ("hand_back", IssueStimulus.REQUEUED),
     Requeue: ("requeue", IssueStimulus.REQUEUED),
     Quarantine: ("quarantined", IssueStimulus.SPENT),
@@ -507,7 +545,7 @@ def _finished(
 ) -> Finished:
     started = in_flight.started
     history = AttemptHistory()
-    if isinstance(verdict, Requeue | Quarantine):
+    if isinstance(verdict, Requeue | Quarantine | Land):
         history = verdict.history
     delay = verdict.delay_seconds if isinstance(verdict, Requeue) else 0.0
     ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id

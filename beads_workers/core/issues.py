@@ -22,8 +22,16 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
-from beads_workers.core.model import value
-from beads_workers.core.receipts import Receipt, receipt_from_text, to_text
+from beads_workers.core.landing import (
+    Add,
+    add_from_text,
+    add_to_text,
+    landed_note,
+    mend_to_text,
+    refusal_text,
+)
+from beads_workers.core.model import PRIORITY_DEFAULT, value
+from beads_workers.core.receipts import Receipt, close_reason, receipt_from_text, to_text
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
 
@@ -54,10 +62,11 @@ class Issue:
     ``retry_entry``: its past, as the next run would be told of it; None where there is nothing to
     tell. ``due``: when it may be taken again, while it is ``COOLING``; on the clock of
     ``Entry.elapsed``. ``pending``: the write that the tracker is to be asked for, or is being asked
-    for. ``attempt``: the one under way. ``end``: of the last one, until the tracker
-    has answered. ``owner``: pid and start time of a worker that is not ours and has it.
-    ``handed_over``: it may be in progress in nobody's name. ``told``: the records that still hold,
-    oldest first; whoever applies them, and ``retry_entry``, knows what is known here.
+    for. ``attempt``: the one under way. ``end``: of the last one, until the tracker has answered.
+    ``landed``: where its work is, while the close is pending. ``owner``: pid and start time of a
+    worker that is not ours and has it. ``handed_over``: it may be in progress in nobody's name.
+    ``told``: the records that still hold, oldest first; whoever applies them, and ``retry_entry``,
+    knows what is known here.
     """
 
     issue_id: str
@@ -73,6 +82,7 @@ class Issue:
     due: float = 0.0
     owner: tuple[int, int] | None = None
     told: list[Entry] = field(default_factory=list)
+    landed: rec.BranchLanded | None = None
 
     @property
     def title(self) -> str:
@@ -94,6 +104,32 @@ class Issue:
     def error(self) -> str:
         """What the last attempt failed with."""
         return self.retry_entry.error if self.retry_entry else ""
+
+    @property
+    def landing(self) -> Add | None:
+        """The branch that is to land, or has landed while it was ``SHELVED``."""
+        return add_from_text(self.retry_entry.landing) if self.retry_entry else None
+
+    @property
+    def shelved(self) -> bool:
+        """Its close is pending, and an earlier run has blocked it in nobody's name."""
+        landing = self.retry_entry.landing if self.retry_entry else ""
+        return self.state is IssueState.CLOSING and bool(landing)
+
+    @property
+    def close_note(self) -> str:
+        """Why it is closed, for the tracker."""
+        text = (self.end.receipt if self.end else "") or (
+            self.retry_entry.receipt if self.retry_entry else ""
+        )
+        receipt = receipt_from_text(text)
+        if receipt is None:
+            note = self.end.note if self.end else ""
+        else:
+            landing = self.landing
+            numbered = self.end or landing or self.landed
+            note = close_reason(receipt, numbered.attempt if numbered else 1)
+        return landed_note(note, self.landed)
 
     @property
     def orphaned(self) -> rec.OwnerLost | rec.Inherited | None:
@@ -292,6 +328,39 @@ class Issues:
         issue.told = [entry]
         return change
 
+    def _branch_landed(self, landed: rec.BranchLanded, entry: Entry) -> Transition:
+        issue = self.of(landed.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        if issue.state is IssueState.LANDING:
+            issue.retry_entry = None
+        issue.state, issue.standing = IssueState.CLOSING, Standing.OPEN
+        issue.pending, issue.landed = Action.CLOSE, landed
+        issue.told.append(entry)
+        return change
+
+    def _landing_ended(self, ended: rec.LandingEnded, entry: Entry) -> Transition:
+        issue = self.of(ended.issue_id)
+        change = Transition(issue, issue.state, issue.standing)
+        shelved = issue.state is IssueState.SHELVED
+        issue.told.append(entry)
+        if ended.verdict == "shelve":
+            issue.state, issue.pending = IssueState.SHELVING, Action.SHELVE
+            return change
+        issue.retry_entry = _entry_to_mend(issue, ended)
+        if ended.verdict == _QUARANTINED:
+            issue.standing = Standing.QUARANTINED
+            issue.state = IssueState.QUARANTINED if shelved else IssueState.QUARANTINING
+            issue.pending = None if shelved else Action.QUARANTINE
+        elif ended.verdict == "mend":
+            issue.state, issue.pending = IssueState.CLAIMED, None
+        else:
+            issue.standing = Standing.OPEN
+            issue.state = IssueState.ENQUEUED if shelved else IssueState.RELEASING
+            issue.pending = Action.REOPEN if shelved else Action.RELEASE
+        if shelved:
+            issue.told = []
+        return change
+
     # --- what the tracker says ----------------------------------------------------------------
 
     def _settled(self, settled: rec.SettledRecord, entry: Entry) -> Transition:
@@ -305,6 +374,11 @@ class Issues:
             pass  # Asked for before it was taken, or was being quarantined: no news of that.
         elif settled.action == _CLOSE or settled.result in _NO_MORE:
             self._over(issue, settled)
+        elif settled.action == _SHELVE:
+            if issue.state in (IssueState.SHELVING, IssueState.SHELVED):
+                issue.state, issue.standing = IssueState.SHELVED, Standing.UNCLOSED
+                issue.pending, issue.told = None, []
+                issue.claimed, issue.end, issue.worker_id = None, None, ""
         else:
             quarantining = (
                 issue.state is IssueState.QUARANTINING and issue.pending is Action.QUARANTINE
@@ -341,7 +415,7 @@ class Issues:
             return
         issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
         issue.standing, issue.pending, issue.handed_over = Standing.OPEN, None, False
-        issue.retry_entry = issue.attempt = issue.end = None
+        issue.retry_entry = issue.attempt = issue.end = issue.landed = None
         issue.told = []
         self.known.pop(issue.issue_id, None)
 
@@ -413,7 +487,9 @@ class Issues:
             change = Transition(issue, issue.state, issue.standing)
         else:
             change = Transition(issue, old.state, old.standing, old.attempt)
-        if retry_entry.claimed_by:
+        if retry_entry.landing and not retry_entry.claimed_by:
+            issue.state, issue.standing = IssueState.SHELVED, Standing.UNCLOSED
+        elif retry_entry.claimed_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
         elif retry_entry.quarantined:
@@ -502,6 +578,8 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
     """What is to be remembered after an attempt."""
     if finished.verdict == _FINISH:
         return None
+    if finished.verdict == _LAND:
+        return _entry_to_land(issue, finished, at)
     quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
     receipt = finished.receipt or before.receipt
@@ -535,6 +613,53 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
     )
 
 
+def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed:
+    """It is done, and has a branch; what was known of it holds again if that does not land."""
+    before = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
+    receipt = receipt_from_text(finished.receipt)
+    assert receipt is not None, "only a branch lands, which a receipt names"
+    before = _with_cost(before, finished.request_id, receipt)
+    add = Add(
+        issue.issue_id,
+        finished.attempt,
+        finished.request_id.rpartition(".")[0],
+        receipt.head,
+        receipt.base,
+        receipt.branch,
+        issue.title,
+        receipt.message,
+        issue.claimed.priority if issue.claimed else PRIORITY_DEFAULT,
+        round(at, 3),
+        before.repairs,
+    )
+    return replace(
+        before,
+        receipt=finished.receipt,
+        outcome=finished.outcome,
+        mend="",
+        landing=add_to_text(add),
+    )
+
+
+def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
+    """It did not land: its next attempt is told why."""
+    before = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
+    if not ended.why:
+        return replace(before, landing="")
+    receipt = receipt_from_text(before.receipt)
+    if receipt is not None:
+        receipt = replace(receipt, lesson=ended.text[: limits.LESSON_CHARS_MAX], verified=False)
+    return replace(
+        before,
+        landing="",
+        error=refusal_text(ended.why, ended.files, ended.against),
+        receipt=to_text(receipt),
+        quarantined=ended.verdict == _QUARANTINED,
+        repairs=before.repairs + 1,
+        mend=mend_to_text(ended.why, ended.tip, ended.files),
+    )
+
+
 def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Checkpointed:
     """With what this attempt has cost, once: a checkpoint repeats the end that it knows of."""
     if past.counted == request_id:
@@ -550,20 +675,23 @@ def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Ch
 
 # Four records of each issue come through here: the value of a member costs more than a name.
 _HAND_OVER, _CLOSE = Action.HAND_OVER.value, Action.CLOSE.value
+_SHELVE = Action.SHELVE.value
 _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
 _APPLIED, _NOT_OURS = Result.APPLIED.value, Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
-_FINISH, _QUARANTINED = "finish", "quarantined"
+_FINISH, _LAND, _QUARANTINED = "finish", "land", "quarantined"
 
 _NOBODYS = (IssueState.ENQUEUED, IssueState.QUARANTINED)
 _REQUEUED = (IssueState.RELEASING, Standing.COOLING)
 _VERDICTS = {
     _FINISH: (IssueState.CLOSING, Standing.OPEN),
+    _LAND: (IssueState.LANDING, Standing.OPEN),
     _QUARANTINED: (IssueState.QUARANTINING, Standing.QUARANTINED),
     "requeue": _REQUEUED,
     "hand_back": (IssueState.RELEASING, Standing.OPEN),
 }
 _WRITES = {
+    IssueState.LANDING: None,
     IssueState.CLOSING: Action.CLOSE,
     IssueState.RELEASING: Action.RELEASE,
     IssueState.QUARANTINING: Action.QUARANTINE,
@@ -577,6 +705,8 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Inherited: Issues._inherited,
     rec.Requeued: Issues._requeued,
     rec.Finished: Issues._finished,
+    rec.BranchLanded: Issues._branch_landed,
+    rec.LandingEnded: Issues._landing_ended,
     rec.SettledRecord: Issues._settled,
     rec.SettlementFailed: Issues._failed,
     rec.PutOnHold: Issues._put_on_hold,

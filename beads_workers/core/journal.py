@@ -52,7 +52,9 @@ class Checkpointed(Record):
     whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
     ``outcome`` and ``receipt``: of its last attempt, see ``Finished``; ``traceparent``: of its
     first one. ``money`` (dollars) and ``tokens``: of all of them; ``counted``: the request id of
-    the last one that is in them.
+    the last one that is in them. ``landing``: its work is done, and this is to land (JSON of
+    ``landing.Add``). ``repairs``: how often its branch came back to be mended; ``mend``: JSON of
+    the last ``landing.Refused``, until there is work again.
     """
 
     issue_id: str
@@ -73,6 +75,9 @@ class Checkpointed(Record):
     money: float = 0.0
     tokens: int = 0
     counted: str = ""
+    landing: str = ""
+    repairs: int = 0
+    mend: str = ""
 
 
 @value
@@ -241,7 +246,8 @@ class Inherited(Record):
 
 @value
 class Finished(Record):
-    """An attempt ended. ``verdict``: ``finish``, ``requeue``, ``quarantined``, ``hand_back``.
+    """An attempt ended. ``verdict``: ``finish``, ``land``, ``requeue``, ``quarantined``,
+    ``hand_back``.
 
     ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
     try; ``duration_ms`` as the worker measured it, or as we did where it said nothing. ``note``,
@@ -264,6 +270,61 @@ class Finished(Record):
     result: str = ""
     result_file: str = ""
     receipt: str = ""
+
+
+@value
+class BranchLanded(Record):
+    """Its work is on the integration branch, as ``commit``; for the rest see ``landing.Landed``.
+    A close is pending."""
+
+    issue_id: str
+    attempt: int
+    commit: str
+    branch: str = ""
+    verified: str = ""
+    train: tuple[str, ...] = ()
+    contained: bool = False
+
+
+@value
+class LandingEnded(Record):
+    """Its work does not land as it is. ``verdict``: ``mend`` (its agent goes on at once),
+    ``requeue``, ``quarantined``, or ``shelve`` (the run ends). For ``why`` to ``against`` see
+    ``landing.Refused``; there is none where it was shelved or is not wanted any more.
+    """
+
+    issue_id: str
+    verdict: str
+    why: str = ""
+    text: str = ""
+    files: tuple[str, ...] = ()
+    tip: str = ""
+    against: tuple[str, ...] = ()
+
+
+@value
+class GateRan(Record):
+    """A gate began, or has ended; see ``landing.Gate``."""
+
+    lane: int
+    state: str
+    tree: str
+    issues: tuple[str, ...] = ()
+    seconds: float = 0.0
+    why: str = ""
+    flaky: bool = False
+
+
+@value
+class LandingTip(Record):
+    """The integration branch stands here; see ``landing.Tip``, and ``landing.Into`` for ``into``,
+    the user's branch that was moved there as well, or, with ``why``, was not."""
+
+    commit: str
+    branch: str
+    into: str = ""
+    why: str = ""
+    command: str = ""
 
 
 @value
@@ -610,6 +671,7 @@ _BY_TYPE: dict[str, Reader] = {
     "float": finite,
     "int | None": _integer_or_none,
     "str | None": _exactly(str, type(None)),
+    "bool | None": _exactly(bool, type(None)),
     "tuple[int, ...]": _integers,
     "tuple[str, ...]": _several(str),
 }
@@ -649,6 +711,10 @@ KINDS: dict[str, type[Record]] = {
     "owner_lost": OwnerLost,
     "inherited": Inherited,
     "finished": Finished,
+    "branch_landed": BranchLanded,
+    "landing_ended": LandingEnded,
+    "gate_ran": GateRan,
+    "landing_tip": LandingTip,
     "settled": SettledRecord,
     "settlement_failed": SettlementFailed,
     "requeued": Requeued,

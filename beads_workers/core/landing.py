@@ -10,13 +10,14 @@ what has landed already is answered with ``Landed`` at once. Source: docs/LANDIN
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from beads_workers.core import limits
+from beads_workers.core.journal import BAD_VALUE, read_flat
 from beads_workers.core.model import PRIORITY_DEFAULT, value
-from beads_workers.core.settings import Landing, Worktrees, worktrees_from_json
+from beads_workers.core.settings import Landing, Worktrees, landing_from_json, worktrees_from_json
 
 
 @value
@@ -164,6 +165,43 @@ class Into:
 News = Tip | Gate | Landed | Refused | Withdrawn | Paused | Resumed | Into
 
 
+# --- texts ---------------------------------------------------------------------------------------
+
+FILES_NAMED = 5
+
+
+def refusal_text(why: str, files: Sequence[str] = (), against: Sequence[str] = ()) -> str:
+    """Why a branch did not land; one line."""
+    behind = f" (landed by {', '.join(against[:FILES_NAMED])})" if against else ""
+    match why:
+        case "conflict":
+            more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
+            named = ", ".join(files[:FILES_NAMED]) + more
+            return f"its branch conflicts with what has landed{behind}: {named}".rstrip(": ")
+        case "verify":
+            return f"verify fails on its branch together with what has landed{behind}"
+        case _:
+            return "its branch is not there any more"
+
+
+def shelve_note(add: Add | None) -> str:
+    """What a person reads in the tracker about an issue whose branch waits."""
+    branch = add.branch or add.commit[:12] if add else "its branch"
+    how = "the next 'beads-workers start' or 'beads-workers land' lands it and closes this"
+    return f"beads-workers: done, and {branch} has not landed yet; {how}"
+
+
+def landed_note(note: str, landed: Any) -> str:
+    """A close reason with the commit that landed, where one did."""
+    if landed is None or not landed.commit:
+        return note
+    how = "was landed already as" if landed.contained else "landed as"
+    on = f" on {landed.branch}" if landed.branch else ""
+    said = f"{how} {landed.commit[:12]}{on}"
+    room = limits.CLOSE_REASON_CHARS_MAX - len(said) - 2
+    return f"{said}; {note[:room]}" if note else said
+
+
 # --- lines ---------------------------------------------------------------------------------------
 
 _NAMES: dict[type[Any], str] = {
@@ -189,17 +227,49 @@ def to_line(said: Order | News) -> bytes:
 
 def from_line(line: bytes) -> Any:
     """What ``to_line`` wrote: an ``Order`` or a ``News``. Raises ``ValueError`` for all else."""
-    said = json.loads(line)
+    try:
+        said = json.loads(line)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     if not isinstance(said, Mapping) or len(said) != 1:
         raise ValueError("not one message")
     ((name, fields),) = said.items()
     if name not in _KINDS or not isinstance(fields, Mapping):
         raise ValueError(f"no such message: {name}")
-    kind = _KINDS[name]
     try:
-        return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()})
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+        return read_flat(_KINDS[name], fields)
+    except BAD_VALUE as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def add_to_text(add: Add) -> str:
+    """For the journal."""
+    return json.dumps(asdict(add), separators=(",", ":"))
+
+
+def add_from_text(text: str) -> Add | None:
+    """Read it back; None for "" and for what is damaged."""
+    try:
+        return read_flat(Add, json.loads(text)) if text else None
+    except (*BAD_VALUE, RecursionError):
+        return None
+
+
+def mend_to_text(why: str, tip: str, files: Sequence[str]) -> str:
+    """What an attempt that mends a branch is told, as JSON."""
+    return json.dumps({"why": why, "tip": tip, "files": list(files)}, separators=(",", ":"))
+
+
+def mend_from_text(text: str) -> dict[str, Any] | None:
+    """Read it back, for a TASK; None for "" and for what is damaged."""
+    try:
+        match json.loads(text) if text else None:
+            case {"why": str(why), "tip": str(tip), "files": [*files]}:
+                return {"why": why, "tip": tip, "files": [str(name) for name in files]}
+            case _:
+                return None
+    except (ValueError, RecursionError):
+        return None
 
 
 def settings_to_line(settings: LanderSettings) -> bytes:
@@ -210,6 +280,6 @@ def settings_to_line(settings: LanderSettings) -> bytes:
 def settings_from_line(line: bytes) -> LanderSettings:
     """Read it back."""
     fields: dict[str, Any] = json.loads(line)
-    landing = Landing(**{**fields["landing"], "tools": tuple(fields["landing"]["tools"])})
+    landing = landing_from_json(fields["landing"])
     worktrees = worktrees_from_json(fields["worktrees"])
     return LanderSettings(**{**fields, "landing": landing, "worktrees": worktrees})

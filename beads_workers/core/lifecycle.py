@@ -111,7 +111,7 @@ class Ending:
             self.stop(StopAsked(reason="error", exit_code=7, why="nobody mended the login"))
         elif state is RunState.RUNNING:
             self._consider_empty()
-        elif state is RunState.DRAINING and not self._parts.tasks.running_here():
+        elif state is RunState.DRAINING and not self._is_busy():
             self.move(RunStimulus.DRAINED, "drained")
         if self._parts.state is RunState.STOPPING and self._everybody_left():
             self.move(RunStimulus.ALL_LEFT)
@@ -121,6 +121,9 @@ class Ending:
             nothing = len(tasks.in_flight) == len(tasks.orphaned())
             if nothing and not self._parts.round_trips.pending and not self._parts.round_trips.busy:
                 self.move(RunStimulus.SETTLED)
+
+    def _is_busy(self) -> bool:
+        return bool(self._parts.tasks.running_here() or self._parts.landings.waiting())
 
     def _defy_breaker(self) -> None:
         """Everything fails at its start: nothing new; what runs may finish, and show otherwise."""
@@ -169,6 +172,7 @@ class Ending:
             case RunReaction.TAKE:
                 self._scheduler.reschedule()
             case RunReaction.STOP_ACCEPTING:
+                self._parts.landings.mends = False
                 self._parts.tasks.requeue_unsent()
                 # Whoever is sent home is not to be replaced.
                 self._parts.supervisor.close()
@@ -232,6 +236,7 @@ class Ending:
         return [each for each in self._parts.tasks.orphaned() if not each.issue.inherited]
 
     def _all_left(self) -> None:
+        self._parts.landings.shelve()
         for in_flight in self._parts.tasks.orphaned():
             issue_id, pid = in_flight.job.issue_id, in_flight.issue.lost_pid
             if in_flight.obeyed:
@@ -280,6 +285,8 @@ class Ending:
         parts = self._parts
         if parts.agents.waiting():
             return False  # What waits for a reset is not nothing.
+        if parts.landings.waiting():
+            return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
         if parts.round_trips.pending and quiet:
             return self._only_failing_closes()

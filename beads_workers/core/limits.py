@@ -224,6 +224,10 @@ LAND_JOBS = 2
 """Gates side by side. A second one saves about a fifth of the time, four a quarter."""
 REPAIRS_MAX = 2
 GATE_TIMEOUT_SECONDS = 1800.0
+LANDER_DELAY_SECONDS = 0.5
+LANDER_DELAY_MAX_SECONDS = 60.0
+LANDER_DEATHS_MAX = 5
+"""A lander that dies is started again, ever later; from here on a person is told."""
 
 # --- the tracker in trouble -----------------------------------------------------------------
 SOURCE_RETRY_SECONDS = 1.0

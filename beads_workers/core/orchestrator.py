@@ -21,6 +21,7 @@ from beads_workers.core.control import Control
 from beads_workers.core.effects import Effects, RetryDue
 from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.journal import Checkpointed, Listed, SettledRecord, UsageFound
+from beads_workers.core.landings import LANDER_DUE, Landings
 from beads_workers.core.lifecycle import (
     IDLE_OUT,
     RUN_OUT,
@@ -73,6 +74,7 @@ class Parts:
     traces: Traces
     degraded: DegradedConditions
     leases: Leases
+    landings: Landings
     state: RunState = RunState.RECOVERING
     state_reason: str = ""
     reason: str = "user_requested"
@@ -97,7 +99,10 @@ def make_parts(
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
     agents = AgentWork(effects, settings)
     history = retry_state, breaker, traces, agents
-    tasks = Tasks(effects, round_trips, *history, settings.policy, run_id)
+    lands = settings.landing is not None
+    tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)
+    landings = Landings(effects, tasks, round_trips, settings)
+    tasks.land_by(landings.add)
     return Parts(
         settings,
         run_id,
@@ -114,6 +119,7 @@ def make_parts(
         traces,
         DegradedConditions(effects),
         Leases(effects, tasks, settings.work.term_grace_seconds),
+        landings,
     )
 
 
@@ -263,6 +269,11 @@ class Orchestrator:
                 self._ending.stop(event)
             case ev.FatalError(error):
                 self._ending.stop(ev.StopAsked(reason="error", exit_code=1, why=error))
+            case ev.LanderSaid(news):
+                self._parts.landings.heard(news)
+                self._connections.serve_waiting(soon=self._scheduler.coming())
+            case ev.LanderGone(why):
+                self._parts.landings.died(why)
             case ev.Warned(text):
                 self._effects.note("warning", text)
             case ev.AccountTold(account, closed):
@@ -300,6 +311,9 @@ class Orchestrator:
         if in_flight.issue.state is IssueState.CLAIMED:
             # The release finds out whose it is now, and leaves it alone.
             self._parts.tasks.drop_claim(in_flight)
+        elif in_flight.issue.state is IssueState.LANDING:
+            self._effects.note(level, f"{issue_id}: {why}; its branch is left as it is")
+            self._parts.landings.drop(in_flight)
         elif in_flight.issue.state is IssueState.RUNNING:
             self._effects.note(level, f"{issue_id}: {why}; its attempt is ended")
             self._sender.end_attempt(in_flight, why)
@@ -341,6 +355,7 @@ class Orchestrator:
         if self._parts.state not in (RunState.STOPPING, RunState.SETTLING, RunState.ENDED):
             for inherited in event.inherited:
                 self._connections.inherit(inherited)
+            self._parts.landings.begin()
         self._ending.move(RunStimulus.RECOVERED)
         self._connections.serve_waiting(soon=True)
 
@@ -372,6 +387,7 @@ class Orchestrator:
     def _due_by_name(self, key: Hashable) -> None:
         named: dict[Hashable, Callable[[], object]] = {
             ACCOUNTS: self._look_at_accounts,
+            LANDER_DUE: self._parts.landings.again,
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,
             REVOKE: self._sender.revoke,

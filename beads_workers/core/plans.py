@@ -26,6 +26,8 @@ class StepKind(Enum):
     """Says in a line what came of a task that has succeeded, whatever becomes of itself."""
     CLOSE = "close"
     RELEASE = "release"
+    DELIVER = "deliver"
+    """Commits what a task left in its worktree, and names the branch that is to land."""
 
 
 @value

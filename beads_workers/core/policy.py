@@ -47,6 +47,13 @@ class Finish:
 
 
 @value
+class Land:
+    """The job is done, and its branch lands before it is closed."""
+
+    history: AttemptHistory
+
+
+@value
 class Requeue:
     """Give the job back, and take it again no sooner than ``delay_seconds`` from now."""
 
@@ -67,7 +74,7 @@ class HandBack:
     """It goes back to whoever sent it, who decides about another try; nothing is remembered."""
 
 
-Verdict = Finish | Requeue | Quarantine | HandBack
+Verdict = Finish | Land | Requeue | Quarantine | HandBack
 
 
 def judge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:

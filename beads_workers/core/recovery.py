@@ -18,6 +18,7 @@ from beads_workers.core.journal import (
     Resumed,
     Unsettled,
 )
+from beads_workers.core.landing import landed_note, shelve_note
 from beads_workers.core.model import (
     PRIORITY_DEFAULT,
     IssueId,
@@ -97,6 +98,12 @@ class RecoveryState:
         }
 
     @property
+    def to_land(self) -> dict[str, str]:
+        """What is done, and has not landed; with the notes for the tracker."""
+        waiting = (*self._in(IssueState.LANDING), *self._in(IssueState.SHELVING))
+        return {i.issue_id: shelve_note(i.landing) for i in waiting}
+
+    @property
     def reopened(self) -> list[str]:
         """Quarantined once, and taken back since, by a person or after a spawn storm."""
         return [i.issue_id for i in self._all() if i.is_reopened]
@@ -162,11 +169,13 @@ class RecoveryState:
             _sorted(self.handed_over),
             tuple((IssueId(i), note) for i, note in self.quarantined.items()),
             _sorted(self.reopened),
-            tuple((i, outcome_of(end)) for i, end in untold.items()),
+            tuple((i, self._outcome(end)) for i, end in untold.items()),
             tuple(IssueId(i.issue_id) for i in self._all() if i.is_unstarted),
             _sorted(self.begun),
             _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
             _sorted(kept),
+            tuple((IssueId(i), note) for i, note in self.to_land.items()),
+            _sorted(i.issue_id for i in self._all() if i.shelved),
         )
         return [*unsettled_runs, last]
 
@@ -186,7 +195,7 @@ class RecoveryState:
         """Issues for which this run has writes pending itself: it had them last, so no earlier run
         has writes pending for them."""
         own = (i for i, actor in self.unclosed.items() if actor == self.actor)
-        return {*own, *self.quarantined, *self.handed_over, *self.reopened}
+        return {*own, *self.quarantined, *self.handed_over, *self.reopened, *self.to_land}
 
     def take_over(self, before: RecoveryState) -> None:
         """Add what the run before knew of issues, unless our own checkpoint says it all.
@@ -216,7 +225,11 @@ class RecoveryState:
         return (issue for issue in self._all() if issue.state is state)
 
     def _owner(self, done: Issue) -> str:
-        return done.retry_entry.claimed_by if done.retry_entry else self.actor
+        return (done.retry_entry.claimed_by if done.retry_entry else "") or self.actor
+
+    def _outcome(self, end: Finished) -> Outcome:
+        issue, outcome = self.issues.known[end.issue_id], outcome_of(end)
+        return replace(outcome, note=landed_note(outcome.note, issue.landed))
 
 
 def _sorted(issue_ids: Iterable[str]) -> tuple[IssueId, ...]:

@@ -74,7 +74,8 @@ class Worktrees:
     ``checkout``: the project's folder in the user's own checkout; ``prefix``: the same, seen from
     the top of the repository (``""`` or ``sub/folder``). ``common``: the repository's common git
     directory. ``base``: resolved to a commit for every attempt; a run that was given none has its
-    commit here already, and ``base_name`` says what that was. ``beads``: the tracker's ``.beads``,
+    commit here already, and ``base_name`` says what that was. ``base_else``: the commit to begin
+    with while there is no such ``base`` yet. ``beads``: the tracker's ``.beads``,
     where there is one, for the agent's own ``bd``.
     """
 
@@ -85,6 +86,7 @@ class Worktrees:
     state_directory: str
     base: str
     base_name: str
+    base_else: str = ""
     setup: str | None = None
     copy: tuple[str, ...] = ()
     disk_floor_bytes: int = limits.DISK_FLOOR_BYTES
@@ -131,17 +133,17 @@ class Work:
     ``continues``: a further attempt goes on in the worktree and session of the one before;
     ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
     ``verify`` (a ``sh -c`` line that the user typed) must also succeed. ``bd_argv`` is set where
-    the worker itself claims and closes
-    (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds`` lies
-    between TERM and KILL. ``worktrees``: None where all tasks run in the project's own folder.
-    ``log_bytes_max``: the log of one attempt loses its middle beyond this. ``allow_modules``: what
-    Python functions may be called, by the names of their modules or packages.
-    ``executors``: where there are any, every worker is a driver of one process of each, which has
-    ``in_flight`` jobs at once; the first one is for functions that name none, and ``function`` for
-    issues that name no function.
-    ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
-    ``hidden_variables``: of the fleet's environment, which tasks do not inherit: its own secrets.
-    ``function_variables``: of the environment of functions.
+    the worker itself claims and closes (``--bd-calls worker``): the program and its fixed options.
+    ``term_grace_seconds`` lies between TERM and KILL. ``lands``: its branches are to land, so that
+    what a command leaves is committed, and verified by the gate. ``worktrees``: None where all
+    tasks run in the project's own folder. ``log_bytes_max``: the log of one attempt loses its
+    middle beyond this. ``allow_modules``: what Python functions may be called, by the names of
+    their modules or packages. ``executors``: where there are any, every worker is a driver of one
+    process of each, which has ``in_flight`` jobs at once; the first one is for functions that name
+    none, and ``function`` for issues that name no function. ``contexts``: for scripts that come
+    with jobs; ``log_root``: where those may write their logs. ``hidden_variables``: of the fleet's
+    environment, which tasks do not inherit: its own secrets. ``function_variables``: of the
+    environment of functions.
     """
 
     command: tuple[str, ...] | None = None
@@ -157,6 +159,7 @@ class Work:
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     bd_argv: tuple[str, ...] | None = None
     worktrees: Worktrees | None = None
+    lands: bool = False
     log_bytes_max: int = limits.LOG_BYTES_MAX
     allow_modules: tuple[str, ...] = ()
     executors: tuple[Executor, ...] = ()
@@ -220,24 +223,23 @@ class Tracing:
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit.
 
-    ``source``: a name in ``registry.KINDS``; ``tracker``: the folder ``.beads``, the database
-    file, or the state directory. ``quiet``: the client is told the end, and no events.
-    ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``.
-    ``owned``: the end of the client's connection is a graceful stop. ``log_directory``: where
-    the attempts' logs go instead of the run's own folder. ``argv`` and ``folder``: what was typed
-    after ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more
-    would get in each other's way, unless they were asked for in so many words. ``notify``: a
-    ``sh -c`` line that the user typed, or ``desktop``. ``keep_runs``: older runs are
-    removed at the start; ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``:
-    other orchestrators, with state directories of their own, work on the same tracker. ``metrics``:
-    the port of the loopback interface on which figures are served; 0: any that is free.
-    ``orphan_grace_seconds``: so long after its connection a worker that is not ours may keep its
-    issue; None: for as long as its process lives. ``claims_ahead``: jobs may be taken before a
-    worker is free for them. ``awaited``: of a push source, whether somebody waits to be told how
-    each job went.
-    ``tracing``: None where no spans are made. ``source_options``: what the kind of source needs to
-    be opened (``kinds``); ``source_private``: the same, where it may hold a secret, so that
-    only the orchestrator is told.
+    ``source``: a name in ``registry.KINDS``; ``tracker``: the folder ``.beads``, the database file,
+    or the state directory. ``quiet``: the client is told the end, and no events.
+    ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``. ``owned``: the
+    end of the client's connection is a graceful stop. ``log_directory``: where the attempts' logs
+    go instead of the run's own folder. ``argv`` and ``folder``: what was typed after
+    ``beads-workers``, and where, so that ``restart`` can do it again. ``workers_max``: more would
+    get in each other's way, unless they were asked for in so many words. ``notify``: a ``sh -c``
+    line that the user typed, or ``desktop``. ``keep_runs``: older runs are removed at the start;
+    ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``: other orchestrators,
+    with state directories of their own, work on the same tracker. ``metrics``: the port of the
+    loopback interface on which figures are served; 0: any that is free. ``orphan_grace_seconds``:
+    so long after its connection a worker that is not ours may keep its issue; None: for as long as
+    its process lives. ``claims_ahead``: jobs may be taken before a worker is free for them.
+    ``awaited``: of a push source, whether somebody waits to be told how each job went. ``landing``:
+    None where branches are left as they are. ``tracing``: None where no spans are made.
+    ``source_options``: what the kind of source needs to be opened (``kinds``); ``source_private``:
+    the same, where it may hold a secret, so that only the orchestrator is told.
     """
 
     workers: int
@@ -273,6 +275,7 @@ class FleetSettings:
     budget: Budget | None = None
     issue_budget: Budget | None = None
     awaited: bool = True
+    landing: Landing | None = None
     metrics: int | None = None
     tracing: Tracing | None = None
 
@@ -320,6 +323,11 @@ def worktrees_from_json(fields: dict[str, Any]) -> Worktrees:
     return Worktrees(**{**fields, "copy": tuple(fields["copy"])})
 
 
+def landing_from_json(fields: dict[str, Any]) -> Landing:
+    """Read back what ``asdict`` wrote."""
+    return Landing(**{**fields, "tools": tuple(fields["tools"])})
+
+
 def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
     """Read back what ``to_json`` wrote."""
     filters: dict[str, Any] = {
@@ -335,6 +343,7 @@ def fleet_from_json(fields: dict[str, Any]) -> FleetSettings:
             "pace": ProbePace(**fields["pace"]),
             "budget": Budget(**fields["budget"]) if fields["budget"] else None,
             "issue_budget": Budget(**fields["issue_budget"]) if fields["issue_budget"] else None,
+            "landing": landing_from_json(fields["landing"]) if fields["landing"] else None,
             "tracing": Tracing(**fields["tracing"]) if fields["tracing"] else None,
         }
     )

@@ -15,6 +15,7 @@ from beads_workers.core import limits
 from beads_workers.core.agent_board import AgentBoard
 from beads_workers.core.issues import Issue, Issues, Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.landing_board import LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.states import IssueState
 from beads_workers.core.wire import Progress
@@ -269,6 +270,9 @@ class ShownTrouble:
     failures: int
 
 
+_TO_LAND = (IssueState.LANDING, IssueState.SHELVED)
+
+
 @dataclass(slots=True)
 class Board:
     """All that people are shown of one run."""
@@ -298,6 +302,7 @@ class Board:
     trouble: ShownTrouble | None = None
     degraded: dict[str, rec.DegradedBegan] = field(default_factory=dict)
     agents: AgentBoard = field(default_factory=AgentBoard)
+    landings: LandingBoard = field(default_factory=LandingBoard)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
@@ -332,6 +337,14 @@ class Board:
         """How many attempts each had, and its last error."""
         found = self.issues.standing(Standing.QUARANTINED)
         return {i.issue_id: (i.charged, i.error) for i in found}
+
+    @property
+    def unlanded(self) -> list[Issue]:
+        """Done, with a branch that is to land; by priority, then by the time of their ends."""
+        if not self.issues.count(*_TO_LAND):
+            return []
+        found = [i for i in self.issues.known.values() if i.state in _TO_LAND]
+        return sorted(found, key=lambda i: (a.priority, a.ended_at) if (a := i.landing) else (9, 0))
 
     @property
     def unclosed(self) -> list[Issue]:
@@ -387,6 +400,8 @@ class Board:
                 self._settled(settled, change)
             case rec.UsageFound():
                 self.agents.apply(entry.record)
+            case rec.BranchLanded() | rec.LandingEnded():
+                self._landed(entry, change)
             case rec.Refunded() if change.stood is Standing.QUARANTINED:
                 self.totals["quarantined"] -= 1
             case _:
@@ -404,6 +419,8 @@ class Board:
                 self.ended = ended
             case rec.AccountClosed() | rec.AccountOpened():
                 self.agents.apply(entry.record)
+            case rec.GateRan() | rec.LandingTip():
+                self.landings.apply(entry)
             case rec.DegradedBegan() as condition:
                 self.degraded[condition.what] = condition
             case rec.DegradedEnded(what):
@@ -458,7 +475,7 @@ class Board:
         self.counters.finished(finished)
         self.activity.last.append(EndedAttempt(finished, title, entry.at))
         row = self.workers.get(finished.worker_id)
-        success = finished.verdict == "finish"
+        success = finished.verdict in ("finish", "land")
         if row is not None:
             row.has_not(issue_id)
             row.finished += 1
@@ -476,6 +493,11 @@ class Board:
             self.totals["quarantined"] += 1
         elif finished.verdict != "hand_back" and finished.outcome != "cancelled":
             self.totals["retried"] += 1
+
+    def _landed(self, entry: Entry, change: Transition) -> None:
+        self.landings.apply(entry, change)
+        if isinstance(entry.record, rec.LandingEnded) and entry.record.verdict == "quarantined":
+            self.totals["quarantined"] += 1
 
     def _settled(self, settled: rec.SettledRecord, change: Transition) -> None:
         self.counters.settlement(settled)

@@ -49,6 +49,8 @@ class Action(Enum):
     REOPEN = "reopen"
     """Take the quarantine mark away, for a person's ``retry`` or after a storm. With
     ``read_first``, for a crashed run, what it holds is released as well."""
+    SHELVE = "shelve"
+    """As ``QUARANTINE``, until its branch has landed, which the next start sees to."""
 
 
 @value
@@ -62,7 +64,8 @@ class Settlement:
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
     ``unwanted``: somebody has cancelled it, for good. ``undoes_close``: an agent that failed may
     have closed it, which does not count; closed in our name it is opened again. ``run_id``: of the
-    crashed run that holds it; "" for our own.
+    crashed run that holds it; "" for our own. ``shelved``: it may be blocked in nobody's name since
+    an earlier ``SHELVE``, and is ours all the same.
     """
 
     action: Action
@@ -76,6 +79,11 @@ class Settlement:
     unwanted: bool = False
     undoes_close: bool = False
     run_id: str = ""
+    shelved: bool = False
+
+
+BLOCKING = (Action.QUARANTINE, Action.SHELVE)
+"""They leave an issue ``blocked``, in nobody's name, with a note."""
 
 
 class Result(Enum):
@@ -168,7 +176,9 @@ class CrashedRun:
     ``outcomes``: how the last attempts went of which the source was not told; ``unstarted``: what
     was claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
     ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them. ``kept``: not
-    to be touched, because a worker that was not ours may be at work on them.
+    to be touched, because a worker that was not ours may be at work on them. ``to_land``: what is
+    done, and whose branches have not landed, each with the note that says so; ``shelved``: what
+    is ours although it may be blocked in nobody's name.
     """
 
     actor: str
@@ -181,6 +191,8 @@ class CrashedRun:
     begun: tuple[IssueId, ...] = ()
     handed_back: tuple[IssueId, ...] = ()
     kept: tuple[IssueId, ...] = ()
+    to_land: tuple[tuple[IssueId, str], ...] = ()
+    shelved: tuple[IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[IssueId]) -> list[Settlement]:
         """What is to be written for issues that are done, with what came of each, if known."""
@@ -190,7 +202,10 @@ class CrashedRun:
             came = outcomes.get(key, _UNKNOWN)
             result = came.result, came.result_file
             pending.append(
-                Settlement(Action.CLOSE, key, came.note, True, key in handed_over, *result)
+                Settlement(
+                    *(Action.CLOSE, key, came.note, True, key in handed_over, *result),
+                    shelved=key in self.shelved,
+                )
             )
         return pending
 
@@ -201,6 +216,8 @@ class CrashedRun:
         if issue_id in self.reopened:
             # Its quarantine may have reached the tracker before it was taken back, or may not.
             action, note = Action.REOPEN, None
+        if (branch := dict(self.to_land).get(issue_id)) is not None:
+            action, note = Action.SHELVE, branch
         handed_over = issue_id in self.handed_over
         return Settlement(action, issue_id, note or "", read_first=True, handed_over=handed_over)
 

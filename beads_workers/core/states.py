@@ -355,6 +355,9 @@ class IssueState(Key):
     DELEGATING = "enqueued: being handed over to a worker that claims by itself"
     RUNNING = "running: a worker has it"
     ORPHANED = "running: its worker is gone from us, but may still be at work on it"
+    LANDING = "done: its branch is to land first"
+    SHELVING = "done: it is to be blocked until the next start lands its branch"
+    SHELVED = "done: blocked until its branch has landed"
     CLOSING = "done: a close is pending"
     RELEASING = "enqueued: a release is pending"
     QUARANTINING = "error: a quarantine is pending"
@@ -371,6 +374,10 @@ class IssueStimulus(Key):
     SENT = "TASK is sent"
     RETURNED_UNSTARTED = "its worker returns it as it went, or died before it began it"
     SUCCEEDED = "the policy says finish"
+    TO_LAND = "the policy says finish, and there is a branch to land"
+    LANDED = "its branch has landed"
+    TO_MEND = "its branch cannot land as it is, and its agent is to mend it"
+    SHELVE = "the run ends before its branch has landed"
     REQUEUED = "the policy, or a stop, says requeue"
     SPENT = "the policy says quarantine"
     OWNER_LOST = "its worker's connection is lost"
@@ -386,6 +393,8 @@ class IssueReaction(Enum):
 
     NONE = "-"
     SETTLE = "write it to the tracker with the next group"
+    LAND = "ask the lander"
+    KEEP = "remember its branch for the next start"
     WATCH = "wait until its owner is dead or says READY; one that is not ours has a grace"
     DELIVER = "send the TASK"
     RETURN = "count it as requeued; retry when it is due"
@@ -410,6 +419,16 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.DELEGATING, sti.FAILED): Move(st.DELEGATING, re.AGAIN),
         (st.DELEGATING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
+        (st.RUNNING, sti.TO_LAND): Move(st.LANDING, re.LAND),
+        (st.LANDING, sti.LANDED): Move(st.CLOSING, re.SETTLE),
+        (st.LANDING, sti.TO_MEND): Move(st.CLAIMED, re.NONE),
+        (st.LANDING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
+        (st.LANDING, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
+        (st.LANDING, sti.SHELVE): Move(st.SHELVING, re.SETTLE),
+        (st.SHELVING, sti.APPLIED): Move(st.SHELVED, re.KEEP),
+        (st.SHELVED, sti.LANDED): Move(st.CLOSING, re.SETTLE),
+        (st.SHELVED, sti.REQUEUED): Move(st.ENQUEUED, re.SETTLE),
+        (st.SHELVED, sti.SPENT): Move(st.QUARANTINED, re.QUARANTINE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.RUNNING, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
         (st.RUNNING, sti.RETURNED_UNSTARTED): Move(st.CLAIMED, re.NONE),
@@ -422,7 +441,7 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.QUARANTINING, sti.APPLIED): Move(st.QUARANTINED, re.QUARANTINE),
         (st.QUARANTINED, sti.REQUEUED): Move(st.ENQUEUED, re.NONE),
     }
-    for state in (st.CLOSING, st.RELEASING, st.QUARANTINING):
+    for state in (st.CLOSING, st.RELEASING, st.QUARANTINING, st.SHELVING):
         table[state, sti.FOUND_CLOSED] = Move(st.CLOSED, re.COUNT)
         table[state, sti.NOT_OURS] = Move(st.FOREIGN, re.LEAVE)
         table[state, sti.FAILED] = Move(state, re.AGAIN)

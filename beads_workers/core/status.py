@@ -76,18 +76,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_most": board.workers_most,
-        "queue": {
-            "ready": ready,
-            "ready_more": board.listed.more,
-            "by_priority": list(board.listed.by_priority),
-            "running": running,
-            "retrying": len(retrying),
-            "next_retry_seconds": _next_retry(retrying, elapsed),
-            "blocked": board.listed.blocked,
-            "quarantined": len(quarantined),
-            "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
-            "unclosed": board.unclosed_count,
-        },
+        "queue": _queue(board, elapsed, ready, running),
         "quarantined": [
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
             for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
@@ -98,6 +87,7 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         "accounts": accounts,
         "to_review": board.agents.to_review(),
         "money": board.agents.money() if board.agents.agents else None,
+        "landing": _landing(board, elapsed),
         "degraded": [shown(condition, rec.DegradedBegan) for condition in board.degraded.values()],
         "rate_per_minute": rate,
         "eta_seconds": _eta(left, rate, accounts),
@@ -113,6 +103,37 @@ def status(board: Board, elapsed: float) -> dict[str, Any]:
         },
         "needs": [{"text": text, "todo": todo} for text, todo in needs(board)],
         "ended": shown(board.ended, rec.RunEnded) if board.ended else None,
+    }
+
+
+def _queue(board: Board, elapsed: float, ready: int, running: int) -> dict[str, Any]:
+    retrying = board.retrying
+    return {
+        "ready": ready,
+        "ready_more": board.listed.more,
+        "by_priority": list(board.listed.by_priority),
+        "running": running,
+        "retrying": len(retrying),
+        "next_retry_seconds": _next_retry(retrying, elapsed),
+        "blocked": board.listed.blocked,
+        "quarantined": len(board.quarantined),
+        "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
+        "unclosed": board.unclosed_count,
+        "unlanded": len(board.unlanded),
+    }
+
+
+def _landing(board: Board, elapsed: float) -> dict[str, Any] | None:
+    """None where nothing lands."""
+    waiting = board.unlanded
+    if not board.landings.branch and not waiting:
+        return None
+    return {
+        "waiting": [
+            {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
+            for i in waiting[:QUARANTINED_MAX]
+        ],
+        **board.landings.shown(elapsed),
     }
 
 

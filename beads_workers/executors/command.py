@@ -140,6 +140,9 @@ PREPARE_MODULE = "beads_workers.worktrees.preparation"
 ATTEMPT_MODULE = "beads_workers.attempts.run"
 """Runs an agent, and finds an ``attempts.assignment.Assignment`` on its stdin."""
 
+DELIVER_MODULE = "beads_workers.attempts.deliver"
+"""Makes the work of a command a branch that can land, given the same as PREPARE."""
+
 REPORT_MODULE = "beads_workers.worktrees.report"
 """Says what came of the work in it, given the same."""
 
@@ -325,6 +328,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         "resumes": work.continues,
         "money": told.get("money"),
         "overage": work.overage,
+        "mend": told.get("mend"),
     }
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
     place = _place(settings)
@@ -387,10 +391,15 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         # -P: what lies in the project's folder is never imported.
         prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
         steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
-    if settings.work.verify is not None and not run.is_attempt:
+    if settings.work.lands and not run.is_attempt:
+        # The gate verifies it, on the tree that is to land.
+        deliver = (sys.executable, "-P", "-m", DELIVER_MODULE)
+        told = preparation(task, settings)
+        steps.append(Step(StepKind.DELIVER, deliver, added, told, place, is_attempt=True))
+    elif settings.work.verify is not None and not run.is_attempt:
         verify = ("sh", "-c", settings.work.verify)
         steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))
-    if settings.work.worktrees is not None and not run.is_attempt:
+    if settings.work.worktrees is not None and not run.is_attempt and not settings.work.lands:
         report = (sys.executable, "-P", "-m", REPORT_MODULE)
         steps.append(Step(StepKind.REPORT, report, added, preparation(task, settings)))
     close = release = None

@@ -172,6 +172,7 @@ class Fleet:
                 self._settings, self._folder, *made, recovery.release
             )
             self._share_accounts(loop)
+            self._prepare_lander(selector, loop)
             if self._settings.notify:
                 self._notify(self._settings.notify, selector, board, loop)
             self._trace(selector, loop)
@@ -243,6 +244,8 @@ class Fleet:
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
         # Broken off, nothing waits: what the tracker is told now, the next start finds out.
         loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
+        if loop.lander is not None:
+            loop.lander.close()
         with suppress(OSError):
             zygote_client.close()
         if loop.settled:
@@ -295,6 +298,18 @@ class Fleet:
         file = AccountFile(state_home(), self._run_id)
         loop.accounts = SharedAccounts(file, self._run_id, accounts, loop.tell)
         loop.accounts.look()  # Before anything is claimed.
+
+    def _prepare_lander(self, selector: selectors.BaseSelector, loop: Loop) -> None:
+        landing, work = self._settings.landing, self._settings.work
+        if landing is None or work.worktrees is None:
+            return
+        from beads_workers.core.landing import LanderSettings
+        from beads_workers.runtime.lander import LanderProcess  # Few fleets need it.
+
+        settings = LanderSettings(
+            landing, work.worktrees, self._run_id, work.verify, work.term_grace_seconds
+        )
+        loop.lander = LanderProcess(settings, self._folder / "lander.log", selector, loop.tell)
 
     def _orchestrator(self, last: RecoveryState) -> Orchestrator:
         return Orchestrator(

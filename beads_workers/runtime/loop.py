@@ -24,6 +24,8 @@ from beads_workers.core.commands import (
     RoundTrip,
     Send,
     Spawn,
+    StartLander,
+    TellLander,
     WatchOwner,
     Write,
 )
@@ -61,6 +63,7 @@ from beads_workers.trackers.settlement_rules import boot_seconds
 
 if TYPE_CHECKING:
     from beads_workers.runtime.account_file import SharedAccounts
+    from beads_workers.runtime.lander import LanderProcess
     from beads_workers.runtime.notifications import Notifier
     from beads_workers.runtime.sources import Ingress
 
@@ -242,6 +245,7 @@ class Loop:
         self.ingress: Ingress | None = None
         self.accounts: SharedAccounts | None = None
         self.metrics: FiguresServer | None = None
+        self.lander: LanderProcess | None = None
 
     def tell(self, event: Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""
@@ -402,6 +406,12 @@ class Loop:
                 found = usage_read(self._journal.path.parent, command)
                 if found is not None:
                     self.tell(found)
+            case StartLander():
+                assert self.lander is not None, "it is asked for only where branches land"
+                self.lander.start()
+            case TellLander(order):
+                assert self.lander is not None, "it was started"
+                self.lander.tell(order)
             case Answer():
                 self.control.answer(command)
             case End(exit_code, pending, settled):

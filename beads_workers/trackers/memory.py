@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from beads_workers.core.model import Filters, IssueId, ListedIssue
 from beads_workers.core.source import (
-    Action,
+    BLOCKING,
     Calls,
     CrashedRun,
     Renewed,
@@ -250,7 +250,7 @@ class MemorySource:
         ruling = rule(settlement, self.tracker.holding(issue_id), actor)
         if ruling.write is not None:
             self.tracker.put(issue_id, ruling.write.status, ruling.write.assignee, settlement.note)
-            if settlement.action is Action.QUARANTINE and settlement.note:
+            if settlement.action in BLOCKING and settlement.note:
                 self.tracker.annotate(issue_id, settlement.note)
         if fault is FaultKind.REPORT_LOST:
             return Settled(settlement, Result.FAILED, "the tracker's answer was lost")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.source import BLOCKING, Action, CrashedRun, Result, Settlement
 
 # --- settlement rules ----------------------------------------------------------------------------
 # What a settlement may do to an issue, given how the tracker shows it: one pure rule.
@@ -50,18 +50,19 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
     if found is None:
         return Ruling(Result.NOT_OURS, error="no such issue")
     if settlement.undoes_close and found.status == CLOSED and _is_ours(found, actor):
-        status = BLOCKED if settlement.action is Action.QUARANTINE else OPEN
+        status = BLOCKED if settlement.action in BLOCKING else OPEN
         return _written(Ownership(status, ""))
     if found.status in FINISHED:
         # Also without read_first: an issue that is closed is closed, whoever did it.
         return Ruling(Result.FOUND_CLOSED)
     ours = _is_ours(found, actor) or (settlement.handed_over and _is_reserved(found))
+    ours = ours or (settlement.shelved and found == Ownership(BLOCKED, ""))
     match settlement.action:
         case Action.CLOSE:
             return _written(Ownership(CLOSED, actor)) if ours else _left_alone(found)
         case Action.RELEASE:
             return _release(found, ours)
-        case Action.QUARANTINE:
+        case Action.QUARANTINE | Action.SHELVE:
             if found == Ownership(BLOCKED, ""):
                 return Ruling(Result.APPLIED)
             return _written(Ownership(BLOCKED, "")) if ours else _left_alone(found)

@@ -94,6 +94,7 @@ Fields = Mapping[str, Any]
 
 MARKS = {
     "finish": ("✓", "+", "green"),
+    "land": ("✓", "+", "green"),
     "requeue": ("↻", "~", "yellow"),
     "quarantined": ("✗", "x", "red"),
     "hand_back": ("✗", "x", "red"),
@@ -204,7 +205,7 @@ def outcome_row(outcome: Fields, width: int, *, unicode: bool) -> Text:
     row.add(outcome["issue_id"], _id_width(width), "bold").add(" ")
     row.add(outcome["worker_id"], 5, "dim")
     row.add(duration(outcome["seconds"]), 8, "cyan", right=True).add("  ")
-    if kind == "finish":
+    if kind in ("finish", "land"):
         return row.fill(outcome["title"]).text()
     return row.fill(f"{_became(outcome)}: {outcome['error'] or outcome['outcome']}", style).text()
 

@@ -242,6 +242,8 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(
             NextStep("beads-workers start", "closes what is done, without running it again")
         )
+    elif history.with_fate(Fate.UNLANDED):
+        steps.append(NextStep("beads-workers start", "lands what is done, and goes on"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
         steps.append(NextStep("beads-workers start", "goes on with what was requeued"))
     # What this run gave up on comes before what it was told to leave alone.

@@ -9,6 +9,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry, Resumed
+from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import receipt_from_text
 from beads_workers.core.text import counted, printable
 from beads_workers.ui.agents import account, closed_account, spent, used
@@ -91,6 +92,18 @@ def _about_run(record: rec.Record) -> str | None:
             return f"{worker_id:>4} joined   pid {pid}{name}, protocol {version}"
         case rec.WorkerExited(worker_id, _, status) if status != 0:
             return f"{worker_id:>4} exited   with status {status}"
+        case rec.BranchLanded() as landed:
+            how = "was there already as" if landed.contained else "landed as"
+            return f"     landed   {_id(landed.issue_id)} {how} {landed.commit[:12]}"
+        case rec.LandingEnded(issue_id, verdict, why, _, files, _, against) if why:
+            text = printable(refusal_text(why, files, against), ERROR_WIDTH)
+            then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
+            return f"     unlanded {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
+        case rec.LandingEnded(issue_id, "shelve"):
+            return f"     unlanded {_id(issue_id)}: the next start lands it"
+        case rec.GateRan(_, "red", _, issues, seconds):
+            what = " ".join(map(_id, issues)) or "the tip alone"
+            return f"     gate     red after {seconds:.1f} s with {what}"
         case rec.PutOnHold(issue_id):
             return f"     on hold {_id(issue_id)}"
         case rec.Checkpointed(issue_id, _, charged) if charged:
@@ -104,7 +117,7 @@ def _finished(finished: rec.Finished) -> str:
     took = f"{finished.duration_ms / 1000:.1f} s{_used(finished)}"
     issue = _id(finished.issue_id)
     error = printable(finished.error, ERROR_WIDTH)
-    if finished.verdict == "finish":
+    if finished.verdict in ("finish", "land"):
         note = f": {printable(finished.note, ERROR_WIDTH)}" if finished.note else ""
         return f"{head} done     {issue} in {took}{note}"
     if finished.verdict == "quarantined":

@@ -28,6 +28,7 @@ class Cause(Enum):
     NOT_FOUND = "not_found"
     CLOSED = "closed"
     UNCLOSED = "unclosed"
+    UNLANDED = "unlanded"
     RUNNING = "running"
     LOST = "lost"
     DELEGATING = "delegating"
@@ -118,6 +119,8 @@ def epoch(text: str) -> float | None:
 
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """What this run does with it right now, or has done."""
+    if facts.in_flight in ("landing", "shelving", "shelved"):
+        return [_unlanded(facts, picture)]
     if facts.in_flight in ("closing",) or facts.standing == "unclosed":
         tries = f"; refused {facts.pending_tries} times so far" if facts.pending_tries else ""
         text = f"its work is done, and the close is still pending{tries}"
@@ -154,6 +157,17 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
             return [Reason(Cause.SETTLING, text, "nothing to do: it is asked for again")]
         case _:
             return []
+
+
+def _unlanded(facts: IssueFacts, picture: Picture) -> Reason:
+    behind = f" behind {', '.join(facts.behind[:3])}" if facts.behind else ""
+    gate = facts.gate_seconds
+    runs = f"; verify has run for {span(gate)}" if gate is not None else ""
+    text = f"its work is done, and waits to land{behind}{runs}"
+    change = "nothing to do: it is closed as soon as it has landed"
+    if not picture.has_fleet:
+        change = "'beads-workers land' lands it now, and the next 'beads-workers start' as well"
+    return Reason(Cause.UNLANDED, text, change, issue_ids=facts.behind)
 
 
 def _queued(facts: IssueFacts, picture: Picture) -> Reason:

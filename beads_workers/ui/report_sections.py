@@ -138,6 +138,7 @@ QUARANTINED_SHOWN = 10
 FATE_CLASSES = {
     Fate.CLOSED: "o-success",
     Fate.UNCLOSED: "o-retry",
+    Fate.UNLANDED: "o-retry",
     Fate.QUARANTINED: "o-error",
     Fate.UNFINISHED: "o-running",
     Fate.REQUEUED: "o-cancelled",

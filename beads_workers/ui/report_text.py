@@ -38,6 +38,7 @@ FATE_WORDS = {
     Fate.CLOSED: "closed",
     Fate.QUARANTINED: "quarantined",
     Fate.UNCLOSED: "done, unclosed yet",
+    Fate.UNLANDED: "done, not landed yet",
     Fate.REQUEUED: "requeued",
     Fate.UNFINISHED: "unfinished",
     Fate.LEFT_ALONE: "left alone",

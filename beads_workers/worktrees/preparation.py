@@ -138,7 +138,7 @@ def prepare(asked: Preparation) -> None:
         return
     _check_disk(settings)
     try:
-        base = resolve_base(settings.checkout, settings.base)
+        base = _base_of(settings)
         with _alone(settings.common):
             record, lock = _begin(asked, records, base)
             git_directory = _add(settings, record)
@@ -162,6 +162,15 @@ def resolve_base(folder: str, base: str) -> str:
         return git(folder, "rev-parse", "--verify", "--end-of-options", name).split()[-1]
     except GitError as error:
         raise GitError(f"no such base, {base}: {error}") from None
+
+
+def _base_of(settings: Worktrees) -> str:
+    try:
+        return resolve_base(settings.checkout, settings.base)
+    except GitError:
+        if not settings.base_else:
+            raise
+        return settings.base_else
 
 
 def _fill(asked: Preparation, record: WorktreeRecord, place_file: Path) -> None:

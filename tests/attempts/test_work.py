@@ -73,10 +73,26 @@ def test_nothing_is_committed_in_the_middle_of_an_operation(folder: Path, operat
     git(folder, "checkout", "-q", "bw/i-1/1")
     commit(folder, "cart.py", "total = 3\n")
     git(folder, operation, "other", check=False)
-    with pytest.raises(CannotCommit, match=f"{operation} is under way"):
+    with pytest.raises(CannotCommit, match=r"conflicts stand in cart\.py|rebase is under way"):
         place.commit("T")
     assert place.keep() is not None
     assert "<<<<<<<" in git(folder, "show", "refs/bw/attempts/i-1/1:cart.py")
+
+
+def test_a_merge_whose_conflicts_are_gone_ends_with_the_commit(folder: Path) -> None:
+    place = entered(folder)
+    git(folder, "checkout", "-q", "-b", "other")
+    commit(folder, "cart.py", "total = 2\n")
+    tip = git(folder, "rev-parse", "HEAD").strip()
+    git(folder, "checkout", "-q", "bw/i-1/1")
+    commit(folder, "cart.py", "total = 3\n")
+    assert place.merge(tip) == ("cart.py",)
+    assert place.merge(tip) == ("cart.py",), "an attempt that was cut off left it so"
+    (folder / "cart.py").write_text("total = 5\n")
+    assert place.commit("T") is not None
+    assert git(folder, "rev-list", "--count", f"{tip}..HEAD").strip() == "2"
+    assert place.changes().commits and not place.changes().files
+    assert place.merge(tip) == ()
 
 
 def test_nobody_ever_said_who_commits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

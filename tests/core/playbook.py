@@ -315,9 +315,13 @@ class Play:
         verdict = finished.verdict if finished else ""
         match settlement.action:
             case Action.CLOSE:
-                return verdict == "finish"
+                landed = self._last(issue_id, rec.BranchLanded) is not None
+                return verdict == "finish" or landed
+            case Action.SHELVE:
+                return self._last(issue_id, rec.LandingEnded) is not None
             case Action.QUARANTINE:
-                return verdict == "quarantined"
+                ended = self._last(issue_id, rec.LandingEnded)
+                return verdict == "quarantined" or bool(ended and ended.verdict == "quarantined")
             case Action.RELEASE:
                 return bool(
                     self._last(issue_id, rec.Claimed) or self._last(issue_id, rec.Inherited)
@@ -325,9 +329,8 @@ class Play:
             case Action.HAND_OVER:
                 return self._last(issue_id, rec.ClaimDelegated) is not None
             case Action.REOPEN:
-                return bool(
-                    self._last(issue_id, rec.RetryAsked) or self._last(issue_id, rec.Refunded)
-                )
+                told = (rec.RetryAsked, rec.Refunded, rec.LandingEnded)
+                return any(self._last(issue_id, kind) for kind in told)
 
     def _last(self, issue_id: str, kind: type[T]) -> T | None:
         for entry in reversed(self.entries):

@@ -22,6 +22,10 @@ INHERITED = rec.Inherited("a", "run-0", "W1", 7, 77)
 REQUEUED = rec.Requeued("a")
 DONE = rec.Finished("a", "W1", 1, "r.1", "success", "finish")
 FAILED = rec.Finished("a", "W1", 1, "r.1", "error", "requeue", "boom", charged=1, delay_seconds=9.0)
+RECEIPT = '{"branch":"bw/a/1","base":"b","head":"h"}'
+TO_LAND = rec.Finished("a", "W1", 1, "r.1", "success", "land", receipt=RECEIPT)
+LANDED = rec.BranchLanded("a", 1, "c", "bw-landing/main")
+SHELVED = rec.LandingEnded("a", "shelve")
 SPENT = rec.Finished("a", "W1", 1, "r.1", "error", "quarantined", "boom", charged=3)
 UNSTARTED = rec.Finished("a", "W1", 1, "r.1", "cancelled", "requeue")
 
@@ -38,6 +42,9 @@ WAYS: dict[IssueState, tuple[Record, ...]] = {
     IssueState.RUNNING: (CLAIMED, STARTED),
     IssueState.ORPHANED: (CLAIMED, STARTED, LOST),
     IssueState.CLOSING: (CLAIMED, STARTED, DONE),
+    IssueState.LANDING: (CLAIMED, STARTED, TO_LAND),
+    IssueState.SHELVING: (CLAIMED, STARTED, TO_LAND, SHELVED),
+    IssueState.SHELVED: (CLAIMED, STARTED, TO_LAND, SHELVED, settled("shelve")),
     IssueState.RELEASING: (CLAIMED, REQUEUED),
     IssueState.QUARANTINING: (CLAIMED, STARTED, SPENT),
     IssueState.QUARANTINED: (CLAIMED, STARTED, SPENT, settled("quarantined")),
@@ -47,9 +54,13 @@ WAYS: dict[IssueState, tuple[Record, ...]] = {
 _WRITE = {
     IssueState.DELEGATING: "hand_over",
     IssueState.CLOSING: "close",
+    IssueState.SHELVING: "shelve",
     IssueState.RELEASING: "release",
     IssueState.QUARANTINING: "quarantined",
 }
+
+
+_UNLANDED = {IssueStimulus.REQUEUED: "requeue", IssueStimulus.SPENT: "quarantined"}
 
 
 def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
@@ -57,6 +68,8 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
     write = _WRITE.get(state, "")
     if state is IssueState.QUARANTINED:
         return (rec.RetryAsked("a"),)
+    if state in (IssueState.LANDING, IssueState.SHELVED) and stimulus in _UNLANDED:
+        return (rec.LandingEnded("a", _UNLANDED[stimulus], "conflict"),)
     if stimulus is IssueStimulus.REQUEUED:
         unsent = state in (IssueState.CLAIMED, IssueState.DELEGATING)
         return (REQUEUED,) if unsent else (FAILED,)
@@ -66,6 +79,10 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
         IssueStimulus.SENT: (STARTED,),
         IssueStimulus.RETURNED_UNSTARTED: (UNSTARTED, CLAIMED),
         IssueStimulus.SUCCEEDED: (DONE,),
+        IssueStimulus.TO_LAND: (TO_LAND,),
+        IssueStimulus.LANDED: (LANDED,),
+        IssueStimulus.TO_MEND: (rec.LandingEnded("a", "mend", "conflict"),),
+        IssueStimulus.SHELVE: (SHELVED,),
         IssueStimulus.SPENT: (SPENT,),
         IssueStimulus.OWNER_LOST: (LOST,),
         IssueStimulus.APPLIED: (settled(write),),
@@ -151,6 +168,9 @@ def test_what_the_tracker_is_to_be_asked_for_is_pending_until_it_has_answered() 
         IssueState.RUNNING: None,
         IssueState.ORPHANED: None,
         IssueState.CLOSING: Action.CLOSE,
+        IssueState.LANDING: None,
+        IssueState.SHELVING: Action.SHELVE,
+        IssueState.SHELVED: None,
         IssueState.RELEASING: Action.RELEASE,
         IssueState.QUARANTINING: Action.QUARANTINE,
         IssueState.QUARANTINED: None,

@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
+from beads_workers.core.landing import (
+    Add,
+    Landed,
+    Refused,
+    add_from_text,
+    from_line,
+    mend_from_text,
+)
 from beads_workers.core.receipts import Receipt, read_receipt, receipt_from_text, to_text
 from beads_workers.runtime.account_file import AccountFile
 from beads_workers.runtime.usage_file import read_usage
@@ -112,7 +121,40 @@ def _agrees(text: str) -> review.Review | None:
     return review.read(text) or review.Review(True)
 
 
+ADD = Add("a", 1, "run", "c" * 40, "b" * 40, "bw/a/1", "title", "text", 1, 5.5, 2)
+LANDING = [{"add": asdict(ADD)}, {"landed": asdict(Landed("a", 1, "c"))}, {"gate": {"lane": 0}},
+           {"refused": asdict(Refused("a", 1, "conflict", "t", ("f",), "t", ("b",)))}, asdict(ADD),
+           {"why": "conflict", "tip": "c", "files": ["f"]}]  # fmt: skip
+
+
+def landing_holds(read: Callable[[bytes], Any], data: bytes) -> None:
+    """What is read is of the right types, whatever is said; all else is a ``ValueError``."""
+    try:
+        said = read(data)
+    except ValueError:
+        said = None
+    text = as_text(data)
+    for found in (said, add_from_text(text)):
+        if found is not None:
+            well_typed(found)
+    if (mend := mend_from_text(text)) is not None:
+        require(all(isinstance(name, str) for name in mend["files"]), "a file is no name")
+
+
+def _any_fields(data: bytes) -> Any:
+    """Planted bug: the fields are taken as they come."""
+    said = json.loads(data)
+    if not isinstance(said, dict) or not isinstance(said.get("landed"), dict):
+        raise ValueError("nothing")
+    try:
+        return Landed(**said["landed"])
+    except TypeError as error:
+        raise ValueError from error
+
+
 PARSERS = [
+    Parser("landing", ("core/landing.py",), from_line, objects(LANDING), landing_holds,
+           {"takes the fields as they come": _any_fields}),
     Parser("receipts", ("core/receipts.py",), read_receipt, objects([RECEIPT]), receipt_holds,
            {"believes what it is told": _believes}),
     Parser("usage of attempts", ("runtime/usage_file.py",), read_usage, objects(USAGE),

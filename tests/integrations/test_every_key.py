@@ -68,6 +68,17 @@ setup = "make deps"
 copy = [".env", "config/*.local"]
 folder = "../trees"
 disk_floor = "2.5GB"
+[landing]
+enabled = true
+on = "main"
+into = "release"
+jobs = 3
+style = "merge"
+after = "git push"
+tools = ["node --version"]
+remote = "origin"
+repairs = 1
+gate_timeout = "10m"
 [agents.mine]
 argv = ["mine", "-p"]
 prompt = "Do {id}"
@@ -86,7 +97,9 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         10, 7200.0, 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         "never", True, "main",
-        "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000, True,
+        "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
+        True, "main", "release", 3, "merge", "git push", ("node --version",), "origin", 1, 600.0,
+        True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), ("rrq:serve it",), 5,
         "py#f", 9464, {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip

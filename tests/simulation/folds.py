@@ -13,7 +13,8 @@ from typing import Any
 
 from beads_workers.core.effects import RetryDue
 from beads_workers.core.issues import Issue, Issues, Standing
-from beads_workers.core.journal import CheckpointEnded, Entry, Live, decode, encode
+from beads_workers.core.journal import Checkpointed, CheckpointEnded, Entry, Live, decode, encode
+from beads_workers.core.landing import add_from_text, add_to_text
 from beads_workers.core.model import IssueId
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.states import IssueState
@@ -91,18 +92,26 @@ def _known(issue: Issue, now: float, began: float) -> Facts:
         "attempt": issue.attempt and issue.attempt.started,
         "end": issue.end,
         # The clock on the wall may have been set: the core is told it once.
-        "page": issue.retry_entry and replace(issue.retry_entry, not_before=0.0),
+        "page": issue.retry_entry and _page(issue.retry_entry),
         "owner": issue.owner,
         "orphaned": issue.orphaned,
         "handed_over": issue.handed_over,
+        "landed": issue.landed,
     }
+
+
+def _page(entry: Checkpointed) -> Checkpointed:
+    add = add_from_text(entry.landing)
+    landing = add_to_text(replace(add, ended_at=0.0)) if add else ""
+    return replace(entry, not_before=0.0, landing=landing)
 
 
 def _due(issue: Issue, now: float) -> Facts:
     """What the core must have in its hands by that."""
     # What an earlier run has done is closed by the recovery, and not in the core's hands.
     earlier = issue.standing is Standing.UNCLOSED
-    held = issue.state in HELD and not earlier
+    # A branch that an earlier run has shelved is closed when it has landed, and in nobody's hands.
+    held = issue.state in HELD and not (earlier or issue.shelved)
     return {
         "in flight": issue if held else None,
         "pending": None if earlier else issue.pending,
@@ -151,6 +160,7 @@ def _told(issue: Issue, now: Entry) -> Facts:
         "handed_over": issue.handed_over,
         "reopened": issue.is_reopened,
         "unstarted": issue.is_unstarted,
+        "landed": issue.landed,
         # What has no past has its name in the records that are dropped at an attempt's end.
         "title": "" if issue.end else issue.title,
     }

@@ -232,6 +232,8 @@ def _finished(job: Envelope, finished: rec.Finished, at: float) -> Envelope:
                 "result_file": finished.result_file or None,
             }
             return _moved(job, JobState.DONE, job.attempt, **more)
+        case "land":
+            return job  # It is done once it is closed, after it has landed.
         case "hand_back" if finished.outcome == "retry":
             return _moved(job, JobState.ENQUEUED, _attempt(finished.attempt + 1))
         case "quarantined" | "hand_back":

@@ -8,7 +8,15 @@ from typing import assert_never
 
 from beads_workers.core.limits import CLOSE_REASON_CHARS_MAX
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement, SourceError
+from beads_workers.core.source import (
+    BLOCKING,
+    Action,
+    CrashedRun,
+    Result,
+    Settled,
+    Settlement,
+    SourceError,
+)
 from beads_workers.trackers.bd.tracker import (
     BLOCKED,
     CLOSED,
@@ -54,7 +62,7 @@ class ConditionalWrite:
                 return CLOSED
             case Action.RELEASE | Action.REOPEN:
                 return OPEN
-            case Action.QUARANTINE:
+            case Action.QUARANTINE | Action.SHELVE:
                 return BLOCKED
             case Action.HAND_OVER:
                 return IN_PROGRESS
@@ -105,7 +113,7 @@ def _is_as_asked(action: Action, seen: BdRow) -> bool:
     match action:
         case Action.RELEASE | Action.REOPEN:
             return seen.status == OPEN
-        case Action.QUARANTINE:
+        case Action.QUARANTINE | Action.SHELVE:
             return seen.status == BLOCKED
         case Action.HAND_OVER:
             return seen.status == IN_PROGRESS
@@ -116,6 +124,8 @@ def _is_as_asked(action: Action, seen: BdRow) -> bool:
 
 
 def _may_write(settlement: Settlement, seen: BdRow, actor: str) -> bool:
+    if settlement.shelved and seen.status == BLOCKED and not seen.assignee:
+        return True
     if seen.status not in (OPEN, IN_PROGRESS):
         return False
     if settlement.action is Action.HAND_OVER and seen.status == OPEN:
@@ -199,7 +209,7 @@ def _shared(call: Call, write: ConditionalWrite) -> object:
     """What the writes of one call must have in common."""
     if call is not _update:
         return None
-    if write.settlement.action in (Action.QUARANTINE, Action.CLOSE) and write.settlement.note:
+    if write.settlement.action in (*BLOCKING, Action.CLOSE) and write.settlement.note:
         return write
     return (write.settlement.action, write.status, write.assignee)
 
@@ -249,7 +259,7 @@ def _fields(tracker: BdTracker, write: ConditionalWrite) -> list[str]:
         fields.append(f"--status={write.status_after}")
     if action is not Action.CLOSE:
         fields.append("--assignee=")
-    if action in (Action.QUARANTINE, Action.CLOSE) and write.settlement.note:
+    if action in (*BLOCKING, Action.CLOSE) and write.settlement.note:
         note = _note(write.settlement.note)
         if abilities.append_notes:
             fields.append(f"--append-notes={note}")

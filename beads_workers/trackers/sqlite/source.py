@@ -22,7 +22,7 @@ from beads_workers.core.model import (
     value,
 )
 from beads_workers.core.source import (
-    Action,
+    BLOCKING,
     Calls,
     CrashedRun,
     Renewed,
@@ -160,7 +160,7 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
         [
             (each.note, each.settlement.issue_id)
             for each in changes
-            if each.settlement.action is Action.QUARANTINE and each.note
+            if each.settlement.action in BLOCKING and each.note
         ],
     )
     connection.executemany(

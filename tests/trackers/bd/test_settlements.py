@@ -61,7 +61,15 @@ def verdict(settlement: Settlement, row: BdRow | None) -> object:
 def test_every_case_is_decided_on_purpose(status: str, assignee: str) -> None:
     row = seen(status, assignee)
     decided = {a: verdict(Settlement(a, KEY, read_first=True), row) for a in Action}
+    # What waits for its branch to land is blocked like what is quarantined.
+    assert decided.pop(Action.SHELVE) == decided[S]
     assert decided == TABLE[status, assignee]
+
+
+def test_what_was_shelved_is_closed_though_it_is_blocked_in_nobodys_name() -> None:
+    shelved = Settlement(C, KEY, read_first=True, shelved=True)
+    assert verdict(shelved, seen("blocked", NOBODY)) == WRITE
+    assert verdict(shelved, seen("blocked", ALICE)) == LEAVE
 
 
 @pytest.mark.parametrize("action", [C, R, S, O])

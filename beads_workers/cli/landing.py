@@ -1,0 +1,132 @@
+"""``--land-on``, ``--land-into`` and ``[landing]``: what must hold before branches can land."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from beads_workers.cli.errors import EXIT_USAGE, CommandError
+from beads_workers.cli.options import Options
+from beads_workers.core.settings import FleetSettings, Landing
+from beads_workers.worktrees.git import GitError, git
+
+PREFIX = "bw-landing"
+"""Integration branches are ``bw-landing/<the user's branch>``: a name below ``bw/`` would be in the
+way of the attempts of an issue that is called like it."""
+
+GIT_NEEDED = (2, 38)
+"""``git merge-tree --write-tree``."""
+
+
+def with_landing(settings: FleetSettings, options: Options) -> FleetSettings:
+    """The settings with where branches land, where there are any; raises ``CommandError``."""
+    worktrees = settings.work.worktrees
+    if options.land is False:
+        return settings
+    if worktrees is None:
+        asked = options.land or options.land_on or options.land_into
+        if asked:
+            raise CommandError(
+                "landing needs a worktree for each attempt", "say --worktree as well", EXIT_USAGE
+            )
+        return settings
+    _check(options)
+    landing = find_landing(options, Path(settings.project), worktrees.base)
+    lands = replace(
+        settings.work,
+        lands=True,
+        worktrees=replace(
+            worktrees,
+            base=f"refs/heads/{landing.branch}",
+            base_name=landing.branch,
+            base_else=landing.start,
+        ),
+    )
+    return replace(settings, landing=landing, work=lands)
+
+
+def find_landing(options: Options, project: Path, base: str) -> Landing:
+    """Where branches land; ``base``: the commit that attempts would begin with. Raises
+    ``CommandError``."""
+    _check_git(project)
+    current = _current_branch(project)
+    target = options.land_on or current
+    if target is None:
+        raise CommandError(
+            "HEAD is detached, so that nobody knows where finished branches are to land",
+            "--land-on BRANCH says it; --no-land leaves the branches as they are",
+            EXIT_USAGE,
+        )
+    if _has(project, f"refs/heads/{PREFIX}"):
+        raise CommandError(
+            f"a branch named {PREFIX} is in the way of {PREFIX}/{target}",
+            f"rename it: git branch -m {PREFIX} another-name; or leave branches alone: --no-land",
+            EXIT_USAGE,
+        )
+    for name in (options.land_on, options.land_into):
+        if name is not None and not _has(project, f"refs/heads/{name}"):
+            raise CommandError(
+                f"there is no branch {name} to land on", "git branch shows them", EXIT_USAGE
+            )
+    named = options.worktree_base is not None
+    start = base
+    if options.land_on and not named:
+        start = git(str(project), "rev-parse", f"refs/heads/{target}^{{commit}}").strip()
+    assert options.land_jobs is not None and options.repairs is not None
+    assert options.gate_timeout is not None, "resolve() fills in every default"
+    return Landing(
+        branch=f"{PREFIX}/{target}",
+        start=start,
+        # What the branches begin with was named: the user's own branch is another matter.
+        follows="" if named else target,
+        into=options.land_into,
+        jobs=options.land_jobs,
+        style=options.landing_style or "squash",
+        after=options.landing_after,
+        tools=options.landing_tools or (),
+        repairs_max=options.repairs,
+        gate_timeout_seconds=options.gate_timeout,
+        remote=options.landing_remote,
+    )
+
+
+def _check(options: Options) -> None:
+    if options.bd_calls == "worker":
+        raise CommandError(
+            "--bd-calls worker closes issues before their branches could land",
+            "leave it out, or say --no-land",
+            EXIT_USAGE,
+        )
+    if options.shared and not options.landing_remote:
+        raise CommandError(
+            "--shared: each clone would land on a branch of its own",
+            "[landing] remote names the remote where all of them land; or say --no-land",
+            EXIT_USAGE,
+        )
+
+
+def _check_git(project: Path) -> None:
+    said = git(str(project), "version")
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if found and (int(found[1]), int(found[2])) < GIT_NEEDED:
+        raise CommandError(
+            f"landing needs git {GIT_NEEDED[0]}.{GIT_NEEDED[1]}, and this is {found[0]}",
+            "install a newer git; --no-land goes without",
+            EXIT_USAGE,
+        )
+
+
+def _current_branch(project: Path) -> str | None:
+    try:
+        return git(str(project), "symbolic-ref", "--quiet", "--short", "HEAD").strip()
+    except GitError:
+        return None
+
+
+def _has(project: Path, ref: str) -> bool:
+    try:
+        git(str(project), "show-ref", "--verify", "--quiet", ref)
+    except GitError:
+        return False
+    return True

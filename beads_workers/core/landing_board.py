@@ -1,0 +1,119 @@
+"""What people are shown of landing: the gates that run, what has landed, and what came back."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from beads_workers.core import journal as rec
+from beads_workers.core import limits
+from beads_workers.core.issues import Transition
+from beads_workers.core.journal import Entry
+from beads_workers.core.landing import refusal_text
+
+BEGAN = "began"
+"""``GateRan.state`` of a gate that runs."""
+VERDICTS = ("green", "red", "kept", "none")
+"""The other states; ``kept``: the verdict was known, and nothing ran."""
+
+
+@dataclass(slots=True)
+class LandingBoard:
+    """A fold, part of ``snapshot.Board``. ``running``: by lane, and since when (elapsed seconds).
+
+    ``gates``: how many ended, by ``VERDICTS``; ``last``: the last landings and refusals.
+    """
+
+    branch: str = ""
+    tip: str = ""
+    into: rec.LandingTip | None = None
+    landed: int = 0
+    contained: int = 0
+    unverified: int = 0
+    mended: int = 0
+    conflicts: int = 0
+    culprits: int = 0
+    quarantined: int = 0
+    flaky: int = 0
+    gates: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    gate_seconds: float = 0.0
+    running: dict[int, tuple[rec.GateRan, float]] = field(default_factory=dict)
+    last: deque[tuple[Entry, str]] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+
+    def apply(self, entry: Entry, change: Transition | None = None) -> None:
+        """Take in a record of landing; ``change``: of its issue, where it is about one."""
+        title = change.issue.title if change else ""
+        match entry.record:
+            case rec.GateRan() as gate:
+                self._gate(gate, entry.elapsed)
+            case rec.LandingTip(commit, branch, into):
+                if into:
+                    self.into = entry.record
+                else:
+                    self.tip, self.branch = commit, branch
+            case rec.BranchLanded() as landed:
+                self.landed += 1
+                self.contained += landed.contained
+                self.unverified += not landed.verified and not landed.contained
+                self.tip = landed.commit
+                self.last.append((entry, title))
+                self.recent.append(entry.elapsed)
+            case rec.LandingEnded(_, verdict, why) if why:
+                self.conflicts += why == "conflict"
+                self.culprits += why == "verify"
+                self.mended += verdict == "mend"
+                self.quarantined += verdict == "quarantined"
+                self.last.append((entry, title))
+            case _:
+                pass
+
+    def _gate(self, gate: rec.GateRan, elapsed: float) -> None:
+        if gate.state == BEGAN:
+            self.running[gate.lane] = gate, elapsed
+            return
+        self.running.pop(gate.lane, None)
+        self.gates[gate.state] = self.gates.get(gate.state, 0) + 1
+        self.gate_seconds += gate.seconds
+        self.flaky += gate.flaky
+
+    def shown(self, elapsed: float) -> dict[str, Any]:
+        """For ``status``; seconds are rounded to what people see."""
+        return {
+            "branch": self.branch,
+            "tip": self.tip,
+            "landed": self.landed,
+            "contained": self.contained,
+            "unverified": self.unverified,
+            "mended": self.mended,
+            "conflicts": self.conflicts,
+            "culprits": self.culprits,
+            "quarantined": self.quarantined,
+            "gates": {
+                **self.gates,
+                "flaky": self.flaky,
+                "seconds": round(self.gate_seconds, 3),
+            },
+            "running": [
+                {"lane": lane, "issues": list(gate.issues), "seconds": round(elapsed - since, 1)}
+                for lane, (gate, since) in sorted(self.running.items())
+            ],
+            "last": [_said(entry, title) for entry, title in self.last],
+            "into": (
+                {"branch": self.into.into, "why": self.into.why, "command": self.into.command}
+                if self.into
+                else None
+            ),
+        }
+
+
+def _said(entry: Entry, title: str) -> dict[str, Any]:
+    record = entry.record
+    if isinstance(record, rec.BranchLanded):
+        told = {"issue_id": record.issue_id, "verdict": "landed", "commit": record.commit}
+        return {"at": round(entry.at, 3), **told, "title": title, "error": ""}
+    assert isinstance(record, rec.LandingEnded), "nothing else is kept"
+    why = refusal_text(record.why, record.files, record.against)
+    told = {"issue_id": record.issue_id, "verdict": record.verdict, "commit": ""}
+    return {"at": round(entry.at, 3), **told, "title": title, "error": why}

@@ -1,0 +1,259 @@
+"""What is done and not landed yet: the core's half of the conversation with the lander.
+
+One per orchestrator. A success with a branch is not closed at once: the lander is asked to land it
+(``core.landing``), its slot is free for others, and it is closed when the lander says where it
+stands. What cannot land as it is goes back to its own agent, or is quarantined with its branch.
+The lander forgets everything when it dies; it is then asked for the same again, and answers at
+once for what had landed. Source: docs/LANDING.md.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from beads_workers.core import landing as ld
+from beads_workers.core import limits
+from beads_workers.core.commands import StartLander, TellLander
+from beads_workers.core.effects import Effects
+from beads_workers.core.inflight import InFlight, Tasks
+from beads_workers.core.issues import Issue
+from beads_workers.core.journal import (
+    BranchLanded,
+    DegradedBegan,
+    DegradedEnded,
+    GateRan,
+    LandingEnded,
+    LandingTip,
+)
+from beads_workers.core.model import IssueId
+from beads_workers.core.round_trips import RoundTrips
+from beads_workers.core.settings import FleetSettings
+from beads_workers.core.source import Action, Settlement
+from beads_workers.core.states import IssueState, IssueStimulus
+
+LANDER_DUE = "lander due"
+"""Timer key: the lander has died, and is started again."""
+
+WHAT = "landing"
+"""What the condition is called while nothing lands."""
+
+
+class Landings:
+    """``add`` and ``heard`` are the whole of it; without ``FleetSettings.landing`` it is idle."""
+
+    def __init__(
+        self, effects: Effects, tasks: Tasks, round_trips: RoundTrips, settings: FleetSettings
+    ) -> None:
+        self._effects = effects
+        self._issues = effects.issues
+        self._tasks = tasks
+        self._round_trips = round_trips
+        self._settings = settings.landing
+        self._has_agents = bool(settings.work.agents) and not settings.work.command
+        self._alive = False
+        self._begun = False
+        self._died = 0
+        self._paused = False
+        self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
+        """Those that run, by lane: the issues in them, and since when."""
+        self.mends = True
+        """Whether what cannot land goes back to its agent in this run; not once it is ending."""
+
+    # --- what is asked of the lander ----------------------------------------------------------
+
+    def begin(self) -> None:
+        """Earlier runs are settled: what they left comes first."""
+        if self._settings is not None and not self._begun:
+            self._begun = True
+            self._start()
+
+    def add(self, issue: Issue) -> None:
+        """Its work is done, and has a branch."""
+        if self._alive and (add := issue.landing) is not None:
+            self._effects.ask(TellLander(add))
+
+    def withdraw(self, issue_id: IssueId) -> None:
+        """It is not to land any more; nothing that the lander says of it changes that."""
+        if self._alive:
+            self._effects.ask(TellLander(ld.Withdraw(issue_id)))
+
+    def go_on(self) -> None:
+        """A person says that what made it pause is mended."""
+        if self._alive:
+            self._effects.ask(TellLander(ld.GoOn()))
+
+    def waiting(self) -> int:
+        """How many branches are to land yet; none where nothing lands before a person comes."""
+        if self._settings is None or self._paused:
+            return 0
+        return self._issues.count(*_WAITS)
+
+    def shelve(self) -> None:
+        """The run ends: what has not landed is left to the next start, and nobody does it again."""
+        self.mends = False
+        for in_flight in self._in_flight():
+            self.withdraw(in_flight.job.issue_id)
+            self._tasks.move(
+                in_flight.issue,
+                IssueStimulus.SHELVE,
+                LandingEnded(in_flight.job.issue_id, "shelve"),
+            )
+            note = ld.shelve_note(in_flight.issue.landing)
+            self._round_trips.enqueue(Settlement(Action.SHELVE, in_flight.job.issue_id, note))
+
+    def drop(self, in_flight: InFlight) -> None:
+        """Its claim is lost, or a person wants it back: its branch stays, and does not land."""
+        self.withdraw(in_flight.job.issue_id)
+        self._give_back(in_flight.issue, ld.Refused(in_flight.job.issue_id, 0, ""))
+
+    # --- what the lander says -----------------------------------------------------------------
+
+    def heard(self, said: ld.News) -> None:
+        """Its news."""
+        match said:
+            case ld.Landed():
+                self._landed(said)
+            case ld.Refused():
+                self._refused(said)
+            case ld.Gate(lane, state, tree, issues, seconds, why, flaky):
+                self._gates.pop(lane, None)
+                if state == "began":
+                    self._gates[lane] = issues, self._effects.now
+                self._effects.write(GateRan(lane, state, tree, issues, seconds, why, flaky))
+            case ld.Tip(commit, branch):
+                self._effects.write(LandingTip(commit, branch))
+            case ld.Into(branch, commit, why, command):
+                self._effects.write(LandingTip(commit, "", branch, why, command))
+                if why:
+                    self._effects.note("warning", f"{branch} was not moved: {why}")
+            case ld.Paused(why, files):
+                self._pause(why, files)
+            case ld.Resumed():
+                self._go_on()
+            case ld.Withdrawn():
+                pass
+            case _:
+                assert_never(said)
+
+    def behind(self, issue: Issue) -> tuple[str, ...]:
+        """What is to land before it, by priority and the time of its end."""
+        mine = issue.landing
+        if mine is None or issue.state not in _WAITS:
+            return ()
+        others = [add for each in self._waiting() if (add := each.landing) is not None]
+        ahead = [add for add in others if _turn(add) < _turn(mine)]
+        return tuple(add.issue_id for add in sorted(ahead, key=_turn))
+
+    def gate_seconds(self, issue_id: str) -> float | None:
+        """For how long a gate has run that it is in; None where none does."""
+        began = [since for issues, since in self._gates.values() if issue_id in issues]
+        return round(self._effects.now - min(began), 1) if began else None
+
+    def died(self, why: str) -> None:
+        """The lander is gone; it is started again, and asked for the same."""
+        self._alive = False
+        self._gates.clear()
+        self._died += 1
+        if self._died > limits.LANDER_DEATHS_MAX:
+            self._pause(f"the lander died {self._died} times: {why}", ())
+        elif why:
+            self._effects.note("warning", f"the lander died, and is started again: {why}")
+        delay = min(
+            limits.LANDER_DELAY_SECONDS * 2.0 ** (self._died - 1), limits.LANDER_DELAY_MAX_SECONDS
+        )
+        self._effects.timers.set(LANDER_DUE, self._effects.now + delay)
+
+    def again(self) -> None:
+        """The time has come to start it again."""
+        self._start()
+
+    def _start(self) -> None:
+        self._alive = True
+        self._effects.ask(StartLander())
+        for issue in self._waiting():
+            self.add(issue)
+
+    def _landed(self, said: ld.Landed) -> None:
+        self._died = 0
+        issue = self._issues.known.get(said.issue_id)
+        if issue is None or not self._is_of(issue, said.attempt):
+            return
+        assert self._settings is not None, "there is a lander"
+        record = BranchLanded(
+            *(said.issue_id, said.attempt, said.commit, self._settings.branch),
+            *(said.verified, said.train, said.contained),
+        )
+        self._tasks.move(issue, IssueStimulus.LANDED, record)
+        self._round_trips.enqueue(
+            Settlement(
+                *(Action.CLOSE, IssueId(said.issue_id), issue.close_note),
+                read_first=issue.shelved,
+                shelved=issue.shelved,
+            )
+        )
+
+    def _refused(self, said: ld.Refused) -> None:
+        issue = self._issues.known.get(said.issue_id)
+        if issue is None or not self._is_of(issue, said.attempt):
+            return
+        self._give_back(issue, said)
+
+    def _give_back(self, issue: Issue, said: ld.Refused) -> None:
+        issue_id = IssueId(issue.issue_id)
+        told = said.why, said.text[: limits.LESSON_CHARS_MAX], said.files, said.tip, said.against
+        shelved = issue.state is IssueState.SHELVED
+        in_flight = self._tasks.in_flight.get(issue_id)
+        if said.why and not self._may_mend(issue, said):
+            ended = LandingEnded(issue_id, "quarantined", *told)
+            self._tasks.move(issue, IssueStimulus.SPENT, ended)
+            self._tasks.quarantined_unlanded(issue, shelved=shelved)
+        elif in_flight is not None and said.why and self.mends:
+            self._tasks.mend(in_flight, LandingEnded(issue_id, "mend", *told))
+        else:
+            self._tasks.move(
+                issue, IssueStimulus.REQUEUED, LandingEnded(issue_id, "requeue", *told)
+            )
+            self._round_trips.enqueue(
+                Settlement(Action.REOPEN if shelved else Action.RELEASE, issue_id)
+            )
+
+    def _may_mend(self, issue: Issue, said: ld.Refused) -> bool:
+        assert self._settings is not None, "there is a lander"
+        repairs = issue.retry_entry.repairs if issue.retry_entry else 0
+        mendable = said.why in ("conflict", "verify") and self._has_agents
+        return mendable and repairs < self._settings.repairs_max
+
+    def _pause(self, why: str, files: tuple[str, ...]) -> None:
+        named = f": {', '.join(files[: ld.FILES_NAMED])}" if files else ""
+        if not self._paused:
+            self._paused = True
+            todo = "put that right, then 'beads-workers resume'"
+            self._effects.write(DegradedBegan(WHAT, f"nothing lands, {why}{named}", todo))
+
+    def _go_on(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._effects.write(DegradedEnded(WHAT))
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _is_of(self, issue: Issue, attempt: int) -> bool:
+        """Whether it waits with the work of this attempt; a withdrawn one may land all the same."""
+        add = issue.landing
+        return issue.state in _WAITS and add is not None and add.attempt == attempt
+
+    def _in_flight(self) -> list[InFlight]:
+        if not self._issues.count(IssueState.LANDING):
+            return []
+        held = self._tasks.in_flight.values()
+        return [each for each in held if each.issue.state is IssueState.LANDING]
+
+    def _waiting(self) -> list[Issue]:
+        return [issue for issue in self._issues.known.values() if issue.state in _WAITS]
+
+
+_WAITS = (IssueState.LANDING, IssueState.SHELVED)
+
+
+def _turn(add: ld.Add) -> tuple[int, float, str]:
+    return add.priority, add.ended_at, add.issue_id

@@ -1,0 +1,178 @@
+"""The lander, seen from the loop: a process of its own, with lines of JSON on its two pipes.
+
+It runs in a session of its own and carries the run's token, like a worker: what it starts is found
+and ended with the run. When the orchestrator dies its stdin ends, and it ends its gates and itself.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from beads_workers.core.events import Event, LanderGone, LanderSaid
+from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.landing import (
+    LanderSettings,
+    Order,
+    from_line,
+    settings_to_line,
+    to_line,
+)
+from beads_workers.runtime import sessions
+from beads_workers.runtime.processes import say
+
+MODULE = "beads_workers.landing.run"
+LANDER = "lander"
+"""Its name among the workers of a run: part of the token."""
+LINE_BYTES_MAX = 1 << 20
+READ_BYTES = 1 << 16
+LEAVES_SECONDS = 10.0
+"""How long it may take to end its gates, once nothing more is asked of it."""
+
+
+class LanderProcess:
+    """``start`` it, ``tell`` it; ``report`` is called with what it says, and with its end."""
+
+    def __init__(
+        self,
+        settings: LanderSettings,
+        log: Path,
+        selector: selectors.BaseSelector,
+        report: Callable[[Event], None],
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._selector = selector
+        self._report = report
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader = LineReader(LINE_BYTES_MAX)
+        self._unsent: deque[bytes] = deque()
+
+    def start(self) -> None:
+        """Start it; where that fails, that is its end."""
+        self._reader = LineReader(LINE_BYTES_MAX)
+        self._unsent = deque([settings_to_line(self._settings)])
+        token = {"BW_RUN_ID": self._settings.run_id, "BW_WORKER_ID": LANDER}
+        try:
+            with self._log.open("ab") as log:
+                process = subprocess.Popen(
+                    # -P: what lies in the project's folder is never imported.
+                    [sys.executable, "-P", "-m", MODULE],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                    env={**os.environ, **token},
+                )
+        except OSError as error:
+            self._report(LanderGone(error.strerror or str(error)))
+            return
+        self._process = process
+        assert process.stdin is not None and process.stdout is not None
+        for pipe in (process.stdin, process.stdout):
+            os.set_blocking(pipe.fileno(), False)
+        self._selector.register(process.stdout, selectors.EVENT_READ, lambda mask: self._hear())
+        self._send()
+
+    def tell(self, order: Order) -> None:
+        """Ask for something; it waits where the lander is slow to read."""
+        if self._process is not None:
+            self._unsent.append(to_line(order))
+            self._send()
+
+    def close(self) -> None:
+        """Nothing more is asked: let it end its gates and itself, and see to it that it does."""
+        process = self._process
+        if process is None:
+            return
+        self._forget()
+        ends = time.monotonic() + LEAVES_SECONDS
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, ends - time.monotonic()))
+        if process.returncode is None:
+            process.kill()
+            process.wait()
+        sessions.sweep(self._settings.run_id, LANDER)
+
+    def _send(self) -> None:
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        pipe = process.stdin.fileno()
+        while self._unsent:
+            line = self._unsent.popleft()
+            try:
+                sent = os.write(pipe, line)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return  # Its end is about to be heard.
+            if sent < len(line):
+                self._unsent.appendleft(line[sent:])
+                self._await_room()
+                return
+
+    def _await_room(self) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with suppress(KeyError):  # It is waited for already.
+            self._selector.register(
+                self._process.stdin, selectors.EVENT_WRITE, lambda mask: self._has_room()
+            )
+
+    def _has_room(self) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        self._selector.unregister(self._process.stdin)
+        self._send()
+
+    def _hear(self) -> None:
+        process = self._process
+        assert process is not None and process.stdout is not None
+        try:
+            data = os.read(process.stdout.fileno(), READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._ended()
+            return
+        for framed in self._reader.feed(data):
+            if not isinstance(framed, Line):
+                continue
+            try:
+                news = from_line(framed.text)
+            except (ValueError, RecursionError) as error:
+                say("lander", f"it said what nobody understands: {error}")
+                continue
+            self._report(LanderSaid(news))
+
+    def _ended(self) -> None:
+        process = self._process
+        assert process is not None
+        self._forget()
+        # Its output is closed: it ends, or does not know what it does.
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        status = process.wait()
+        sessions.sweep(self._settings.run_id, LANDER)
+        self._report(LanderGone(f"exit status {status}; see {self._log}"))
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        self._unsent.clear()
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(KeyError, ValueError):
+                    self._selector.unregister(pipe)
+                with suppress(OSError):
+                    pipe.close()

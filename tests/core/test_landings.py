@@ -1,0 +1,309 @@
+"""A success with a branch is closed when it has landed, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
+from beads_workers.core import landing as ld
+from beads_workers.core.commands import Command, Send, StartLander, TellLander
+from beads_workers.core.events import StopAsked
+from beads_workers.core.journal import Checkpointed
+from beads_workers.core.model import IssueId
+from beads_workers.core.recovery import recovery_state
+from beads_workers.core.settings import Agent, Landing, Work
+from beads_workers.core.source import Action, Result, Settled, Settlement
+from beads_workers.core.states import IssueState, RunState
+from beads_workers.core.wire import Task
+from tests.core.playbook import Play, done, of, ready, records, said, task_of
+
+CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")
+LANDING = Landing("bw-landing/main", "f" * 40, "main")
+HEAD, BASE, TIP = "a" * 40, "b" * 40, "c" * 40
+
+
+def play(workers: int = 0, *, agents: bool = True, **others: Any) -> Play:
+    work = Work(agents=(CLAUDE,), lands=True) if agents else Work(command=("true",), lands=True)
+    return Play(workers, work=work, landing=LANDING, **others)
+
+
+def work_of(issue_id: str, head: str = HEAD) -> dict[str, Any]:
+    branch = f"bw/{issue_id}/1"
+    return {"verdict": "done", "agent": "claude", "branch": branch, "base": BASE, "head": head}
+
+
+def told(commands: Iterable[Command]) -> list[ld.Order]:
+    return [command.order for command in of(commands, TellLander)]
+
+
+def delivered(there: Play, *issue_ids: str) -> list[Command]:
+    """Each is worked on, and its work is to land; the tracker has answered all that was asked."""
+    commands: list[Command] = []
+    for number in range(1, len(issue_ids) + 1):
+        commands += there.join(number)
+    left = list(issue_ids)
+    while left:
+        if there.round_trip is None:
+            commands += there.wait(5.0)
+        assert there.round_trip is not None
+        take = there.round_trip.take or 0
+        commands += there.answer(*left[:take], listed=left[take:])
+        left = left[take:]
+    for sent in of(commands, Send):
+        if isinstance(sent.message, Task):
+            issue_id = sent.message.issue_id
+            commands += there.do(done(sent.conn_id, issue_id, receipt=work_of(issue_id)))
+    settled(there)
+    return commands
+
+
+def settled(there: Play) -> None:
+    """The tracker answers, until nothing is asked of it."""
+    for _ in range(9):
+        there.quiet()
+    assert there.round_trip is None
+
+
+def landed(issue_id: str, attempt: int = 1) -> ev.LanderSaid:
+    return ev.LanderSaid(ld.Landed(issue_id, attempt, TIP, "tree"))
+
+
+def refused(issue_id: str, why: str = "conflict", attempt: int = 1) -> ev.LanderSaid:
+    return ev.LanderSaid(ld.Refused(issue_id, attempt, why, "<<<<<<<", ("shop.py",), TIP))
+
+
+def state_of(there: Play, issue_id: str) -> IssueState:
+    return there.board.issues.known[issue_id].state
+
+
+def test_the_lander_is_started_once_earlier_runs_are_settled() -> None:
+    there = play(recovering=True)
+    assert not of(there.first, StartLander)
+    assert len(of(there.do(ev.RecoveryEnded()), StartLander)) == 1
+
+
+def test_without_landing_a_receipt_closes_as_ever() -> None:
+    there = Play(4, work=Work(agents=(CLAUDE,)))
+    there.working("a")
+    assert not of(there.do(done(1, "a", receipt=work_of("a"))), TellLander)
+    assert there.pending() == [(Action.CLOSE, "a")]
+
+
+def test_a_success_is_told_to_the_lander_and_closed_when_it_has_landed() -> None:
+    there = play()
+    there.working("a")
+    commands = there.do(done(1, "a", receipt=work_of("a")))
+    (add,) = told(commands)
+    assert isinstance(add, ld.Add)
+    assert (add.issue_id, add.attempt, add.run_id) == ("a", 1, "run-1")
+    assert (add.commit, add.base, add.branch) == (HEAD, BASE, "bw/a/1")
+    assert state_of(there, "a") is IssueState.LANDING
+    settled(there)
+    there.do(landed("a"))
+    settlement = there.settlement()
+    assert (settlement.action, settlement.shelved) == (Action.CLOSE, False)
+    assert settlement.note.startswith(f"landed as {TIP[:12]} on bw-landing/main; done, by claude")
+    there.answer()
+    assert "a" not in there.board.issues.known
+    assert there.board.totals["done"] == 1
+
+
+def test_the_slot_of_what_waits_to_land_is_free() -> None:
+    there = play()
+    there.working("a")
+    there.do(done(1, "a", receipt=work_of("a")))
+    settled(there)
+    there.wait(5.0)
+    there.do(ready(1))
+    assert task_of(there.answer("b"), 1) == "b"
+
+
+def test_a_conflict_goes_back_to_its_agent_with_what_it_conflicts_with() -> None:
+    there = play()
+    delivered(there, "a")
+    commands = there.do(refused("a"))
+    (ended,) = records(commands, rec.LandingEnded)
+    assert (ended.verdict, ended.files) == ("mend", ("shop.py",))
+    assert there.round_trip is None, "it is ours still: the tracker is asked for nothing"
+    commands = there.do(ready(1))
+    (task,) = said(commands, 1)
+    agent = task.payload["agent"]  # type: ignore[union-attr]
+    assert agent["mend"] == {"why": "conflict", "tip": TIP, "files": ["shop.py"]}
+    assert agent["earlier"]["lesson"] == "<<<<<<<"
+    assert "conflicts with what has landed" in agent["error"]
+
+
+def test_repairs_are_not_charged_and_have_an_end() -> None:
+    there = play()
+    delivered(there, "a")
+    for _ in range(LANDING.repairs_max):
+        there.do(refused("a"))
+        there.do(ready(1))
+        there.do(done(1, "a", receipt=work_of("a")))
+    assert there.board.issues.known["a"].charged == 0
+    there.do(refused("a", "verify"))
+    if there.round_trip is not None and not there.round_trip.settlements:
+        there.answer()
+    assert there.pending() == [(Action.QUARANTINE, "a")]
+    there.answer()
+    assert state_of(there, "a") is IssueState.QUARANTINED
+    assert there.board.totals["quarantined"] == 1
+
+
+def test_a_command_cannot_mend_its_branch() -> None:
+    there = play(agents=False)
+    delivered(there, "a")
+    there.do(refused("a"))
+    settlement = there.settlement()
+    assert settlement.action is Action.QUARANTINE
+    assert "conflicts with what has landed: shop.py" in settlement.note
+
+
+def test_what_any_worker_says_of_money_is_not_believed_but_its_branch_is() -> None:
+    there = play(agents=False)
+    there.working("a")
+    commands = there.do(done(1, "a", receipt={**work_of("a"), "money": 5.0, "session": "x"}))
+    (finished,) = records(commands, rec.Finished)
+    assert "money" not in finished.receipt and HEAD in finished.receipt
+    assert finished.verdict == "land"
+
+
+def test_a_run_that_drains_waits_for_the_queue_and_mends_nothing() -> None:
+    there = play(2)
+    delivered(there, "a", "b")
+    there.do(StopAsked(drain=True))
+    assert there.core.state is RunState.DRAINING
+    there.do(refused("a"))
+    assert (Action.RELEASE, "a") in there.pending()
+    there.answer()
+    there.do(landed("b"))
+    assert there.pending() == [(Action.CLOSE, "b")]
+    there.answer()
+    assert there.core.state is RunState.STOPPING
+
+
+def test_a_stop_shelves_what_has_not_landed_and_the_next_run_lands_it() -> None:
+    there = play()
+    delivered(there, "a")
+    there.do(StopAsked(seconds=0.0))
+    there.do(*(ev.Disconnected(ev.ConnId(1)),))
+    assert there.pending() == [(Action.SHELVE, "a")]
+    assert "has not landed yet" in there.settlement().note
+    there.answer()
+    assert there.ended == 7
+    (kept,) = recovery_state(there.entries).checkpoint()
+    again = play(checkpointed=[kept])
+    assert state_of(again, "a") is IssueState.SHELVED
+    (add,) = told(again.first)
+    assert isinstance(add, ld.Add) and (add.commit, add.attempt) == (HEAD, 1)
+    again.quiet()
+    again.do(landed("a"))
+    settlement = again.settlement()
+    assert (settlement.action, settlement.shelved) == (Action.CLOSE, True)
+    again.answer()
+    assert "a" not in again.board.issues.known and again.board.totals["done"] == 1
+
+
+def shelved() -> Checkpointed:
+    add = ld.Add("a", 1, "run-0", HEAD, BASE, "bw/a/1")
+    return Checkpointed("a", landing=ld.add_to_text(add))
+
+
+def test_a_shelved_branch_that_conflicts_opens_its_issue_again_for_its_agent() -> None:
+    there = play(checkpointed=[shelved()])
+    there.quiet()
+    there.do(refused("a"))
+    assert there.pending() == [(Action.REOPEN, "a")]
+    there.answer()
+    there.join(1)
+    commands = there.answer("a")
+    (task,) = said(commands, 1)
+    assert task.payload["agent"]["mend"]["tip"] == TIP  # type: ignore[union-attr]
+
+
+def test_what_a_killed_run_had_to_land_is_shelved_by_the_next_start() -> None:
+    there = play(2)
+    delivered(there, "a", "b")
+    there.do(landed("b"))
+    left = recovery_state(there.entries)
+    (run,) = left.unsettled_runs()
+    assert [issue_id for issue_id, _ in run.to_land] == ["a"]
+    assert run.unclosed == ("b",)
+    (settlement,) = run.closes(run.unclosed)
+    assert settlement.note.startswith(f"landed as {TIP[:12]}")
+    assert run.back(run.to_land[0][0]).action is Action.SHELVE
+    kept = {each.issue_id: each for each in left.checkpoint()}
+    assert kept["a"].landing and not kept["a"].claimed_by
+    assert kept["b"].claimed_by
+
+
+def test_a_shelved_issue_that_somebody_closed_does_not_land() -> None:
+    there = play(checkpointed=[shelved()], recovering=True)
+    settled = ev.RecoveryEnded(
+        settled=(of_shelve(Result.FOUND_CLOSED),),
+    )
+    assert not told(there.do(settled))
+
+
+def of_shelve(result: Result) -> Settled:
+    return Settled(Settlement(Action.SHELVE, IssueId("a")), result)
+
+
+def test_a_lander_that_dies_is_started_again_and_asked_for_the_same() -> None:
+    there = play()
+    delivered(there, "a")
+    there.do(ev.LanderGone("killed"))
+    commands = there.wait(5.0)
+    assert of(commands, StartLander)
+    (add,) = told(commands)
+    assert isinstance(add, ld.Add) and add.issue_id == "a"
+
+
+def test_news_of_another_attempt_or_of_a_withdrawn_one_changes_nothing() -> None:
+    there = play()
+    delivered(there, "a")
+    assert not records(there.do(landed("a", 7)), rec.BranchLanded)
+    assert not records(there.do(refused("zzz")), rec.LandingEnded)
+    assert state_of(there, "a") is IssueState.LANDING
+
+
+def test_a_lost_claim_leaves_the_branch_as_it_is() -> None:
+    there = play()
+    delivered(there, "a")
+    commands = there.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"))
+    assert told(commands) == [ld.Withdraw(IssueId("a"))]
+    assert there.pending() == [(Action.RELEASE, "a")]
+
+
+def test_a_pause_is_shown_once_and_resume_asks_to_look_again() -> None:
+    there = play()
+    delivered(there, "a")
+    said_so = ev.LanderSaid(ld.Paused("the tip fails verify"))
+    there.do(said_so, said_so)
+    assert [c.text for c in there.board.degraded.values()] == [
+        "nothing lands, the tip fails verify"
+    ]
+    assert ld.GoOn() in told(there.do(ev.ResumeAsked(ev.Ticket(1))))
+    there.do(ev.LanderSaid(ld.Resumed()))
+    assert not there.board.degraded
+
+
+def test_the_segment_of_a_long_journal_holds_what_waits_to_land() -> None:
+    there = play()
+    delivered(there, "a")
+    there.folds.believed(there.core, there.now, whole=True)
+    assert there.board.unlanded[0].issue_id == "a"
+    assert there.board.unlanded[0].landing is not None
+
+
+def test_until_empty_waits_for_the_queue_but_not_for_a_person() -> None:
+    there = play(until_empty=True)
+    delivered(there, "a")
+    there.wait(60.0)
+    while there.round_trip is not None:
+        there.answer()
+    assert there.core.state is RunState.RUNNING
+    there.do(ev.LanderSaid(ld.Paused("main conflicts", ("shop.py",))))
+    assert there.core.state is RunState.RUNNING, "it is in hand"
