@@ -48,9 +48,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "runtime": ("core", *TABLE, *PLUGS),
     "worktrees": ("core", "executors", "runtime"),
     "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
+    "landing": ("core", "executors", "runtime", "worktrees"),
     "doctor": ("core", *TABLE, *PLUGS, "runtime", "worktrees"),
     "integrations": ENGINE,
-    "cli": (*ENGINE, "attempts"),
+    "cli": (*ENGINE, "attempts", "landing"),
     "demo": (*ENGINE, "cli"),
     "chaos": (*ENGINE, "cli"),
 }

@@ -16,13 +16,11 @@ from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.git import GitError, git, identity
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 ATTEMPTS = "refs/bw/attempts"
 """``refs/bw/attempts/<issue>/<n>``: the tree of each attempt that ended, committed or not."""
-
-_FALLBACK = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
 
 
 class CannotCommit(Exception):
@@ -96,7 +94,7 @@ class Workplace:
         if not git(self.folder, "diff", "--cached", "--name-only", "-z"):
             return None
         message = f"{_subject(title)}\n\n{text}{self._trailers()}"
-        git(self.folder, *self._identity(), "commit", "--quiet", "--file=-", given=message)
+        git(self.folder, *identity(self.folder), "commit", "--quiet", "--file=-", given=message)
         return self.head()
 
     def head(self) -> str:
@@ -167,7 +165,7 @@ class Workplace:
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
             commit = git(
                 self.folder,
-                *(*self._identity(), "commit-tree", tree, "-p", head, "-F", "-"),
+                *(*identity(self.folder), "commit-tree", tree, "-p", head, "-F", "-"),
                 given=message + "\n" + self._trailers(),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
@@ -211,13 +209,6 @@ class Workplace:
                 return any(line.startswith(b"<<<<<<< ") for line in file)
         except OSError:
             return False  # It was removed, which is an answer.
-
-    def _identity(self) -> tuple[str, ...]:
-        try:
-            git(self.folder, "var", "GIT_COMMITTER_IDENT")
-        except GitError:
-            return _FALLBACK  # A machine on which nobody ever said who commits.
-        return ()
 
     def _trailers(self) -> str:
         return f"Issue: {self.issue_id}\nAttempt: {self.attempt}\nRun: {self.run_id}\n"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from beads_workers.core.model import value
 from beads_workers.runtime.processes import GIT_PLACES
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -15,8 +16,20 @@ BRANCHES = "bw"
 """Our branches are ``bw/<issue>/<attempt>``."""
 
 
+FALLBACK_IDENTITY = ("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost")
+
+
 class GitError(Exception):
     """``git`` failed; ``str()`` is one line, in its own words."""
+
+
+@value
+class GitCall:
+    """How a call of ``git`` ended. ``error``: one line of what it complained about."""
+
+    status: int
+    output: str
+    error: str
 
 
 def git(folder: str, *arguments: str, given: str | None = None, index: str | None = None) -> str:
@@ -25,20 +38,46 @@ def git(folder: str, *arguments: str, given: str | None = None, index: str | Non
     Names may hold bytes that are no UTF-8: they come and go as surrogates. ``index``: the path of
     another index than the folder's own.
     """
+    done = call(folder, *arguments, given=given, places={"GIT_INDEX_FILE": index} if index else {})
+    if done.status != 0:
+        raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+    return done.output
+
+
+def call(
+    folder: str,
+    *arguments: str,
+    given: str | None = None,
+    places: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> GitCall:
+    """The same for whoever reads the exit status. ``places``: variables that tell git where it is,
+    or whose name it writes. Raises ``GitError`` where it cannot be started, or takes longer than
+    ``seconds``."""
     try:
         done = subprocess.run(
             ["git", *NO_HOOKS, *arguments],
             cwd=folder,
-            env=_environment() | ({"GIT_INDEX_FILE": index} if index else {}),
+            env=_environment() | dict(places or {}),
             input=os.fsencode(given or ""),
             capture_output=True,
             check=False,
+            timeout=seconds,
         )
     except OSError as error:
         raise GitError(f"git: {error.strerror} ({error.filename})") from None
-    if done.returncode != 0:
-        raise GitError(_said(done.stderr) or f"git {arguments[0]} exited with {done.returncode}")
-    return os.fsdecode(done.stdout)
+    except subprocess.TimeoutExpired:
+        raise GitError(f"git {arguments[0]} took longer than {seconds:g} seconds") from None
+    return GitCall(done.returncode, os.fsdecode(done.stdout), _said(done.stderr))
+
+
+def identity(folder: str) -> tuple[str, ...]:
+    """Options by which a commit can be made, also where nobody ever said who commits."""
+    try:
+        git(folder, "var", "GIT_COMMITTER_IDENT")
+    except GitError:
+        return FALLBACK_IDENTITY
+    return ()
 
 
 def lines(folder: str, *arguments: str, given: Sequence[str] = ()) -> list[str]:

@@ -139,7 +139,7 @@ def prepare(asked: Preparation) -> None:
     _check_disk(settings)
     try:
         base = _base_of(settings)
-        with _alone(settings.common):
+        with alone(settings.common):
             record, lock = _begin(asked, records, base)
             git_directory = _add(settings, record)
             records.mark(record, git_directory, settings)
@@ -257,7 +257,7 @@ def _check_disk(settings: Worktrees) -> None:
 
 
 @contextmanager
-def _alone(common: str) -> Iterator[None]:
+def alone(common: str) -> Iterator[None]:
     """One at a time for this repository: parallel ``git worktree add`` fail now and then."""
     lock = os.open(f"{common}/beads-workers.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

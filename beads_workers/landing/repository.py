@@ -1,0 +1,271 @@
+"""The repository as the lander sees it: the integration branch, and how it moves.
+
+Nothing here touches the user's checkout, index or HEAD, but for ``--land-into``, which was asked
+for. No hook runs. What has landed is read from the branch itself, by the trailers of its commits:
+the lander keeps nothing of its own, and may be killed at any moment. Source: docs/LANDING.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from beads_workers.core.landing import Add, Into, LanderSettings
+from beads_workers.core.model import value
+from beads_workers.core.settings import Worktrees
+from beads_workers.executors.files import branch_part
+from beads_workers.landing.train import Builder, Change, Follow, Objects
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.removal import OPERATIONS, status
+
+RUNS = "refs/bw/runs"
+"""``refs/bw/runs/<run>``: where the integration branch stood before the run."""
+PINS = "refs/bw/train"
+"""The train that is gated just now: ``git gc`` would remove what no ref names."""
+
+GIT_NEEDED = (2, 38)
+"""The first one with ``git merge-tree --write-tree``."""
+
+
+class CannotLand(Exception):
+    """Nothing can land in this repository as it is; ``str()`` is for people, one line."""
+
+
+class Moved(Exception):
+    """The branch is not where it was when the train was built."""
+
+
+class Held(Exception):
+    """The branch is checked out in a worktree, which would show the landing as deletions."""
+
+
+@value
+class LandedCommit:
+    """One commit that the lander wrote. ``undoes``: the commits that it takes back."""
+
+    commit: str
+    issue_id: str = ""
+    attempt: int = 0
+    run_id: str = ""
+    undoes: tuple[str, ...] = ()
+
+
+def landing_folder(worktrees: Worktrees) -> Path:
+    """Where gates work: outside of the checkout, whose ignored files tools find by walking up.
+
+    Beside the attempts' worktrees where those are outside, else in the user's cache folder.
+    """
+    folder, checkout = Path(worktrees.folder), Path(worktrees.checkout)
+    inside = (checkout.resolve(), Path(worktrees.common).resolve().parent)
+    if not any(folder.resolve().is_relative_to(each) for each in inside):
+        return folder.with_name(f"{folder.name}.landing")
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    name = sha256(os.fsencode(Path(worktrees.common).resolve())).hexdigest()[:16]
+    return Path(cache, "beads-workers", "landing", name)
+
+
+def tracker_files(prefix: str) -> tuple[str, ...]:
+    """Pathspecs of what a tracker writes into every branch, and what never lands."""
+    below = prefix.strip("/")
+    roots = dict.fromkeys(("", f"{below}/" if below else ""))
+    return tuple(
+        f":(top,glob){root}{name}"
+        for root in roots
+        for name in (".beads/*.jsonl", ".beads-workers", ".beads-workers/**")
+    )
+
+
+class LandingRepository:
+    """``branch``: the integration branch. ``builder``: what makes trains for it."""
+
+    def __init__(self, settings: LanderSettings) -> None:
+        landing, worktrees = settings.landing, settings.worktrees
+        self.settings = settings
+        self.common = worktrees.common
+        self.branch = landing.branch
+        self.ref = f"refs/heads/{landing.branch}"
+        self.objects = Objects(self.common, landing_folder(worktrees) / "attributes")
+        left_out = tracker_files(worktrees.prefix)
+        self.builder = Builder(self.objects, landing.style, left_out)
+
+    # --- at its start -----------------------------------------------------------------------------
+
+    def open(self) -> str:
+        """Make the branch where there is none, remember where it stands, throw away what a lander
+        left that was killed; gives the tip. Raises ``CannotLand``."""
+        check_git()
+        try:
+            if self.commit_of(self.ref) is None:
+                start = self.commit_of(self.settings.landing.start)
+                if start is None:
+                    raise CannotLand(f"no such commit: {self.settings.landing.start}")
+                self._update(self.ref, start, "", f"landing: branch {self.branch} begins")
+            tip = self.tip()
+            before = f"{RUNS}/{branch_part(self.settings.run_id)}"
+            if self.commit_of(before) is None:
+                self._update(before, tip, "", "landing: before this run")
+            self.unpin()
+        except GitError as error:
+            raise CannotLand(f"the branch {self.branch} cannot be made: {error}") from None
+        return tip
+
+    def tip(self) -> str:
+        """The commit of the integration branch; raises ``GitError`` where it is gone."""
+        return self.objects.git("rev-parse", "--verify", f"{self.ref}^{{commit}}")
+
+    def commit_of(self, name: str) -> str | None:
+        """The commit that a name means; None for none."""
+        done = self.objects.call(
+            *("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        )
+        # It repeats the option, and says the commit in the last line.
+        return done.output.split()[-1] if done.status == 0 else None
+
+    def follow(self, tip: str) -> Follow | None:
+        """The user's branch, where it has commits that have not landed."""
+        name = self.settings.landing.follows
+        commit = self.commit_of(f"refs/heads/{name}") if name else None
+        if commit is None or self.objects.contains(tip, commit):
+            return None
+        return Follow(name, commit)
+
+    # --- what has landed --------------------------------------------------------------------------
+
+    def landed(self, since: str, tip: str) -> Iterator[LandedCommit]:
+        """What the lander wrote between two commits, the newest first; raises ``GitError``."""
+        keys = ("Issue", "Attempt", "Run", "Verified", "Undoes")
+        wanted = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x20)" for key in keys)
+        told = self.objects.git(
+            *("log", "--topo-order", f"--format=%H%x00{wanted}", f"{since}..{tip}", "--")
+        )
+        for row in told.splitlines():
+            commit, issue_id, attempt, run_id, verified, undoes = row.split("\0")
+            if verified and (issue_id or undoes):
+                number = int(attempt) if attempt.isdecimal() else 0
+                yield LandedCommit(commit, issue_id, number, run_id, tuple(undoes.split()))
+
+    def landed_as(self, add: Add, tip: str) -> str | None:
+        """The commit by which this attempt landed, unless that was undone; raises ``GitError``."""
+        undone: set[str] = set()
+        for each in self.landed(add.base, tip):
+            undone.update(each.undoes)
+            if (each.issue_id, each.attempt) == (add.issue_id, add.attempt):
+                return None if each.commit in undone else each.commit
+        return None
+
+    def trouble_with(self, add: Add) -> str:
+        """Why this branch cannot be landed at all; "" where nothing stands against it."""
+        for name in (add.base, add.commit):
+            if self.commit_of(name) != name:
+                return f"there is no commit {name}"
+        done = self.objects.call("merge-base", self.ref, add.commit)
+        if done.status == 0:
+            return ""
+        shallow = self.objects.git("rev-parse", "--is-shallow-repository") == "true"
+        more = "; the repository is shallow, and 'git fetch --unshallow' mends that"
+        return f"it has no history in common with {self.branch}{more if shallow else ''}"
+
+    # --- moving -----------------------------------------------------------------------------------
+
+    def pin(self, commit: str) -> None:
+        """Keep a train until ``unpin``."""
+        self.objects.git("update-ref", f"{PINS}/{commit}", commit)
+
+    def unpin(self) -> None:
+        """No train is gated."""
+        refs = self.objects.git("for-each-ref", "--format=delete %(refname)", PINS)
+        if refs:
+            self.objects.git("update-ref", "--stdin", given=f"{refs}\n")
+
+    def land(self, tip: str, changes: Sequence[Sequence[Change]], verified: str) -> list[str]:
+        """Write these changes on top of ``tip``, and move the branch there if it still stands on
+        ``tip``; gives the last commit of each group, which the branch has now.
+
+        Raises ``Moved``, ``Held``, and ``GitError`` where git refuses.
+        """
+        if (held := self.worktree_of(self.ref)) is not None:
+            raise Held(held)
+        parent, commits = tip, list[str]()
+        for group in changes:
+            for change in group:
+                parent = self.builder.write(parent, change, verified)
+            commits.append(parent)
+        if parent != tip:
+            self._move(tip, parent)
+        return commits
+
+    def _move(self, tip: str, commit: str) -> None:
+        try:
+            self._update(self.ref, commit, tip, "landing: a train has passed")
+        except GitError:
+            if self.tip() != tip:
+                raise Moved from None
+            raise
+        # What is told and recorded is what the branch really is.
+        if self.tip() != commit:
+            raise Moved
+
+    def worktree_of(self, ref: str) -> str | None:
+        """The worktree that has this branch checked out."""
+        return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
+
+    def _update(self, ref: str, commit: str, old: str, why: str) -> None:
+        self.objects.git("update-ref", "--create-reflog", "-m", why, ref, commit, old)
+
+    # --- the user's branch ------------------------------------------------------------------------
+
+    def move_into(self, tip: str) -> Into | None:
+        """``--land-into``: move the user's branch forward to ``tip``, where nothing of it is lost
+        and no changed checkout is in the way; None where it is not asked for, or is there."""
+        name = self.settings.landing.into
+        commit = self.commit_of(f"refs/heads/{name}") if name else None
+        if name is None or commit == tip:
+            return None
+        if commit is None:
+            return Into(name, "", "there is no such branch", f"git branch {name} {self.branch}")
+        place = self.worktree_of(f"refs/heads/{name}")
+        folder = place or self.settings.worktrees.checkout
+        merge = f"git -C {folder} merge --ff-only {self.branch}"
+        if not self.objects.contains(tip, commit):
+            why = f"it has commits that are not on {self.branch} yet"
+            return Into(name, commit, why, f"git -C {folder} merge {self.branch}")
+        try:
+            if place is None:
+                self._update(f"refs/heads/{name}", tip, commit, f"landing: {self.branch}")
+            elif (trouble := self._in_the_way(place)) is not None:
+                return Into(name, commit, trouble, merge)
+            else:
+                git(place, "merge", "--quiet", "--ff-only", tip)
+        except GitError as error:
+            return Into(name, commit, str(error), merge)
+        return Into(name, tip)
+
+    def _in_the_way(self, place: str) -> str | None:
+        directory = Path(git(place, "rev-parse", "--absolute-git-dir").rstrip("\n"))
+        for file, operation in OPERATIONS.items():
+            if file != "BISECT_LOG" and (directory / file).exists():
+                return f"{operation} is under way in {place}"
+        changed = [name for name in status(place)[2] if not self._is_trackers(name)]
+        return f"it is checked out in {place}, with changes: {changed[0]}" if changed else None
+
+    def _is_trackers(self, name: str) -> bool:
+        below = name.removeprefix(self.settings.worktrees.prefix.strip("/")).lstrip("/")
+        return any(
+            each.startswith((".beads-workers", ".beads/"))
+            and (each.endswith((".jsonl", "/")) or each.startswith(".beads-workers"))
+            for each in (name, below)
+        )
+
+
+def check_git() -> None:
+    """Raises ``CannotLand`` for a git that is too old."""
+    try:
+        told = git("/", "version").split()[2]
+        version = tuple(int(part) for part in told.split(".")[:2])
+    except (GitError, IndexError, ValueError):
+        raise CannotLand("git does not say its version") from None
+    if version < GIT_NEEDED:
+        needed = ".".join(map(str, GIT_NEEDED))
+        raise CannotLand(f"landing needs git {needed} or newer, and this is {told}; or --no-land")

@@ -1,0 +1,338 @@
+"""Trains: finished branches merged one upon the other in git's object database, without a checkout.
+
+What is merged here is scratch: commits that no branch has. The commits that land are written once
+the gate has passed, because they say so (``Verified:``); their trees are those that were gated.
+Source: docs/LANDING.md, "What lands".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from beads_workers.core.landing import Add
+from beads_workers.core.model import value
+from beads_workers.worktrees.git import GitCall, GitError, call, identity
+
+GIT_SECONDS = 120.0
+"""A merge takes milliseconds. A merge driver, or a program that signs, may wait for ever."""
+
+SUBJECT_CHARS_MAX = 72
+TEXT_CHARS_MAX = 4000
+MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
+"""A file that was added to a folder that the other side renamed goes along, as ``git merge`` offers
+it. Nothing is renormalized: that would run the filters of a checkout."""
+
+
+class CannotMerge(Exception):
+    """git could not say whether it merges: nobody's fault that is known. ``str()`` is one line."""
+
+
+@value
+class Follow:
+    """The user's own branch: what was committed there meanwhile lands as it is."""
+
+    branch: str
+    commit: str
+
+
+Passenger = Add | Follow
+
+
+@value
+class Change:
+    """One commit to be: what it is without its parent on the integration branch.
+
+    ``merged``: further parents. ``author``: name, mail, date. ``made``: it is this commit already,
+    a fast-forward.
+    """
+
+    tree: str
+    message: str = ""
+    author: tuple[str, str, str] = ("", "", "")
+    merged: tuple[str, ...] = ()
+    made: str = ""
+
+
+@value
+class Coupled:
+    """A passenger that merges: its changes in order, none where it brings nothing new.
+
+    ``commit``: the scratch commit at this place of the train; ``tree``: its tree.
+    """
+
+    commit: str
+    tree: str
+    changes: tuple[Change, ...] = ()
+
+
+@value
+class Conflict:
+    """It does not merge. ``text``: in git's words."""
+
+    files: tuple[str, ...]
+    text: str
+
+
+@dataclass(slots=True)
+class Objects:
+    """The object database of a repository, and the folder in which merges stand.
+
+    git reads ``.gitattributes`` from the folder that it stands in, so that the user's checked-out
+    files would decide how a merge comes out. ``folder`` is ours, and holds those of the commit that
+    is merged into, and nothing else.
+    """
+
+    common: str
+    folder: Path
+    _stands: str = ""
+
+    def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
+        """Call git beside any checkout; raises ``GitError`` where it does not answer."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        places = {
+            "GIT_DIR": self.common,
+            "GIT_WORK_TREE": str(self.folder),
+            "GIT_INDEX_FILE": f"{self.folder}.index",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+        }
+        if author:
+            places |= dict(zip(_AUTHOR, author, strict=True))
+        return call(str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS)
+
+    def git(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> str:
+        """What it prints, without the last line's end; raises ``GitError``."""
+        done = self.call(*arguments, given=given, author=author)
+        if done.status != 0:
+            raise GitError(done.error or f"git {arguments[0]} exited with {done.status}")
+        return done.output.rstrip("\n")
+
+    def tree(self, commit: str) -> str:
+        """The tree of a commit; raises ``GitError``."""
+        return self.git("rev-parse", "--verify", f"{commit}^{{tree}}")
+
+    def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:
+        """Write a scratch commit, which nobody signs."""
+        named = [word for parent in parents for word in ("-p", parent)]
+        return self.git(*_SCRATCH, "commit-tree", tree, *named, given=f"{message}\n")
+
+    def contains(self, commit: str, other: str) -> bool:
+        """Whether ``other`` is ``commit`` or one of its ancestors."""
+        return self.call("merge-base", "--is-ancestor", other, commit).status == 0
+
+    def merge(self, ours: str, theirs: str) -> str | Conflict:
+        """The tree of both commits merged; raises ``CannotMerge``."""
+        try:
+            self._stand_in(self.tree(ours))
+            done = self.call(
+                *(*MERGE, "merge-tree", "--write-tree", "-z", "--name-only", "--messages"),
+                *(ours, theirs),
+            )
+        except (GitError, OSError) as error:
+            raise CannotMerge(str(error)) from None
+        tree, _, rest = done.output.partition("\0")
+        if done.status == 0:
+            return tree
+        if done.status == 1 and tree:
+            return _conflict(rest)
+        raise CannotMerge(done.error or f"git merge-tree exited with {done.status}")
+
+    def _stand_in(self, tree: str) -> None:
+        if self._stands == tree:
+            return
+        if self._stands:
+            named = ("--", ":(glob)**/.gitattributes")
+            if not self.git("diff-tree", "-r", "--name-only", self._stands, tree, *named):
+                self._stands = tree
+                return
+        self._stands = ""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        for row in self.git("ls-tree", "-r", "-z", "--full-tree", tree).split("\0"):
+            about, _, name = row.partition("\t")
+            if name.rpartition("/")[2] == ".gitattributes" and about.startswith("100"):
+                blob = self.call("cat-file", "blob", about.split()[2]).output
+                file = self.folder / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(os.fsencode(blob))
+        self._stands = tree
+
+
+_AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
+_SCRATCH = (
+    *("-c", "user.name=beads-workers", "-c", "user.email=beads-workers@localhost"),
+    *("-c", "commit.gpgSign=false"),
+)
+
+
+def _conflict(rest: str) -> Conflict:
+    named, _, told = rest.partition("\0\0")
+    files = tuple(dict.fromkeys(name for name in named.split("\0") if name))
+    # For each message: how many paths, the paths, the kind, the text.
+    words, said = told.lstrip("\0").split("\0"), []
+    while words and words[0].isdigit():
+        after = int(words[0]) + 1
+        if len(words) > after + 1 and words[after].startswith("CONFLICT"):
+            said.append(words[after + 1].strip())
+        words = words[after + 2 :]
+    return Conflict(files, "\n".join(said) or "conflict")
+
+
+# --- building ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Builder:
+    """Couples passengers to a train. ``style``: of ``LANDING_STYLES``. ``left_out``: pathspecs of
+    files that a branch may change and that never land: the tracker's."""
+
+    objects: Objects
+    style: str = "squash"
+    left_out: tuple[str, ...] = ()
+
+    def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
+        """Merge it onto this commit; raises ``CannotMerge``."""
+        if isinstance(passenger, Follow):
+            return self._follow(onto, passenger)
+        try:
+            tree = self.objects.tree(onto)
+            theirs = self._without_left_out(tree, passenger.commit)
+            merged = self.objects.merge(onto, theirs)
+            if isinstance(merged, Conflict):
+                return merged
+            if merged == tree:
+                return Coupled(onto, tree)
+            changes = tuple(self._changes(onto, passenger, merged))
+            scratch = onto
+            for change in changes:
+                scratch = self.objects.commit(change.tree, (scratch, *change.merged))
+        except GitError as error:
+            raise CannotMerge(str(error)) from None
+        return Coupled(scratch, merged, changes)
+
+    def write(self, parent: str, change: Change, verified: str) -> str:
+        """Write the commit that lands, signed where the user signs; raises ``GitError``."""
+        if change.made:
+            return change.made
+        objects = self.objects
+        parents = [word for each in (parent, *change.merged) for word in ("-p", each)]
+        signs = objects.call("config", "--type=bool", "commit.gpgSign").output.strip() == "true"
+        return objects.git(
+            *identity(objects.common),
+            *("commit-tree", *(("-S",) if signs else ()), change.tree, *parents),
+            given=f"{change.message}Verified: {verified}\n",
+            author=change.author if change.author[0] else (),
+        )
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _follow(self, onto: str, follow: Follow) -> Coupled | Conflict:
+        objects = self.objects
+        try:
+            if objects.contains(onto, follow.commit):
+                return Coupled(onto, objects.tree(onto))
+            if objects.contains(follow.commit, onto):
+                tree = objects.tree(follow.commit)
+                return Coupled(follow.commit, tree, (Change(tree, made=follow.commit),))
+            merged = objects.merge(onto, follow.commit)
+            if isinstance(merged, Conflict):
+                return merged
+            message = f"Merge branch '{follow.branch}'\n\n"
+            scratch = objects.commit(merged, (onto, follow.commit))
+        except GitError as error:
+            raise CannotMerge(str(error)) from None
+        return Coupled(scratch, merged, (Change(merged, message, merged=(follow.commit,)),))
+
+    def _changes(self, onto: str, add: Add, merged: str) -> Iterator[Change]:
+        trailers = f"Issue: {add.issue_id}\nAttempt: {add.attempt}\nRun: {add.run_id}\n"
+        replayed = self._replayed(onto, add, trailers) if self.style == "rebase" else []
+        if replayed and replayed[-1].tree == merged:
+            yield from replayed
+            return
+        author, subject, text = self._about(add.commit)
+        message = f"{_subject(add.title or subject)}\n\n{_body(add.text or text)}{trailers}"
+        second = (add.commit,) if self.style == "merge" else ()
+        yield Change(merged, message, author, second)
+
+    def _replayed(self, onto: str, add: Add, trailers: str) -> list[Change]:
+        """Its commits one after the other; none where that is not what the merge makes of it: it
+        holds merges, or one of its commits conflicts alone. It lands as one commit then."""
+        objects, found = self.objects, list[Change]()
+        listed = objects.git("rev-list", "--reverse", "--parents", f"{onto}..{add.commit}")
+        tree = objects.tree(onto)
+        for commit, *parents in map(str.split, listed.splitlines()):
+            if len(parents) != 1:
+                return []
+            # Three commits of which the first is the base of the others: git 2.39 takes no base.
+            base = objects.commit(objects.tree(parents[0]), ())
+            ours = objects.commit(tree, (base,))
+            theirs = objects.commit(self._kept_tree(tree, commit), (base,))
+            replayed = objects.merge(ours, theirs)
+            if isinstance(replayed, Conflict):
+                return []
+            if replayed != tree:
+                author, subject, text = self._about(commit)
+                body = f"{subject}\n\n{text.strip()}".strip()
+                found.append(Change(replayed, f"{body}\n\n{trailers}", author))
+            tree = replayed
+        return found
+
+    def _about(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
+        shown = self.objects.git(
+            *("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8"),
+            *("log", "-1", "--date=raw", "--format=%an%x00%ae%x00%ad%x00%s%x00%b", commit),
+        )
+        name, mail, date, subject, text = shown.split("\0", 4)
+        return (name or mail or "unknown", mail or "unknown", date), subject, text
+
+    def _without_left_out(self, tree: str, commit: str) -> str:
+        """The commit, or one behind it that has the left-out files as ``tree`` has them."""
+        kept = self._kept_tree(tree, commit)
+        return commit if kept == self.objects.tree(commit) else self.objects.commit(kept, (commit,))
+
+    def _kept_tree(self, tree: str, commit: str) -> str:
+        if not self.left_out:
+            return self.objects.tree(commit)
+        raw = self.objects.git(
+            "diff-tree", "-r", "-z", tree, f"{commit}^{{tree}}", "--", *self.left_out
+        )
+        if not raw:
+            return self.objects.tree(commit)
+        words = raw.split("\0")
+        rows = []
+        for about, name in zip(words[0::2], words[1::2], strict=False):
+            mode, _, blob, *_ = about.lstrip(":").split()
+            rows.append(f"{'0' if mode == '000000' else mode} {blob}\t{name}\0")
+        Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
+        self.objects.git("read-tree", commit)
+        self.objects.git("update-index", "-z", "--index-info", given="".join(rows))
+        written = self.objects.git("write-tree")
+        Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
+        return written
+
+
+def reverting(objects: Objects, tip: str, landed: str) -> str | Conflict:
+    """The tree of ``tip`` without what ``landed`` changed against its first parent; raises
+    ``CannotMerge``."""
+    try:
+        base = objects.commit(objects.tree(landed), ())
+        ours = objects.commit(objects.tree(tip), (base,))
+        theirs = objects.commit(objects.tree(f"{landed}^1"), (base,))
+    except GitError as error:
+        raise CannotMerge(str(error)) from None
+    return objects.merge(ours, theirs)
+
+
+def _subject(title: str) -> str:
+    line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", title).split())
+    return line[:SUBJECT_CHARS_MAX].rstrip() or "Work of an agent"
+
+
+def _body(text: str) -> str:
+    # Trailers of the branch's own stay where they are; ours are a paragraph of their own, the last.
+    kept = text.replace("\0", "").strip()[:TEXT_CHARS_MAX].rstrip()
+    return f"{kept}\n\n" if kept else ""
