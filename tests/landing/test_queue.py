@@ -1,0 +1,347 @@
+"""The strategy against a pure world: what lands has passed, who can land lands, no one innocent is
+convicted, and how many gates that takes."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+from random import Random
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beads_workers.landing.queue import (
+    Advance,
+    Build,
+    Command,
+    Entry,
+    Pause,
+    Queue,
+    Refuse,
+    RunGate,
+    Say,
+    StopGate,
+    Verdict,
+)
+from tests.landing.truth import Pair, Truth, World, fleet, least, play
+
+KEYS = tuple("abcdefghij")
+GREEN, RED, NONE = Verdict.GREEN, Verdict.RED, Verdict.NONE
+
+
+def pairs() -> st.SearchStrategy[frozenset[Pair]]:
+    """Some pairs of different branches."""
+    pair = st.lists(st.sampled_from(KEYS), min_size=2, max_size=2, unique=True).map(frozenset)
+    return st.frozensets(pair, max_size=5)
+
+
+truths = st.builds(
+    Truth,
+    st.just(KEYS),
+    textual=pairs(),
+    semantic=pairs(),
+    broken=st.frozensets(st.sampled_from(KEYS), max_size=4),
+    silent=st.frozensets(st.sampled_from(KEYS), max_size=1),
+)
+
+
+class CheckedWorld(World):
+    """Who is refused is looked at in the moment: the tip passes, and with it that does not."""
+
+    lies: frozenset[int] = frozenset()
+
+    def obey(self) -> None:
+        seen = len(self.convicted)
+        World.obey(self)
+        for key in self.convicted[seen:]:
+            assert self.truth.passes(self.landed) is GREEN
+            tree = frozenset((*self.landed, key))
+            if self.truth.passes(tree) is GREEN:
+                assert self.red_trees[tree] >= 2, "an innocent one, by two lies on the same tree"
+
+    def _judge(self, lane: int, tree: frozenset[str]) -> None:
+        self.flaky = 1.0 if self.began in self.lies else 0.0
+        World._judge(self, lane, tree)
+
+
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(KEYS)),
+        st.tuples(st.just("withdraw"), st.sampled_from(KEYS)),
+        st.tuples(st.just("gate"), st.just("")),
+        st.tuples(st.just("gate"), st.just("")),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    truths,
+    moves,
+    st.integers(1, 3),
+    st.integers(0, 99),
+    st.frozensets(st.integers(1, 40), max_size=4),
+)
+def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
+    truth: Truth, told: list[tuple[str, str]], lanes: int, seed: int, lies: frozenset[int]
+) -> None:
+    world = CheckedWorld(truth, Queue(lanes), Random(seed))
+    world.lies = lies
+    asked: dict[str, str] = {}
+    for what, key in [*told, *(("add", key) for key in KEYS)]:
+        match what:
+            case "add" if asked.get(key) != "added" and key not in world.landed:
+                asked[key] = "added"
+                world.refused.pop(key, None)
+                world.queue.add(Entry(key, seed % 3, float(KEYS.index(key))))
+            case "withdraw" if world.queue.withdraw(key):
+                asked[key] = "withdrawn"
+            case "gate":
+                world.step()
+        world.obey()
+    world.drain()
+    while world.queue.paused is not None:
+        assert lies, "a green tip"
+        world.queue.go_on()
+        world.drain()
+    assert world.queue.idle and not world.queue.order
+    assert set(KEYS) == set(world.landed) | set(world.refused)
+    for key in set(KEYS) - set(world.landed):
+        fits = truth.merges(world.landed, key) and truth.passes((*world.landed, key)) is GREEN
+        assert not fits or lies
+    bound = 8 + 2 * len(told) + (len(world.convicted) + len(lies)) * (8 + ceil(log2(len(KEYS))))
+    assert world.began <= bound
+
+
+@settings(max_examples=150, deadline=None)
+@given(truths, st.integers(1, 3), st.integers(0, 99))
+def test_on_a_red_tip_nobody_is_convicted_and_what_mends_it_lands(
+    truth: Truth, lanes: int, seed: int
+) -> None:
+    mends = KEYS[seed % len(KEYS)]
+    truth.mends, truth.broken, truth.silent = mends, truth.broken - {mends}, frozenset()
+    world = World(truth, Queue(lanes), Random(seed))
+    for key in KEYS:
+        if key != mends:
+            world.queue.add(Entry(key))
+    world.drain()
+    assert world.pauses == [Pause.TIP] and not world.convicted and not world.landed
+    assert world.queue.idle
+    world.queue.add(Entry(mends))
+    world.drain()
+    assert world.pauses == [Pause.TIP, None]
+    assert mends in world.landed and world.queue.idle
+
+
+@pytest.mark.parametrize(
+    ("rate", "flaky", "most", "wall"),
+    [(0.05, 0.0, 1.8, 0.5), (0.1, 0.0, 1.8, 0.6), (0.1, 0.05, 1.9, 0.65), (0.2, 0.0, 1.8, 0.9)],
+)
+def test_gates_are_near_the_least_that_can_tell(
+    rate: float, flaky: float, most: float, wall: float
+) -> None:
+    """60 branches, of which 28 % conflict, two lanes; wall time against one gate for each."""
+    runs, times = [], []
+    for seed in range(40):
+        world = play(fleet(Random(seed), rate=rate), seed, 2, flaky)
+        mergeable = len(world.landed) + len(world.convicted)
+        runs.append(world.began / least(mergeable, len(world.convicted)))
+        times.append(world.now / mergeable)
+    assert median(runs) <= most
+    assert median(times) <= wall
+
+
+def test_the_size_of_trains_is_learnt() -> None:
+    good = Queue(2)
+    assert good.size == 8
+    for rate, expected in ((0.0, range(16, 65)), (0.5, range(1, 6))):
+        truth = fleet(Random(1), many=100, rate=rate, conflicts=0.0)
+        assert play(truth, 1).queue.size in expected
+
+
+# --- one step after the other ---------------------------------------------------------------------
+
+
+def said(queue: Queue) -> list[Command]:
+    """All that it says now; builds are answered as asked."""
+    commands = []
+    while (command := queue.next()) is not None:
+        commands.append(command)
+        match command:
+            case Build(_, keys):
+                queue.built(keys)
+            case StopGate(lane):
+                queue.stopped(lane)
+            case Advance(_, place):
+                queue.advanced(place)
+    return commands
+
+
+def queue_of(*keys: str, lanes: int = 2, gated: bool = True) -> Queue:
+    """They wait in this order."""
+    queue = Queue(lanes, gated=gated)
+    for number, key in enumerate(keys):
+        queue.add(Entry(key, ended_at=float(number)))
+    return queue
+
+
+def test_the_most_urgent_goes_first_then_the_oldest_and_the_users_own_before_all() -> None:
+    queue = Queue(1)
+    for entry in (Entry("new", 2, 9.0), Entry("old", 2, 1.0), Entry("urgent", 0, 10.0)):
+        queue.add(entry)
+    queue.add(Entry("main", 4, 99.0, first=True))
+    assert queue.order == ["main", "urgent", "old", "new"]
+
+
+def test_the_tip_and_the_whole_train_are_gated_side_by_side() -> None:
+    queue = queue_of("a", "b", "c")
+    assert said(queue) == [Build(1, ("a", "b", "c")), RunGate(0, 1, 0), RunGate(1, 1, 3)]
+    queue.judged(1, GREEN)
+    assert said(queue) == [StopGate(0), Advance(1, 3)]
+    assert queue.idle
+
+
+def test_with_one_lane_the_tip_comes_first() -> None:
+    queue = queue_of("a", lanes=1)
+    assert said(queue)[1:] == [RunGate(0, 1, 0)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [RunGate(0, 1, 1)]
+
+
+def test_a_culprit_is_found_by_halves_and_convicted_after_a_second_run_in_a_fresh_worktree() -> (
+    None
+):
+    queue = queue_of("a", "b", "c", "d")
+    said(queue)
+    queue.judged(0, GREEN)
+    assert said(queue) == []
+    queue.judged(1, RED)
+    assert said(queue) == [RunGate(0, 1, 2)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [Advance(1, 2), RunGate(0, 1, 3)]
+    queue.judged(0, RED)
+    assert said(queue) == [
+        *(RunGate(0, 1, 3, fresh=True, anew=True), Build(2, ("d",)), RunGate(1, 2, 1)),
+    ]
+    queue.judged(1, GREEN)
+    assert said(queue) == []
+    queue.judged(0, RED)
+    assert said(queue) == [Refuse("c"), Advance(2, 1)]
+
+
+def test_a_second_run_that_is_green_lands_it_and_is_counted() -> None:
+    queue = queue_of("a")
+    said(queue)
+    queue.judged(0, GREEN)
+    queue.judged(1, RED)
+    assert said(queue) == [RunGate(0, 1, 1, fresh=True, anew=True)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [Advance(1, 1)] and queue.flaky == 1
+
+
+def test_without_a_green_gate_since_the_tip_is_gated_before_anybody_is_convicted() -> None:
+    queue = queue_of("a")
+    said(queue)
+    queue.judged(0, GREEN)
+    said(queue)
+    queue.judged(1, RED)
+    said(queue)
+    queue.judged(0, RED)
+    assert said(queue) == [Refuse("a")], "the tip was green while it was red"
+    queue.add(Entry("b"))
+    assert said(queue)[1:] == [RunGate(0, 2, 1)]
+    queue.judged(0, RED)
+    assert said(queue) == [RunGate(0, 2, 1, fresh=True, anew=True)]
+    queue.judged(0, RED)
+    assert said(queue) == [RunGate(0, 2, 0, anew=True)]
+    queue.judged(0, RED)
+    assert said(queue) == [RunGate(0, 2, 0, fresh=True, anew=True)]
+    queue.judged(0, RED)
+    assert said(queue) == [Say(Pause.TIP)]
+    queue.go_on()
+    assert said(queue)[:3] == [Say(None), Build(3, ("b",)), RunGate(0, 3, 0, anew=True)]
+
+
+def test_a_gate_that_cannot_tell_holds_nobody_else_up_and_convicts_only_beside_a_green_tip() -> (
+    None
+):
+    truth = Truth(("a", "b", "c"), silent=frozenset("b"))
+    world = play(truth, 1)
+    assert world.landed == ["a", "c"] or set(world.landed) == {"a", "c"}
+    assert world.convicted == ["b"]
+    queue = queue_of("b", lanes=1)
+    said(queue)
+    queue.judged(0, NONE)
+    said(queue)
+    queue.judged(0, NONE)
+    assert said(queue) == [Say(Pause.GATE)]
+
+
+def test_refused_without_a_verdict_is_told_apart() -> None:
+    queue = queue_of("b", lanes=1)
+    said(queue)
+    for verdict in (GREEN, NONE, NONE, GREEN):
+        queue.judged(0, verdict)
+        last = said(queue)
+    assert last == [Refuse("b", told=False)]
+
+
+def test_the_users_own_branch_pauses_in_conflict_and_goes_on_when_it_has_moved() -> None:
+    queue = Queue(2)
+    queue.add(Entry("main", first=True))
+    queue.add(Entry("a"))
+    assert queue.next() == Build(1, ("main", "a"))
+    queue.built((), blocked=True)
+    assert said(queue) == [Say(Pause.FIRST)] and queue.idle
+    queue.add(Entry("b"))
+    assert said(queue) == []
+    queue.add(Entry("main", first=True))
+    assert said(queue)[:2] == [Say(None), Build(2, ("main", "a", "b"))]
+
+
+def test_who_is_withdrawn_leaves_the_train_and_those_before_it_stay() -> None:
+    queue = queue_of("a", "b", "c")
+    said(queue)
+    assert queue.withdraw("b")
+    assert said(queue) == [StopGate(1), RunGate(1, 1, 1)]
+    assert not queue.withdraw("b") and not queue.withdraw("nobody")
+    queue.judged(1, GREEN)
+    assert said(queue)[:2] == [StopGate(0), Advance(1, 1)]
+
+
+def test_who_was_convicted_where_gates_lie_is_tried_once_more_when_nobody_waits() -> None:
+    queue = queue_of("a", "b", lanes=1)
+    queue.flaky = 1
+    said(queue)
+    for verdict in (GREEN, RED, RED, RED, GREEN, GREEN):
+        queue.judged(0, verdict)
+        last = said(queue)
+    assert last == [Advance(2, 1), Build(3, ("a",)), RunGate(0, 3, 1, anew=True)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [Advance(3, 1)] and queue.idle
+
+
+def test_a_chance_gives_way_to_whoever_comes() -> None:
+    queue = queue_of("a", lanes=1)
+    queue.flaky = 1
+    said(queue)
+    for verdict in (GREEN, RED, RED, GREEN):
+        queue.judged(0, verdict)
+        last = said(queue)
+    assert last[-1] == RunGate(0, 2, 1, anew=True)
+    queue.add(Entry("b"))
+    assert said(queue) == [StopGate(0), Build(3, ("b",)), RunGate(0, 3, 1)]
+
+
+def test_a_branch_that_somebody_else_moved_is_gated_again() -> None:
+    queue = queue_of("a")
+    said(queue)
+    queue.judged(0, GREEN)
+    queue.tip_moved()
+    assert said(queue) == [StopGate(1), Build(2, ("a",)), RunGate(0, 2, 0), RunGate(1, 2, 1)]
+
+
+def test_without_a_gate_what_merges_lands() -> None:
+    assert said(queue_of("a", "b", gated=False)) == [Build(1, ("a", "b")), Advance(1, 2)]
