@@ -24,6 +24,7 @@ ALLOWED: dict[tuple[str, str], str] = {
         "runtime/function_host.py",
         "os._exit",
     ): "a fork that a function let go on is not this process",
+    ("landing/gate.py", "os._exit"): "a forked gate must not run the lander's exit handlers",
     ("runtime/loop.py", "print"): "the journal cannot be written: stderr is the run's log file",
     ("runtime/zygote.py", "os._exit"): "a forked child must not run its parent's exit handlers",
     (

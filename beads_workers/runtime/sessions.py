@@ -22,6 +22,7 @@ from beads_workers.core.model import value
 # keep their pids, so a signal to them can hit nobody else.
 
 
+PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 ROUNDS_MAX = 20
 """Generations of children: each one dead makes the next one ours."""
@@ -38,6 +39,14 @@ def adopt() -> bool:
         return _prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
+
+
+def die_with_parent(number: int) -> None:
+    """Get this signal when the process that forked this one dies; not inherited by a fork."""
+    try:
+        _prctl()(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass  # Its sweep by the token finds us all the same.
 
 
 @functools.cache

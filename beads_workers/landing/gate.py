@@ -1,0 +1,488 @@
+"""The gate: verify on the exact tree that the branch is to have, in a worktree of our own.
+
+Each lane has one worktree with a fixed name, so that a crash leaks none, and build caches that git
+ignores stay warm. A warm worktree is not the tree: what may make its verdict a lie is cleared away
+before each run, and before somebody is convicted all of it. Source: docs/LANDING.md, "The gate".
+
+A gate is a child of the lander, forked, which prepares the worktree, runs the command and says one
+``Result`` on a pipe. Whatever it started carries ``BW_GATE`` in its environment, and is gone before
+the next gate begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from beads_workers.core.landing import LanderSettings
+from beads_workers.core.model import value
+from beads_workers.core.text import size
+from beads_workers.landing.queue import Verdict
+from beads_workers.runtime import sessions
+from beads_workers.runtime.processes import GIT_PLACES
+from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.preparation import alone, copy_files, matching
+
+NO_VERDICT = (75, 126, 127)
+"""Exit statuses by which a command says that it could not be run: ``EX_TEMPFAIL``, not executable,
+not found. From 128 on a signal ended it."""
+
+TAIL_BYTES = 8192
+TAIL_LINES = 60
+"""Of what verify printed: for whoever mends it."""
+
+VERDICTS_MAX = 4000
+"""So many verdicts are kept; each has a file of at most ``TAIL_BYTES``."""
+
+TOOL_SECONDS = 20.0
+"""A tool says its version in less."""
+
+
+@value
+class Result:
+    """What a gate said. ``why``: one line, where there is no verdict; ``text``: the end of what
+    verify printed."""
+
+    verdict: Verdict
+    why: str = ""
+    text: str = ""
+    seconds: float = 0.0
+
+
+@value
+class GateOrder:
+    """``commit``: what is checked out; ``tree``: its tree; ``tip``: what it stands on. ``fresh``:
+    nothing of earlier gates is left in the worktree."""
+
+    lane: int
+    commit: str
+    tree: str
+    tip: str
+    fresh: bool = False
+
+
+# --- kept verdicts -------------------------------------------------------------------------------
+
+
+class Verdicts:
+    """Verdicts of trees, for this command, set-up hook, copied files and tools."""
+
+    def __init__(self, settings: LanderSettings, folder: Path) -> None:
+        self._folder = folder / "verdicts"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._settings = settings
+        self._tools = [
+            _output(tool, settings.worktrees.checkout) for tool in settings.landing.tools
+        ]
+        self._holds_for = ""
+        self._prune()
+
+    def look_again(self) -> None:
+        """Before a train: the copied files may have changed. Raises ``GitError``."""
+        worktrees = self._settings.worktrees
+        copied = [
+            (name, *_content(Path(worktrees.checkout, name)))
+            for pattern in worktrees.copy
+            for name in matching(worktrees, pattern)
+        ]
+        about = [self._settings.verify, worktrees.setup, worktrees.prefix, copied, self._tools]
+        self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
+
+    def find(self, tree: str) -> Result | None:
+        """What was said of this tree."""
+        try:
+            fields = json.loads(self._file(tree).read_bytes())
+            return Result(**{**fields, "verdict": Verdict(fields["verdict"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def keep(self, tree: str, result: Result) -> None:
+        """Keep it, if it is a verdict."""
+        if result.verdict is not Verdict.NONE:
+            file = self._file(tree)
+            fresh = file.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps({**asdict(result), "verdict": result.verdict.value}))
+            fresh.rename(file)
+
+    def _file(self, tree: str) -> Path:
+        key = hashlib.sha256(f"{tree} {self._holds_for}".encode()).hexdigest()
+        return self._folder / f"{key}.json"
+
+    def _prune(self) -> None:
+        files = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime)
+        for file in files[:-VERDICTS_MAX]:
+            file.unlink(missing_ok=True)
+
+
+def _output(tool: str, folder: str) -> list[object]:
+    try:
+        done = subprocess.run(
+            ["sh", "-c", tool],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TOOL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [tool, str(error)]
+    return [tool, done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")]
+
+
+def _content(file: Path) -> tuple[int, str]:
+    try:
+        found = os.fsencode(file.readlink()) if file.is_symlink() else file.read_bytes()
+        return file.lstat().st_mode, hashlib.sha256(found).hexdigest()
+    except OSError:
+        return 0, ""
+
+
+# --- running gates -------------------------------------------------------------------------------
+
+
+class Gate:
+    """One gate as the lander sees it. ``pidfd`` is readable once it has ended."""
+
+    def __init__(self, order: GateOrder, pid: int, results: int) -> None:
+        self.order = order
+        self.began = time.monotonic()
+        self.pidfd = os.pidfd_open(pid)
+        self._pid, self._results = pid, results
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """Ask it to end, with all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def result(self) -> Result:
+        """What it said; it has ended."""
+        os.waitpid(self._pid, 0)
+        told = bytearray()
+        with open(self._results, "rb") as file:
+            told += file.read()
+        os.close(self.pidfd)
+        try:
+            fields = json.loads(told)
+        except ValueError:
+            return Result(Verdict.NONE, "the gate ended without an answer")
+        return Result(**{**fields, "verdict": Verdict(fields["verdict"])})
+
+
+def start_gate(settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts) -> Gate:
+    """Fork a gate; raises ``OSError``."""
+    results, said = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        _be_gate(settings, folder, order, keep, said)
+    os.close(said)
+    return Gate(order, pid, results)
+
+
+def _be_gate(
+    settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts, said: int
+) -> None:
+    """The life of the child, which ends here."""
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _told_to_end)
+        sessions.die_with_parent(signal.SIGTERM)
+        sessions.adopt()
+        # The lander's lock above all: it must not be held by a gate that outlives it.
+        os.closerange(3, said)
+        os.closerange(said + 1, 1 << 16)
+        place = GatePlace(settings, folder, order.lane)
+        place.redirect_output()
+        result = place.run(order)
+        keep.keep(order.tree, result)
+        os.write(said, json.dumps({**asdict(result), "verdict": result.verdict.value}).encode())
+    except _Ended:
+        pass
+    except OSError as error:
+        why = f"{error.filename or 'gate'}: {error.strerror}"
+        os.write(said, json.dumps({"verdict": "none", "why": why}).encode())
+    except Exception:
+        # Our own mistake. Without an answer there is no verdict, and the log says why.
+        _say(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+class _Ended(Exception):
+    """The lander does not want the verdict any more, or is gone."""
+
+
+def _told_to_end(number: int, frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Ended
+
+
+# --- one lane's worktree -------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class GatePlace:
+    """The worktree of a lane, and what runs in it."""
+
+    settings: LanderSettings
+    folder: Path
+    lane: int
+
+    @property
+    def path(self) -> Path:
+        """The worktree."""
+        return self.folder / f"bw-gate-{self.lane}"
+
+    @property
+    def log(self) -> Path:
+        """What the last gate in it printed."""
+        return self.folder / f"gate-{self.lane}.log"
+
+    @property
+    def token(self) -> str:
+        """Stands in the environment of whatever runs in it."""
+        return f"BW_GATE={self.path}"
+
+    def redirect_output(self) -> None:
+        """From here on this process prints to the log."""
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for descriptor, target in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(descriptor, target)
+
+    def run(self, order: GateOrder) -> Result:
+        """Prepare the worktree and gate the tree; raises ``OSError``."""
+        began = time.monotonic()
+        try:
+            self.sweep()
+            self._check_disk()
+            self._check_out(order)
+            for warning in self._copy():
+                _say(f"warning: {warning}")
+        except (GitError, _CannotGate) as error:
+            return Result(Verdict.NONE, str(error))
+        setup, seconds = self.settings.worktrees.setup, self.settings.landing.gate_timeout_seconds
+        try:
+            if setup is not None and (status := self._command(setup, order, seconds)) != 0:
+                why = f"setup failed: {_ended(status, seconds)}"
+                return Result(Verdict.NONE, why, self._tail(), time.monotonic() - began)
+            assert self.settings.verify is not None, "without a command there is no gate"
+            status = self._command(self.settings.verify, order, seconds)
+        finally:
+            self.sweep()
+        took = time.monotonic() - began
+        if status == 0:
+            return Result(Verdict.GREEN, seconds=took)
+        if status is None or status < 0 or status >= 128 or status in NO_VERDICT:
+            return Result(Verdict.NONE, f"verify: {_ended(status, seconds)}", self._tail(), took)
+        return Result(Verdict.RED, f"verify: exit status {status}", self._tail(), took)
+
+    def sweep(self) -> None:
+        """KILL what an earlier gate has left running here."""
+        for _ in range(sessions.ROUNDS_MAX):
+            found = sessions.with_variable(self.token)
+            if not any(sessions.kill(p.pid, p.started, signal.SIGKILL) for p in found):
+                return
+
+    # --- the worktree -----------------------------------------------------------------------------
+
+    def _check_out(self, order: GateOrder) -> None:
+        mark, path = self.folder / f"gate-{self.lane}.at", str(self.path)
+        at = mark.read_text() if mark.exists() else ""
+        # A gate that is killed from here on leaves a worktree that nobody trusts.
+        mark.unlink(missing_ok=True)
+        if not self._is_there():
+            self._add(order.commit)
+            at = ""
+        self._unlock()
+        warm = at != "" and not order.fresh and self._may_stay_warm(at, order.commit)
+        if not warm:
+            self._empty()
+        gone = self._gone(at, order.commit) if warm else []
+        git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
+        git(path, "clean", "--quiet", "-ffd")
+        for name in gone:
+            # What git ignores in a folder that is no more: Python imports from such a one.
+            if not git(path, "ls-files", "-z", "--", f":(literal){name}"):
+                shutil.rmtree(self.path / name, ignore_errors=True)
+        if git(path, "rev-parse", "HEAD^{tree}").strip() != order.tree:
+            raise GitError("the worktree of the gate has another tree than was asked for")
+        mark.write_text(order.commit)
+
+    def _is_there(self) -> bool:
+        try:
+            common = git(str(self.path), "rev-parse", "--git-common-dir").rstrip("\n")
+            top = git(str(self.path), "rev-parse", "--show-toplevel").rstrip("\n")
+        except GitError:
+            return False
+        ours = Path(self.settings.worktrees.common).resolve()
+        return (
+            Path(self.path, common).resolve() == ours and Path(top).resolve() == self.path.resolve()
+        )
+
+    def _add(self, commit: str) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        common = self.settings.worktrees.common
+        with alone(common):
+            add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
+            git(common, *add, str(self.path), commit)
+        path = str(self.path)
+        if (
+            git(path, "config", "--type=bool", "--default=false", "core.sparseCheckout").strip()
+            == "true"
+        ):
+            # It was copied from the user's checkout, and half a tree would be gated.
+            git(path, "sparse-checkout", "disable")
+
+    def _unlock(self) -> None:
+        directory = Path(git(str(self.path), "rev-parse", "--absolute-git-dir").rstrip("\n"))
+        for name in ("index.lock", "HEAD.lock"):
+            (directory / name).unlink(missing_ok=True)
+
+    def _may_stay_warm(self, at: str, commit: str) -> bool:
+        path = str(self.path)
+        try:
+            if git(path, "rev-parse", "HEAD").strip() != at:
+                return False
+            attributes = ("--", ":(glob)**/.gitattributes")
+            if git(path, "diff-tree", "-r", "--name-only", at, commit, *attributes):
+                return False
+            listed = git(path, "ls-files", "-v", "-z").split("\0")
+        except GitError:
+            return False
+        # Hidden from git by a gate: it would keep what it has there.
+        return not any(row[:1] == "S" or row[:1].islower() for row in listed)
+
+    def _gone(self, at: str, commit: str) -> list[str]:
+        deleted = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=D", "--name-only")
+        names = git(str(self.path), *deleted, at, commit).split("\0")
+        folders = {str(folder) for name in names if name for folder in Path(name).parents}
+        return sorted(folders - {"."}, key=len)
+
+    def _empty(self) -> None:
+        directory = Path(git(str(self.path), "rev-parse", "--absolute-git-dir").rstrip("\n"))
+        (directory / "index").unlink(missing_ok=True)
+        for inner in list(self.path.iterdir()):
+            if inner.name == ".git":
+                continue
+            if inner.is_dir() and not inner.is_symlink():
+                shutil.rmtree(inner, onerror=_make_writable)
+            else:
+                inner.unlink()
+
+    def _copy(self) -> Iterator[str]:
+        worktrees = self.settings.worktrees
+        below = self.path / worktrees.prefix
+        below.mkdir(parents=True, exist_ok=True)
+        for pattern in worktrees.copy:
+            for name in matching(worktrees, pattern):
+                # Those of the last gate: the user's may have changed since.
+                if os.path.lexists(below / name) and not _is_tracked(below, name):
+                    (below / name).unlink()
+        yield from copy_files(worktrees, str(self.path))
+
+    def _check_disk(self) -> None:
+        disk = os.statvfs(self.folder)
+        floor, free = self.settings.worktrees.disk_floor_bytes, disk.f_bavail * disk.f_frsize
+        if free < floor:
+            raise _CannotGate(
+                f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
+            )
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    def _command(self, script: str, order: GateOrder, seconds: float) -> int | None:
+        """Its exit status, or minus the number of a signal; None where it took too long."""
+        _say(f"$ {script}")
+        process = subprocess.Popen(
+            ["sh", "-c", script],
+            cwd=self.path / self.settings.worktrees.prefix,
+            env=self._environment(order),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            with _pidfd(process.pid) as pidfd:
+                ready = select.poll()
+                ready.register(pidfd, select.POLLIN)
+                ended = bool(ready.poll(seconds * 1000))
+                if not ended:
+                    os.killpg(process.pid, signal.SIGTERM)
+                    ready.poll(self.settings.term_grace_seconds * 1000)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+            # What left its process group is a child of ours by now.
+            sessions.end(())
+        return status if ended else None
+
+    def _environment(self, order: GateOrder) -> dict[str, str]:
+        worktrees = self.settings.worktrees
+        environment = {name: text for name, text in os.environ.items() if name not in GIT_PLACES}
+        environment |= {
+            "BW_GATE": str(self.path),
+            "BW_WORKTREE": str(self.path),
+            "BW_BRANCH": self.settings.landing.branch,
+            "BW_BASE": order.tip,
+            "BW_CHECKOUT": worktrees.checkout,
+            "PWD": os.path.normpath(f"{self.path}/{worktrees.prefix}"),
+        }
+        if worktrees.beads is not None:
+            environment["BEADS_DIR"] = worktrees.beads
+        return environment
+
+    def _tail(self) -> str:
+        with open(self.log, "rb") as file:
+            file.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        return "\n".join([line.rstrip() for line in lines if line.strip()][-TAIL_LINES:])
+
+
+class _CannotGate(Exception):
+    """Nothing can be gated here now; ``str()`` is one line."""
+
+
+@contextlib.contextmanager
+def _pidfd(pid: int) -> Iterator[int]:
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_tracked(folder: Path, name: str) -> bool:
+    return bool(git(str(folder), "ls-files", "-z", "--", f":(literal){name}"))
+
+
+def _make_writable(act: Callable[[str], object], name: str, error: object) -> None:
+    # A gate made a folder read-only, as some package caches are.
+    parent = Path(name).parent
+    for folder in (parent, Path(name)):
+        if folder.is_dir() and not folder.is_symlink():
+            folder.chmod(0o700)
+    act(name)
+
+
+def _ended(status: int | None, seconds: float) -> str:
+    if status is None:
+        return f"it had not ended after {seconds:g} seconds"
+    return f"exit status {status}" if status >= 0 else f"ended by signal {-status}"
+
+
+def _say(text: str) -> None:
+    os.write(1, os.fsencode(f"{text}\n"))
