@@ -22,8 +22,7 @@ from beads_workers.core.settings import Landing, Worktrees, landing_from_json, w
 
 @value
 class LanderSettings:
-    """``verify``: the gate, a ``sh -c`` line; None: what merges lands. ``lands``: whether branches
-    land without being asked for (a fleet), or only looked at. Seconds are floats."""
+    """``verify``: the gate, a ``sh -c`` line; None: what merges lands. Seconds are floats."""
 
     landing: Landing
     worktrees: Worktrees
@@ -86,9 +85,10 @@ class Tip:
 
 @value
 class Gate:
-    """A gate begins, or has ended. ``state``: ``began``, ``green``, ``red``, ``kept`` (its verdict
-    was known), or ``none`` (it could not be told: ``why``). ``issues``: those in the tree, in
-    order; none for the tip itself. ``lane``: 0 and on. ``flaky``: it was red before."""
+    """A gate begins, or has ended. ``state``: ``began``, ``green``, ``red``, ``none`` (it could not
+    be told: ``why``), or ``stopped`` (nobody wants its verdict any more). ``kept``: it was not run,
+    its verdict was known. ``issues``: those in the tree that have not landed, in order; none for
+    the tip itself. ``lane``: 0 and on. ``flaky``: it was red before."""
 
     lane: int
     state: str
@@ -97,6 +97,7 @@ class Gate:
     seconds: float = 0.0
     why: str = ""
     flaky: bool = False
+    kept: bool = False
 
 
 @value
@@ -116,7 +117,10 @@ class Landed:
 @value
 class Refused:
     """It cannot land as it is. ``why``: ``conflict`` (with the tip), ``verify`` (the tip alone is
-    green, with it the gate is red), or ``branch`` (what it names is not there, or not ours).
+    green, with it the gate is red), ``gate`` (the tip alone is green, and with it the gate cannot
+    tell: it ends without a verdict, or not in time), or ``branch`` (what it names is not there, or
+    git cannot merge it). After ``verify`` or ``gate`` it may be tried once more when nobody waits,
+    where gates are known to be flaky, and ``Landed`` may follow; ``Withdraw`` prevents that.
 
     ``text``: for whoever mends it: files in conflict, or the end of verify's output. ``tip``: the
     commit that it was tried on. ``against``: issues whose landed work it does not fit.
@@ -152,6 +156,22 @@ class Resumed:
 
 
 @value
+class Idle:
+    """Nothing is under way, and nothing will be until something is told, or changes in the
+    repository. ``waiting``: branches that wait all the same, because it is paused."""
+
+    waiting: int = 0
+
+
+@value
+class After:
+    """``[landing] after`` has run. ``text``: the end of what it printed, where it failed."""
+
+    status: int
+    text: str = ""
+
+
+@value
 class Into:
     """``--land-into``: the user's branch stands here now, or, with ``why``, could not be moved;
     ``command``: what a person may type instead."""
@@ -162,7 +182,7 @@ class Into:
     command: str = ""
 
 
-News = Tip | Gate | Landed | Refused | Withdrawn | Paused | Resumed | Into
+News = Tip | Gate | Landed | Refused | Withdrawn | Paused | Resumed | Idle | After | Into
 
 
 # --- texts ---------------------------------------------------------------------------------------
@@ -215,6 +235,8 @@ _NAMES: dict[type[Any], str] = {
     Withdrawn: "withdrawn",
     Paused: "paused",
     Resumed: "resumed",
+    Idle: "idle",
+    After: "after",
     Into: "into",
 }
 _KINDS = {name: kind for kind, name in _NAMES.items()}

@@ -304,36 +304,34 @@ class GatePlace:
         at = mark.read_text() if mark.exists() else ""
         # A gate that is killed from here on leaves a worktree that nobody trusts.
         mark.unlink(missing_ok=True)
-        if not self._is_there():
-            self._add(order.commit)
-            at = ""
-        self._unlock()
-        warm = at != "" and not order.fresh and self._may_stay_warm(at, order.commit)
-        if not warm:
-            self._empty()
-        gone = self._gone(at, order.commit) if warm else []
+        directory, head = self._enter() or self._add(order.commit)
+        for name in ("index.lock", "HEAD.lock"):
+            (directory / name).unlink(missing_ok=True)
+        changed = None if order.fresh or head != at else self._changed(at, order.commit)
+        if changed is None:
+            self._empty(directory)
         git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
         git(path, "clean", "--quiet", "-ffd")
-        for name in gone:
+        gone = [name for state, name in changed or () if state == "D"]
+        for folder in sorted({str(each) for name in gone for each in Path(name).parents} - {"."}):
             # What git ignores in a folder that is no more: Python imports from such a one.
-            if not git(path, "ls-files", "-z", "--", f":(literal){name}"):
-                shutil.rmtree(self.path / name, ignore_errors=True)
-        if git(path, "rev-parse", "HEAD^{tree}").strip() != order.tree:
-            raise GitError("the worktree of the gate has another tree than was asked for")
+            if not git(path, "ls-files", "-z", "--", f":(literal){folder}"):
+                shutil.rmtree(self.path / folder, ignore_errors=True)
         mark.write_text(order.commit)
 
-    def _is_there(self) -> bool:
+    def _enter(self) -> tuple[Path, str] | None:
+        """The git directory of the worktree, and its commit; None where there is no worktree."""
+        asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
         try:
-            common = git(str(self.path), "rev-parse", "--git-common-dir").rstrip("\n")
-            top = git(str(self.path), "rev-parse", "--show-toplevel").rstrip("\n")
-        except GitError:
-            return False
+            top, common, directory, head = git(str(self.path), "rev-parse", *asked).splitlines()
+        except (GitError, ValueError):
+            return None
         ours = Path(self.settings.worktrees.common).resolve()
-        return (
-            Path(self.path, common).resolve() == ours and Path(top).resolve() == self.path.resolve()
-        )
+        if Path(top) != self.path.resolve() or Path(self.path, common).resolve() != ours:
+            return None
+        return Path(directory), head
 
-    def _add(self, commit: str) -> None:
+    def _add(self, commit: str) -> tuple[Path, str]:
         shutil.rmtree(self.path, ignore_errors=True)
         common = self.settings.worktrees.common
         with alone(common):
@@ -346,34 +344,28 @@ class GatePlace:
         ):
             # It was copied from the user's checkout, and half a tree would be gated.
             git(path, "sparse-checkout", "disable")
+        found = self._enter()
+        if found is None:
+            raise GitError(f"git does not know the worktree that it made: {path}")
+        return found[0], ""
 
-    def _unlock(self) -> None:
-        directory = Path(git(str(self.path), "rev-parse", "--absolute-git-dir").rstrip("\n"))
-        for name in ("index.lock", "HEAD.lock"):
-            (directory / name).unlink(missing_ok=True)
-
-    def _may_stay_warm(self, at: str, commit: str) -> bool:
+    def _changed(self, at: str, commit: str) -> list[tuple[str, str]] | None:
+        """How each file changes that does; None where the worktree cannot stay warm."""
         path = str(self.path)
         try:
-            if git(path, "rev-parse", "HEAD").strip() != at:
-                return False
-            attributes = ("--", ":(glob)**/.gitattributes")
-            if git(path, "diff-tree", "-r", "--name-only", at, commit, *attributes):
-                return False
             listed = git(path, "ls-files", "-v", "-z").split("\0")
+            words = git(path, "diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
         except GitError:
-            return False
-        # Hidden from git by a gate: it would keep what it has there.
-        return not any(row[:1] == "S" or row[:1].islower() for row in listed)
+            return None
+        if any(row[:1] == "S" or row[:1].islower() for row in listed):
+            return None  # Hidden from git by a gate: it would keep what it has there.
+        told = words.split("\0")
+        changed = list(zip(told[0::2], told[1::2], strict=False))
+        if any(name.rpartition("/")[2] == ".gitattributes" for _, name in changed):
+            return None  # Line ends may change in files that do not.
+        return changed
 
-    def _gone(self, at: str, commit: str) -> list[str]:
-        deleted = ("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=D", "--name-only")
-        names = git(str(self.path), *deleted, at, commit).split("\0")
-        folders = {str(folder) for name in names if name for folder in Path(name).parents}
-        return sorted(folders - {"."}, key=len)
-
-    def _empty(self) -> None:
-        directory = Path(git(str(self.path), "rev-parse", "--absolute-git-dir").rstrip("\n"))
+    def _empty(self, directory: Path) -> None:
         (directory / "index").unlink(missing_ok=True)
         for inner in list(self.path.iterdir()):
             if inner.name == ".git":

@@ -209,6 +209,11 @@ class Queue:
         return [entry.key for entry in sorted(self._waiting.values(), key=lambda e: e.order)]
 
     @property
+    def in_use(self) -> set[int]:
+        """The numbers of the trains that a command may still name."""
+        return {each.number for each in (self._train, self._ahead) if each is not None}
+
+    @property
     def size(self) -> int:
         """How many get on the next train."""
         return max(1, min(TRAIN_MAX, round(TRAIN_FACTOR * self._tried / self._failed)))
@@ -465,6 +470,9 @@ class Queue:
             self._commands.append(Say(None))
 
     def _look_again(self, *, anew: bool) -> None:
+        # What was being carried out when the branch turned out to have moved.
+        self._asked = None
+        self._commands = deque(c for c in self._commands if isinstance(c, StopGate | Refuse | Say))
         self._dissolve()
         self._tip_green, self._tip_anew = not self._gated, anew
         self._resume()

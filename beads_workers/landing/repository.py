@@ -15,8 +15,9 @@ from pathlib import Path
 from beads_workers.core.landing import Add, Into, LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
+from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
-from beads_workers.landing.train import Builder, Change, Follow, Objects
+from beads_workers.landing.train import Builder, Change, Follow, Objects, TrackerFiles
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -43,12 +44,14 @@ class Held(Exception):
 
 @value
 class LandedCommit:
-    """One commit that the lander wrote. ``undoes``: the commits that it takes back."""
+    """One commit that the lander wrote. ``verified``: the tree that passed with it inside, "" where
+    there was no gate. ``undoes``: the commits that it takes back."""
 
     commit: str
     issue_id: str = ""
     attempt: int = 0
     run_id: str = ""
+    verified: str = ""
     undoes: tuple[str, ...] = ()
 
 
@@ -66,17 +69,6 @@ def landing_folder(worktrees: Worktrees) -> Path:
     return Path(cache, "beads-workers", "landing", name)
 
 
-def tracker_files(prefix: str) -> tuple[str, ...]:
-    """Pathspecs of what a tracker writes into every branch, and what never lands."""
-    below = prefix.strip("/")
-    roots = dict.fromkeys(("", f"{below}/" if below else ""))
-    return tuple(
-        f":(top,glob){root}{name}"
-        for root in roots
-        for name in (".beads/*.jsonl", ".beads-workers", ".beads-workers/**")
-    )
-
-
 class LandingRepository:
     """``branch``: the integration branch. ``builder``: what makes trains for it."""
 
@@ -87,8 +79,8 @@ class LandingRepository:
         self.branch = landing.branch
         self.ref = f"refs/heads/{landing.branch}"
         self.objects = Objects(self.common, landing_folder(worktrees) / "attributes")
-        left_out = tracker_files(worktrees.prefix)
-        self.builder = Builder(self.objects, landing.style, left_out)
+        self.tracker = TrackerFiles(worktrees.prefix)
+        self.builder = Builder(self.objects, self.tracker, landing.style)
 
     # --- at its start -----------------------------------------------------------------------------
 
@@ -133,33 +125,42 @@ class LandingRepository:
 
     # --- what has landed --------------------------------------------------------------------------
 
-    def landed(self, since: str, tip: str) -> Iterator[LandedCommit]:
-        """What the lander wrote between two commits, the newest first; raises ``GitError``."""
+    def landed(self, since: str, tip: str, files: Sequence[str] = ()) -> Iterator[LandedCommit]:
+        """What the lander wrote between two commits, the newest first; only what changed one of
+        these files, where some are named. Raises ``GitError``."""
+        named = [f":(top,literal){file}" for file in files]
         keys = ("Issue", "Attempt", "Run", "Verified", "Undoes")
         wanted = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x20)" for key in keys)
         told = self.objects.git(
-            *("log", "--topo-order", f"--format=%H%x00{wanted}", f"{since}..{tip}", "--")
+            *("log", "--topo-order", *(("--first-parent",) if named else ())),
+            *(f"--format=%H%x00{wanted}", f"{since}..{tip}", "--", *named),
         )
         for row in told.splitlines():
             commit, issue_id, attempt, run_id, verified, undoes = row.split("\0")
             if verified and (issue_id or undoes):
                 number = int(attempt) if attempt.isdecimal() else 0
-                yield LandedCommit(commit, issue_id, number, run_id, tuple(undoes.split()))
+                tree = verified.split()[0] if verified != "none" else ""
+                yield LandedCommit(commit, issue_id, number, run_id, tree, tuple(undoes.split()))
 
-    def landed_as(self, add: Add, tip: str) -> str | None:
+    def landed_as(self, add: Add, tip: str) -> LandedCommit | None:
         """The commit by which this attempt landed, unless that was undone; raises ``GitError``."""
         undone: set[str] = set()
         for each in self.landed(add.base, tip):
             undone.update(each.undoes)
             if (each.issue_id, each.attempt) == (add.issue_id, add.attempt):
-                return None if each.commit in undone else each.commit
+                return None if each.commit in undone else each
         return None
 
     def trouble_with(self, add: Add) -> str:
         """Why this branch cannot be landed at all; "" where nothing stands against it."""
-        for name in (add.base, add.commit):
-            if self.commit_of(name) != name:
-                return f"there is no commit {name}"
+        names = (add.base, add.commit)
+        asked = "".join(f"{name}\n" for name in names)
+        told = self.objects.git(
+            "cat-file", "--batch-check=%(objecttype) %(objectname)", given=asked
+        )
+        for name, found in zip(names, told.splitlines(), strict=False):
+            if found != f"commit {name}":
+                return f"there is no commit {printable(name, 80)}"
         done = self.objects.call("merge-base", self.ref, add.commit)
         if done.status == 0:
             return ""
@@ -247,16 +248,8 @@ class LandingRepository:
         for file, operation in OPERATIONS.items():
             if file != "BISECT_LOG" and (directory / file).exists():
                 return f"{operation} is under way in {place}"
-        changed = [name for name in status(place)[2] if not self._is_trackers(name)]
+        changed = [name for name in status(place)[2] if not self.tracker.holds(name)]
         return f"it is checked out in {place}, with changes: {changed[0]}" if changed else None
-
-    def _is_trackers(self, name: str) -> bool:
-        below = name.removeprefix(self.settings.worktrees.prefix.strip("/")).lstrip("/")
-        return any(
-            each.startswith((".beads-workers", ".beads/"))
-            and (each.endswith((".jsonl", "/")) or each.startswith(".beads-workers"))
-            for each in (name, below)
-        )
 
 
 def check_git() -> None:

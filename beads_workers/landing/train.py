@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from beads_workers.core.landing import Add
@@ -90,6 +90,7 @@ class Objects:
     common: str
     folder: Path
     _stands: str = ""
+    _trees: dict[str, str] = field(default_factory=dict)
 
     def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
         """Call git beside any checkout; raises ``GitError`` where it does not answer."""
@@ -113,12 +114,16 @@ class Objects:
 
     def tree(self, commit: str) -> str:
         """The tree of a commit; raises ``GitError``."""
-        return self.git("rev-parse", "--verify", f"{commit}^{{tree}}")
+        if commit not in self._trees:
+            self._trees[commit] = self.git("rev-parse", "--verify", f"{commit}^{{tree}}")
+        return self._trees[commit]
 
     def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:
         """Write a scratch commit, which nobody signs."""
         named = [word for parent in parents for word in ("-p", parent)]
-        return self.git(*_SCRATCH, "commit-tree", tree, *named, given=f"{message}\n")
+        commit = self.git(*_SCRATCH, "commit-tree", tree, *named, given=f"{message}\n")
+        self._trees[commit] = tree
+        return commit
 
     def contains(self, commit: str, other: str) -> bool:
         """Whether ``other`` is ``commit`` or one of its ancestors."""
@@ -141,25 +146,35 @@ class Objects:
             return _conflict(rest)
         raise CannotMerge(done.error or f"git merge-tree exited with {done.status}")
 
+    def changed(self, tree: str, other: str) -> list[str]:
+        """The names of the files in which two trees differ."""
+        names = self.git("diff-tree", "-r", "-z", "--name-only", tree, other).split("\0")
+        if self._stands == tree and not any(_is_attributes(name) for name in names):
+            self._stands = other
+        return [name for name in names if name]
+
     def _stand_in(self, tree: str) -> None:
         if self._stands == tree:
             return
         if self._stands:
-            named = ("--", ":(glob)**/.gitattributes")
-            if not self.git("diff-tree", "-r", "--name-only", self._stands, tree, *named):
-                self._stands = tree
+            self.changed(self._stands, tree)
+            if self._stands == tree:
                 return
         self._stands = ""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         for row in self.git("ls-tree", "-r", "-z", "--full-tree", tree).split("\0"):
             about, _, name = row.partition("\t")
-            if name.rpartition("/")[2] == ".gitattributes" and about.startswith("100"):
+            if _is_attributes(name) and about.startswith("100"):
                 blob = self.call("cat-file", "blob", about.split()[2]).output
                 file = self.folder / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(os.fsencode(blob))
         self._stands = tree
+
+
+def _is_attributes(name: str) -> bool:
+    return name.rpartition("/")[2] == ".gitattributes"
 
 
 _AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
@@ -185,14 +200,44 @@ def _conflict(rest: str) -> Conflict:
 # --- building ------------------------------------------------------------------------------------
 
 
+@value
+class TrackerFiles:
+    """What a tracker writes into every branch and every checkout, and what never lands. ``prefix``:
+    the project's folder, seen from the top of the repository."""
+
+    prefix: str = ""
+
+    def holds(self, name: str) -> bool:
+        """Whether this file is one, seen from the top."""
+        return any(self._is_one(name.removeprefix(root)) for root in self._roots)
+
+    @property
+    def pathspecs(self) -> tuple[str, ...]:
+        """The same for git."""
+        names = (".beads/*.jsonl", ".beads-workers", ".beads-workers/**")
+        return tuple(f":(top,glob){root}{name}" for root in self._roots for name in names)
+
+    @property
+    def _roots(self) -> tuple[str, ...]:
+        below = self.prefix.strip("/")
+        return ("", f"{below}/") if below else ("",)
+
+    @staticmethod
+    def _is_one(name: str) -> bool:
+        folder, _, file = name.partition("/")
+        if folder == ".beads":
+            return file.endswith((".jsonl", "/")) or not file
+        return folder == ".beads-workers"
+
+
 @dataclass(slots=True)
 class Builder:
-    """Couples passengers to a train. ``style``: of ``LANDING_STYLES``. ``left_out``: pathspecs of
-    files that a branch may change and that never land: the tracker's."""
+    """Couples passengers to a train. ``style``: of ``LANDING_STYLES``."""
 
     objects: Objects
+    tracker: TrackerFiles
     style: str = "squash"
-    left_out: tuple[str, ...] = ()
+    _known: dict[str, tuple[tuple[str, str, str], str, str]] = field(default_factory=dict)
 
     def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
         """Merge it onto this commit; raises ``CannotMerge``."""
@@ -200,8 +245,12 @@ class Builder:
             return self._follow(onto, passenger)
         try:
             tree = self.objects.tree(onto)
-            theirs = self._without_left_out(tree, passenger.commit)
-            merged = self.objects.merge(onto, theirs)
+            merged = self.objects.merge(onto, passenger.commit)
+            touched = (
+                merged.files if isinstance(merged, Conflict) else self.objects.changed(tree, merged)
+            )
+            if any(map(self.tracker.holds, touched)):
+                merged = self.objects.merge(onto, self._without_tracker(tree, passenger.commit))
             if isinstance(merged, Conflict):
                 return merged
             if merged == tree:
@@ -282,6 +331,11 @@ class Builder:
         return found
 
     def _about(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
+        if commit not in self._known:
+            self._known[commit] = self._read(commit)
+        return self._known[commit]
+
+    def _read(self, commit: str) -> tuple[tuple[str, str, str], str, str]:
         shown = self.objects.git(
             *("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8"),
             *("log", "-1", "--date=raw", "--format=%an%x00%ae%x00%ad%x00%s%x00%b", commit),
@@ -289,16 +343,14 @@ class Builder:
         name, mail, date, subject, text = shown.split("\0", 4)
         return (name or mail or "unknown", mail or "unknown", date), subject, text
 
-    def _without_left_out(self, tree: str, commit: str) -> str:
-        """The commit, or one behind it that has the left-out files as ``tree`` has them."""
+    def _without_tracker(self, tree: str, commit: str) -> str:
+        """A commit behind this one that has the tracker's files as ``tree`` has them."""
         kept = self._kept_tree(tree, commit)
         return commit if kept == self.objects.tree(commit) else self.objects.commit(kept, (commit,))
 
     def _kept_tree(self, tree: str, commit: str) -> str:
-        if not self.left_out:
-            return self.objects.tree(commit)
         raw = self.objects.git(
-            "diff-tree", "-r", "-z", tree, f"{commit}^{{tree}}", "--", *self.left_out
+            "diff-tree", "-r", "-z", tree, self.objects.tree(commit), "--", *self.tracker.pathspecs
         )
         if not raw:
             return self.objects.tree(commit)

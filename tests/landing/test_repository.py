@@ -92,7 +92,10 @@ def test_what_has_landed_is_found_again(world: LandingWorld) -> None:
     assert repository.landed_as(add, repository.tip()) is None
     sha = land(repository, add)
     land(repository, world.work("b", {"b": "1"}))
-    assert repository.landed_as(add, repository.tip()) == sha
+    found = repository.landed_as(add, repository.tip())
+    assert found is not None and found.commit == sha
+    assert [each.issue_id for each in repository.landed(world.start, sha, ["a"])] == ["a"]
+    assert list(repository.landed(world.start, sha, ["b"])) == []
     assert repository.landed_as(replace(add, attempt=2), repository.tip()) is None
     later = replace(add, base=repository.tip())
     assert repository.landed_as(later, repository.tip()) is None

@@ -1,0 +1,522 @@
+"""The lander: carries out what the queue says, with git and gates, and tells what came of it.
+
+It keeps nothing that it could not read from the repository. The branch moves first, then the news
+is told: whoever was killed in between asks again, and hears what has landed.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import assert_never
+
+from beads_workers.core import landing as messages
+from beads_workers.core.landing import Add, GoOn, LanderSettings, News, Order, Withdraw
+from beads_workers.landing.gate import Gate, GateOrder, GatePlace, Result, Verdicts, start_gate
+from beads_workers.landing.queue import (
+    Advance,
+    Build,
+    Command,
+    Entry,
+    Pause,
+    Queue,
+    Refuse,
+    RunGate,
+    Say,
+    StopGate,
+    Verdict,
+)
+from beads_workers.landing.repository import (
+    CannotLand,
+    Held,
+    LandingRepository,
+    Moved,
+    landing_folder,
+)
+from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
+from beads_workers.runtime.locks import try_lock
+from beads_workers.worktrees.git import GitError
+
+LOCK = "beads-workers-landing.lock"
+"""In git's common folder: one lander for a repository."""
+LOCK_SECONDS = 10.0
+"""So long the lander before may take to end its gates."""
+
+POLL_SECONDS = 2.0
+"""How often the branches are looked at that others move."""
+AGAIN_SECONDS = (30.0, 600.0)
+"""A red tip, or a gate that cannot tell, is tried again after the first; doubled up to the last."""
+STOP_SECONDS = 5.0
+"""A gate that is told to end gets so long before it is killed."""
+
+FOLLOWED = "\0followed"
+"""The key of the user's own branch: no issue is called that."""
+AGAINST_MAX = 20
+AFTER_TAIL_BYTES = 2000
+
+
+@dataclass(slots=True)
+class _Train:
+    """``base``: the tip that it was built on; ``landed``: so many of it have."""
+
+    base: str
+    tree: str
+    keys: tuple[str, ...] = ()
+    coupled: tuple[Coupled, ...] = ()
+    landed: int = 0
+
+    def at(self, place: int) -> tuple[str, str]:
+        """The commit and the tree of a place."""
+        if place == 0:
+            return self.base, self.tree
+        return self.coupled[place - 1].commit, self.coupled[place - 1].tree
+
+
+@dataclass(slots=True)
+class _Running:
+    gate: Gate
+    issues: tuple[str, ...]
+    stopped_at: float | None = None
+
+
+@dataclass(slots=True)
+class _After:
+    process: subprocess.Popen[bytes]
+    pidfd: int
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Lander:
+    """``say`` gets the news. ``selector``: the loop's; descriptors of ours have a callback."""
+
+    settings: LanderSettings
+    say: Callable[[News], None]
+    selector: selectors.BaseSelector
+    queue: Queue = field(init=False)
+    _repository: LandingRepository = field(init=False)
+    _verdicts: Verdicts = field(init=False)
+    _folder: Path = field(init=False)
+    _lock: int = -1
+    _tip: str = ""
+    _passengers: dict[str, Passenger] = field(default_factory=dict)
+    _trains: dict[int, _Train] = field(default_factory=dict)
+    _gates: dict[int, _Running] = field(default_factory=dict)
+    _bad: dict[str, Result] = field(default_factory=dict)
+    _conflict: Conflict | None = None
+    _stuck: str = ""
+    _stuck_until: float = 0.0
+    _after: _After | None = None
+    _idle: bool = False
+    _look_at: float = 0.0
+    _again_at: float | None = None
+    _again_seconds: float = AGAIN_SECONDS[0]
+
+    def open(self) -> None:
+        """Become the repository's only lander; raises ``CannotLand``."""
+        settings = self.settings
+        if settings.landing.remote is not None:
+            raise CannotLand("[landing] remote is not supported yet: one clone lands")
+        self._repository = LandingRepository(settings)
+        self._folder = landing_folder(settings.worktrees)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        self.queue = Queue(max(1, settings.landing.jobs), gated=settings.verify is not None)
+        for lane in range(self.settings.landing.jobs):
+            GatePlace(settings, self._folder, lane).sweep()
+        self._verdicts = Verdicts(settings, self._folder)
+        self._tip = self._repository.open()
+        self.say(messages.Tip(self._tip, settings.landing.branch))
+        if (into := self._repository.move_into(self._tip)) is not None:
+            self.say(into)
+
+    # --- orders -----------------------------------------------------------------------------------
+
+    def told(self, order: Order) -> None:
+        """Take an order; ``work`` comes next."""
+        self._idle = False
+        match order:
+            case Add():
+                self._add(order)
+            case Withdraw(issue_id):
+                if self.queue.withdraw(issue_id):
+                    self._passengers.pop(issue_id, None)
+                    self.say(messages.Withdrawn(issue_id))
+            case GoOn():
+                self._go_on()
+            case _:
+                assert_never(order)
+
+    def _add(self, add: Add) -> None:
+        if self._passengers.get(add.issue_id) == add and add.issue_id in self.queue.order:
+            return
+        try:
+            if trouble := self._repository.trouble_with(add):
+                self._refuse(add, "branch", trouble)
+                return
+            landed = self._repository.landed_as(add, self._tip)
+            contained = self._repository.objects.contains(self._tip, add.commit)
+        except GitError as error:
+            self._refuse(add, "branch", str(error))
+            return
+        if landed is not None:
+            self.say(messages.Landed(add.issue_id, add.attempt, landed.commit, landed.verified))
+        elif contained:
+            self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
+        else:
+            self._passengers[add.issue_id] = add
+            self.queue.add(Entry(add.issue_id, add.priority, add.ended_at))
+
+    def _go_on(self) -> None:
+        self._stuck = ""
+        self._look_at = 0.0
+        self._again_at = None
+        self.queue.go_on()
+
+    # --- the loop's turn --------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Do all that can be done now; call it after everything that was told, and when ``due``."""
+        now = time.monotonic()
+        try:
+            if now >= self._look_at:
+                self._look_at = now + POLL_SECONDS
+                self._look()
+            if self._again_at is not None and now >= self._again_at:
+                self._again_at = None
+                self.queue.go_on()
+            self._kill_late(now)
+            while not self._stuck and (command := self.queue.next()) is not None:
+                self._carry_out(command)
+        except GitError as error:
+            self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
+        if not self._idle and self.queue.idle and not self._stuck and self._after is None:
+            self._idle = True
+            self.say(messages.Idle(len(self.queue.order)))
+
+    @property
+    def due(self) -> float:
+        """When ``work`` is to be called again, whatever happens; monotonic seconds."""
+        times = [self._look_at, self._again_at]
+        times += [r.stopped_at + STOP_SECONDS for r in self._gates.values() if r.stopped_at]
+        return min(at for at in times if at is not None)
+
+    def close(self) -> None:
+        """End all gates; half a train is thrown away by whoever lands next."""
+        for running in self._gates.values():
+            running.gate.end()
+        until = time.monotonic() + STOP_SECONDS
+        for running in self._gates.values():
+            if not _ended(running.gate.pidfd, until - time.monotonic()):
+                running.gate.end(signal.SIGKILL)
+            running.gate.result()
+        for lane in self._gates:
+            GatePlace(self.settings, self._folder, lane).sweep()
+
+    # --- what others do in the repository ---------------------------------------------------------
+
+    def _look(self) -> None:
+        repository = self._repository
+        if self._stuck:
+            if time.monotonic() < self._stuck_until or repository.worktree_of(repository.ref):
+                return
+            self._stuck = ""
+            self.say(messages.Resumed())
+        tip = repository.tip()
+        if tip != self._tip:
+            self._idle = False
+            self._moved(tip)
+        follow = repository.follow(tip)
+        if follow is None:
+            self._passengers.pop(FOLLOWED, None)
+            self.queue.withdraw(FOLLOWED)
+        elif self._passengers.get(FOLLOWED) != follow:
+            self._idle = False
+            self._passengers[FOLLOWED] = follow
+            self.queue.add(Entry(FOLLOWED, first=True))
+
+    def _moved(self, tip: str) -> None:
+        self._tip = tip
+        self.say(messages.Tip(tip, self.settings.landing.branch))
+        self.queue.tip_moved()
+
+    def _get_stuck(self, why: str, seconds: float = 0.0) -> None:
+        self._idle = False
+        self._stuck, self._stuck_until = why, time.monotonic() + seconds
+        self.queue.tip_moved()
+        self.say(messages.Paused(why))
+
+    # --- what the queue says ----------------------------------------------------------------------
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Build(number, keys):
+                self._build(number, keys)
+            case RunGate():
+                self._run_gate(command)
+            case StopGate(lane):
+                # Its verdict does not count any more: it is told that it has stopped.
+                running = self._gates[lane]
+                running.stopped_at = time.monotonic()
+                running.gate.end()
+            case Advance(number, place):
+                self._advance(number, place)
+            case Refuse(key, told):
+                self._convict(key, told=told)
+            case Say(pause):
+                self._say_pause(pause)
+            case _:
+                assert_never(command)
+
+    def _build(self, number: int, keys: tuple[str, ...]) -> None:
+        self._verdicts.look_again()
+        tip, onto = self._tip, self._tip
+        on, coupled, gone = list[str](), list[Coupled](), list[str]()
+        blocked = False
+        for key in keys:
+            passenger = self._passengers[key]
+            found: Coupled | Conflict | None = self._couple(onto, passenger)
+            if isinstance(found, Conflict) and onto != tip:
+                # Whoever stands before it may still be evicted: only the tip convicts.
+                found = (
+                    alone if isinstance(alone := self._couple(tip, passenger), Conflict) else None
+                )
+            if isinstance(found, Coupled) and found.changes:
+                on.append(key)
+                coupled.append(found)
+                onto = found.commit
+            elif isinstance(found, Coupled) and onto == tip:
+                self._contained(passenger)
+                gone.append(key)
+            elif isinstance(found, Conflict) and isinstance(passenger, Follow):
+                self._conflict, blocked = found, True
+                break
+            elif isinstance(found, Conflict):
+                self._refuse_conflict(key, found)
+                gone.append(key)
+        self._trains = {n: self._trains[n] for n in self.queue.in_use}
+        tree = self._repository.objects.tree(tip)
+        self._trains[number] = _Train(tip, tree, tuple(on), tuple(coupled))
+        if coupled:
+            self._repository.pin(onto)
+        self.queue.built(tuple(on), tuple(gone), blocked=blocked)
+
+    def _couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
+        try:
+            return self._repository.builder.couple(onto, passenger)
+        except CannotMerge as error:
+            return Conflict((), f"git cannot merge it: {error}")
+
+    def _run_gate(self, run: RunGate) -> None:
+        train = self._trains[run.number]
+        commit, tree = train.at(run.place)
+        issues = tuple(k for k in train.keys[train.landed : run.place] if k != FOLLOWED)
+        kept = None if run.anew else self._verdicts.find(tree)
+        if kept is not None:
+            if kept.verdict is not Verdict.GREEN:
+                self._bad[tree] = kept
+            said = messages.Gate(run.lane, kept.verdict.value, tree, issues, kept=True)
+            self.say(replace(said, why=kept.why))
+            self.queue.judged(run.lane, kept.verdict, kept=True)
+            return
+        order = GateOrder(run.lane, commit, tree, self._tip, run.fresh)
+        try:
+            gate = start_gate(self.settings, self._folder, order, self._verdicts)
+        except OSError as error:
+            self._bad[tree] = Result(Verdict.NONE, f"no gate can be started: {error.strerror}")
+            self.queue.judged(run.lane, Verdict.NONE)
+            return
+        self._gates[run.lane] = _Running(gate, issues)
+        self.selector.register(gate.pidfd, selectors.EVENT_READ, lambda: self._ended(run.lane))
+        self.say(messages.Gate(run.lane, "began", tree, issues))
+
+    def _ended(self, lane: int) -> None:
+        running = self._gates.pop(lane)
+        gate = running.gate
+        self.selector.unregister(gate.pidfd)
+        result, tree = gate.result(), gate.order.tree
+        self._idle = False
+        said = messages.Gate(lane, "stopped", tree, running.issues, time.monotonic() - gate.began)
+        if running.stopped_at is not None:
+            self.say(said)
+            self.queue.stopped(lane)
+            return
+        green = result.verdict is Verdict.GREEN
+        flaky = green and tree in self._bad
+        if green:
+            self._bad.pop(tree, None)
+        else:
+            self._bad[tree] = result
+        self.say(replace(said, state=result.verdict.value, why=result.why, flaky=flaky))
+        self.queue.judged(lane, result.verdict)
+        if tree == self._tip_tree():
+            self.say(messages.Tip(self._tip, self.settings.landing.branch, green))
+
+    def _tip_tree(self) -> str:
+        try:
+            return self._repository.objects.tree(self._tip)
+        except GitError:
+            return ""
+
+    def _kill_late(self, now: float) -> None:
+        for running in self._gates.values():
+            if running.stopped_at is not None and now >= running.stopped_at + STOP_SECONDS:
+                running.gate.end(signal.SIGKILL)
+
+    # --- landing ----------------------------------------------------------------------------------
+
+    def _advance(self, number: int, place: int) -> None:
+        train = self._trains[number]
+        keys = train.keys[train.landed : place]
+        _, tree = train.at(place)
+        verified = tree if self.settings.verify is not None else ""
+        issues = tuple(key for key in keys if key != FOLLOWED)
+        text = verified or "none"
+        if verified and len(issues) > 1:
+            text += f" (train of {len(issues)}: {' '.join(issues)})"
+        changes = [each.changes for each in train.coupled[train.landed : place]]
+        try:
+            commits = self._repository.land(self._tip, changes, text)
+        except Moved:
+            self._moved(self._repository.tip())
+            return
+        except Held as held:
+            branch = self.settings.landing.branch
+            self._get_stuck(f"{branch} is checked out in {held}: nothing lands while it is")
+            return
+        train.landed, self._tip = place, commits[-1]
+        for key, commit in zip(keys, commits, strict=True):
+            passenger = self._passengers.pop(key)
+            if isinstance(passenger, Add):
+                of = (passenger.issue_id, passenger.attempt, commit)
+                self.say(messages.Landed(*of, verified, issues if verified else ()))
+        self.say(messages.Tip(self._tip, self.settings.landing.branch, bool(verified) or None))
+        self.queue.advanced(place)
+        self._again_seconds = AGAIN_SECONDS[0]
+        if (into := self._repository.move_into(self._tip)) is not None:
+            self.say(into)
+        self._run_after()
+
+    def _contained(self, passenger: Passenger) -> None:
+        if isinstance(passenger, Add):
+            self._passengers.pop(passenger.issue_id)
+            of = (passenger.issue_id, passenger.attempt, self._tip)
+            self.say(messages.Landed(*of, contained=True))
+
+    def _refuse_conflict(self, key: str, found: Conflict) -> None:
+        add = self._passengers.pop(key)
+        assert isinstance(add, Add)
+        if not found.files:
+            self._refuse(add, "branch", found.text)
+            return
+        against = self._landed_since(add, found.files)
+        self._refuse(add, "conflict", found.text, found.files, against)
+
+    def _convict(self, key: str, *, told: bool) -> None:
+        add = self._passengers[key]
+        assert isinstance(add, Add)
+        train = self._trains[max(n for n, each in self._trains.items() if key in each.keys)]
+        result = self._bad.get(train.at(train.keys.index(key) + 1)[1], Result(Verdict.NONE))
+        text = "\n".join(part for part in (result.why, result.text) if part)
+        self._refuse(add, "verify" if told else "gate", text, against=self._landed_since(add))
+
+    def _refuse(
+        self,
+        add: Add,
+        why: str,
+        text: str,
+        files: tuple[str, ...] = (),
+        against: tuple[str, ...] = (),
+    ) -> None:
+        of = (add.issue_id, add.attempt, why, text)
+        self.say(messages.Refused(*of, files, self._tip, against))
+
+    def _landed_since(self, add: Add, files: tuple[str, ...] = ()) -> tuple[str, ...]:
+        found = self._repository.landed(add.base, self._tip, files)
+        names = dict.fromkeys(each.issue_id for each in found if each.issue_id)
+        return tuple(names)[:AGAINST_MAX]
+
+    # --- pauses -----------------------------------------------------------------------------------
+
+    def _say_pause(self, pause: Pause | None) -> None:
+        if pause is None:
+            self._again_at = None
+            self.say(messages.Resumed())
+            return
+        branch, files = self.settings.landing.branch, tuple[str, ...]()
+        bad = self._bad.get(self._tip_tree(), Result(Verdict.NONE))
+        match pause:
+            case Pause.TIP:
+                why = f"{branch} at {self._tip[:12]} does not pass by itself: {bad.why}"
+            case Pause.GATE:
+                why = f"verify cannot be told on {branch} at {self._tip[:12]}: {bad.why}"
+            case Pause.FIRST:
+                follow = self._passengers[FOLLOWED]
+                assert isinstance(follow, Follow)
+                of = f"{follow.branch} at {follow.commit[:12]}"
+                why = f"with {of} verify does not pass on {branch}"
+                if self._conflict is not None:
+                    why, files = f"{of} does not merge with {branch}", self._conflict.files
+                    self._conflict = None
+            case _:
+                assert_never(pause)
+        if pause is not Pause.FIRST:
+            self._again_at = time.monotonic() + self._again_seconds
+            self._again_seconds = min(self._again_seconds * 2, AGAIN_SECONDS[1])
+        self.say(messages.Paused(why, files))
+
+    # --- after ------------------------------------------------------------------------------------
+
+    def _run_after(self) -> None:
+        command = self.settings.landing.after
+        if command is None:
+            return
+        if self._after is not None:
+            self._after.again = True
+            return
+        added = {"BW_BRANCH": self.settings.landing.branch, "BW_TIP": self._tip}
+        with open(self._folder / "after.log", "wb") as log:
+            process = subprocess.Popen(
+                ["sh", "-c", command],
+                cwd=self.settings.worktrees.checkout,
+                env=os.environ | added,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._after = _After(process, os.pidfd_open(process.pid))
+        self.selector.register(self._after.pidfd, selectors.EVENT_READ, self._after_ended)
+
+    def _after_ended(self) -> None:
+        after, self._after = self._after, None
+        assert after is not None
+        self._idle = False
+        self.selector.unregister(after.pidfd)
+        os.close(after.pidfd)
+        status = after.process.wait()
+        text = (self._folder / "after.log").read_bytes()[-AFTER_TAIL_BYTES:] if status else b""
+        self.say(messages.After(status, text.decode("utf-8", "replace")))
+        if after.again:
+            self._run_after()
+
+    def _take_lock(self) -> None:
+        path = Path(self.settings.worktrees.common, LOCK)
+        until = time.monotonic() + LOCK_SECONDS
+        while (lock := try_lock(path)) is None:
+            if time.monotonic() >= until:
+                raise CannotLand("another lander is at work in this repository")
+            time.sleep(0.05)
+        self._lock = lock
+
+
+def _ended(pidfd: int, seconds: float) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(pidfd, selectors.EVENT_READ)
+        return bool(selector.select(max(0.0, seconds)))
