@@ -145,7 +145,7 @@ class Workplace:
             return ()
         if not self._merging():
             try:
-                git(self.folder, *self._identity(), "merge", "--quiet", "--no-edit", tip)
+                git(self.folder, *identity(self.folder), "merge", "--quiet", "--no-edit", tip)
             except GitError:
                 if not self._merging():
                     raise

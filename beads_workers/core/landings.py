@@ -130,7 +130,11 @@ class Landings:
                 self._pause(why, files)
             case ld.Resumed():
                 self._go_on()
-            case ld.Withdrawn():
+            case ld.After(status, text):
+                if status:
+                    last = text.strip().splitlines()[-1:] or [f"exit status {status}"]
+                    self._effects.note("warning", f"[landing] after failed: {last[0]}")
+            case ld.Withdrawn() | ld.Idle():
                 pass
             case _:
                 assert_never(said)
