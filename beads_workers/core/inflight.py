@@ -317,7 +317,9 @@ class Tasks:
                 note = outcome.note
                 if outcome.receipt is not None:
                     note = close_reason(outcome.receipt, started.attempt)
-                self._enqueue(in_flight, Action.CLOSE, note, outcome, unseen=unseen)
+                self._enqueue(
+                    in_flight, Action.CLOSE, note, outcome, unseen=unseen, by_agent=by_agent
+                )
             case Land():
                 self._land(issue)
             case HandBack():
@@ -326,13 +328,11 @@ class Tasks:
                 self._retry_state.failed_here.add(job.issue_id)
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(PutOnHold(job.issue_id))
-                self._enqueue(in_flight, Action.RELEASE, unseen=unseen, undoes_close=by_agent)
+                self._enqueue(in_flight, Action.RELEASE, unseen=unseen, by_agent=by_agent)
             case Quarantine(reason, history):
                 self._retry_state.failed_here.add(job.issue_id)
                 note = quarantine_note(history.charged, reason)
-                self._enqueue(
-                    in_flight, Action.QUARANTINE, note, unseen=unseen, undoes_close=by_agent
-                )
+                self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
         if by_agent and outcome.receipt is None:
@@ -359,7 +359,10 @@ class Tasks:
             self.ended += 1
             return
         note = quarantine_note(issue.charged, issue.error)
-        self._round_trips.enqueue(Settlement(Action.QUARANTINE, issue_id, note))
+        by_agent = bool(issue.agent)
+        self._round_trips.enqueue(
+            Settlement(Action.QUARANTINE, issue_id, note, by_agent, by_agent=by_agent)
+        )
 
     def requeue_unsent(self) -> None:
         """A stop, or a drain: what nobody works on goes back at once."""
@@ -510,22 +513,22 @@ class Tasks:
         outcome: Outcome = _NO_RESULT,
         *,
         unseen: bool = False,
-        undoes_close: bool = False,
+        by_agent: bool = False,
     ) -> None:
         """``unseen``: a worker did it by itself, or nobody saw the end: it is looked at first, as
-        it is with ``undoes_close``."""
+        it is with ``by_agent``."""
         self._round_trips.enqueue(
             Settlement(
                 action,
                 in_flight.job.issue_id,
                 note,
-                unseen or undoes_close,
+                unseen or by_agent,
                 in_flight.issue.handed_over,
                 outcome.result,
                 outcome.result_file,
                 outcome if self._policy.hand_back and outcome is not _NO_RESULT else None,
                 in_flight.cancelled == CANCELLED,
-                undoes_close,
+                by_agent,
             )
         )
 
@@ -551,7 +554,8 @@ def _finished(
     ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id
     end = outcome.kind.value, word, outcome.error, duration_ms
     came = outcome.note, outcome.result, outcome.result_file, to_text(outcome.receipt)
-    return Finished(*ids, *end, history.charged, history.free_in_a_row, delay, *came)
+    history_after = history.charged, history.free_in_a_row, delay
+    return Finished(*ids, *end, *history_after, *came, agent=started.agent)
 
 
 # --- leases --------------------------------------------------------------------------------------

@@ -132,6 +132,13 @@ class Issue:
         return landed_note(note, self.landed)
 
     @property
+    def agent(self) -> str:
+        """Who worked on it last, while the tracker has no answer to that; "" for no agent."""
+        if self.attempt is not None:
+            return self.attempt.started.agent
+        return self.end.agent if self.end is not None else ""
+
+    @property
     def orphaned(self) -> rec.OwnerLost | rec.Inherited | None:
         """Who has it without a connection to us; None where nobody has."""
         told = (entry.record for entry in reversed(self.told))

@@ -9,6 +9,7 @@ once for what had landed. Source: docs/LANDING.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from beads_workers.core import landing as ld
@@ -99,7 +100,8 @@ class Landings:
                 LandingEnded(in_flight.job.issue_id, "shelve"),
             )
             note = ld.shelve_note(in_flight.issue.landing)
-            self._round_trips.enqueue(Settlement(Action.SHELVE, in_flight.job.issue_id, note))
+            shelve = Settlement(Action.SHELVE, in_flight.job.issue_id, note)
+            self._round_trips.enqueue(_looked_at(shelve, in_flight.issue))
 
     def drop(self, in_flight: InFlight) -> None:
         """Its claim is lost, or a person wants it back: its branch stays, and does not land."""
@@ -191,7 +193,8 @@ class Landings:
         self._round_trips.enqueue(
             Settlement(
                 *(Action.CLOSE, IssueId(said.issue_id), issue.close_note),
-                read_first=issue.shelved,
+                read_first=issue.shelved or bool(issue.agent),
+                by_agent=bool(issue.agent),
                 shelved=issue.shelved,
             )
         )
@@ -217,9 +220,8 @@ class Landings:
             self._tasks.move(
                 issue, IssueStimulus.REQUEUED, LandingEnded(issue_id, "requeue", *told)
             )
-            self._round_trips.enqueue(
-                Settlement(Action.REOPEN if shelved else Action.RELEASE, issue_id)
-            )
+            back = Settlement(Action.REOPEN if shelved else Action.RELEASE, issue_id)
+            self._round_trips.enqueue(back if shelved else _looked_at(back, issue))
 
     def _may_mend(self, issue: Issue, said: ld.Refused) -> bool:
         assert self._settings is not None, "there is a lander"
@@ -254,6 +256,12 @@ class Landings:
 
     def _waiting(self) -> list[Issue]:
         return [issue for issue in self._issues.known.values() if issue.state in _WAITS]
+
+
+def _looked_at(settlement: Settlement, issue: Issue) -> Settlement:
+    """Its agent may have closed it by itself, which does not count."""
+    by_agent = bool(issue.agent)
+    return replace(settlement, read_first=by_agent, by_agent=by_agent)
 
 
 _WAITS = (IssueState.LANDING, IssueState.SHELVED)

@@ -174,6 +174,7 @@ class RecoveryState:
             _sorted(self.begun),
             _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
             _sorted(kept),
+            _sorted(i.issue_id for i in self._all() if i.agent),
             tuple((IssueId(i), note) for i, note in self.to_land.items()),
             _sorted(i.issue_id for i in self._all() if i.shelved),
         )
@@ -522,6 +523,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         result=kept(done.result, of_function=bool(claimed and claimed.path)),
         result_file=done.result_file,
         receipt=to_text(read_receipt(done.receipt)),
+        agent=started.agent,
     )
     # As its worker has measured it, which may say what it likes.
     seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)

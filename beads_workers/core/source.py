@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -62,10 +62,11 @@ class Settlement:
     ``note``: the reason of a close, or the comment that goes with a quarantine. ``result`` (JSON)
     and ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
     ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
-    ``unwanted``: somebody has cancelled it, for good. ``undoes_close``: an agent that failed may
-    have closed it, which does not count; closed in our name it is opened again. ``run_id``: of the
-    crashed run that holds it; "" for our own. ``shelved``: it may be blocked in nobody's name since
-    an earlier ``SHELVE``, and is ours all the same.
+    ``unwanted``: somebody has cancelled it, for good. ``by_agent``: an agent worked on it, and may
+    have closed it by itself, which does not count: where it failed the issue is opened again, where
+    it succeeded the close gets our ``note``. What somebody else has closed stays as it is.
+    ``run_id``: of the crashed run that holds it; "" for our own. ``shelved``: it may be blocked in
+    nobody's name since an earlier ``SHELVE``, and is ours all the same.
     """
 
     action: Action
@@ -77,7 +78,7 @@ class Settlement:
     result_file: str = ""
     outcome: Outcome | None = None
     unwanted: bool = False
-    undoes_close: bool = False
+    by_agent: bool = False
     run_id: str = ""
     shelved: bool = False
 
@@ -176,9 +177,10 @@ class CrashedRun:
     ``outcomes``: how the last attempts went of which the source was not told; ``unstarted``: what
     was claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
     ``handed_back``: those of ``outcomes`` that were to go back to whoever sent them. ``kept``: not
-    to be touched, because a worker that was not ours may be at work on them. ``to_land``: what is
-    done, and whose branches have not landed, each with the note that says so; ``shelved``: what
-    is ours although it may be blocked in nobody's name.
+    to be touched, because a worker that was not ours may be at work on them. ``by_agents``: those
+    of ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
+    ``to_land``: what is done, and whose branches have not landed, each with the note that says so;
+    ``shelved``: what is ours although it may be blocked in nobody's name.
     """
 
     actor: str
@@ -191,6 +193,7 @@ class CrashedRun:
     begun: tuple[IssueId, ...] = ()
     handed_back: tuple[IssueId, ...] = ()
     kept: tuple[IssueId, ...] = ()
+    by_agents: tuple[IssueId, ...] = ()
     to_land: tuple[tuple[IssueId, str], ...] = ()
     shelved: tuple[IssueId, ...] = ()
 
@@ -201,12 +204,9 @@ class CrashedRun:
         for key in issue_ids:
             came = outcomes.get(key, _UNKNOWN)
             result = came.result, came.result_file
-            pending.append(
-                Settlement(
-                    *(Action.CLOSE, key, came.note, True, key in handed_over, *result),
-                    shelved=key in self.shelved,
-                )
-            )
+            close = Settlement(Action.CLOSE, key, came.note, True, key in handed_over, *result)
+            by_agent, shelved = key in self.by_agents, key in self.shelved
+            pending.append(replace(close, by_agent=by_agent, shelved=shelved))
         return pending
 
     def back(self, issue_id: IssueId) -> Settlement:
@@ -218,8 +218,14 @@ class CrashedRun:
             action, note = Action.REOPEN, None
         if (branch := dict(self.to_land).get(issue_id)) is not None:
             action, note = Action.SHELVE, branch
-        handed_over = issue_id in self.handed_over
-        return Settlement(action, issue_id, note or "", read_first=True, handed_over=handed_over)
+        return Settlement(
+            action,
+            issue_id,
+            note or "",
+            read_first=True,
+            handed_over=issue_id in self.handed_over,
+            by_agent=issue_id in self.by_agents,
+        )
 
 
 @value

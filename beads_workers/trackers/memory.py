@@ -185,7 +185,8 @@ class MemorySource:
         held = [
             IssueId(issue.id)
             for issue in self._in_order()
-            if issue.status in (OPEN, IN_PROGRESS) and is_held_by(issue.assignee, dead.actor)
+            if issue.status in (OPEN, IN_PROGRESS) or issue.id in dead.by_agents
+            if is_held_by(issue.assignee, dead.actor)
         ]
         return self._faulty(
             "recover", lambda: self._settled("recover", pending(dead, held), dead.actor)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import BLOCKING, Action, CrashedRun, Result, Settlement
+from beads_workers.core.source import Action, CrashedRun, Result, Settlement
 
 # --- settlement rules ----------------------------------------------------------------------------
 # What a settlement may do to an issue, given how the tracker shows it: one pure rule.
@@ -49,9 +49,8 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
     """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
     if found is None:
         return Ruling(Result.NOT_OURS, error="no such issue")
-    if settlement.undoes_close and found.status == CLOSED and _is_ours(found, actor):
-        status = BLOCKED if settlement.action in BLOCKING else OPEN
-        return _written(Ownership(status, ""))
+    if settlement.by_agent and found.status == CLOSED and _is_ours(found, actor):
+        return _written(_instead(settlement.action, actor))
     if found.status in FINISHED:
         # Also without read_first: an issue that is closed is closed, whoever did it.
         return Ruling(Result.FOUND_CLOSED)
@@ -81,7 +80,8 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
     """What a crashed run left to be written: its closes, what else it held or handed over, and what
     it took back.
 
-    ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order.
+    ``held``: the ids that the tracker shows in the name of its actor, in the tracker's order; of
+    what is closed, those that an agent may have closed by itself (``dead.by_agents``).
     """
     done = dict.fromkeys(dead.unclosed)
     kept = frozenset(dead.kept)
@@ -97,6 +97,17 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
 def is_held_by(assignee: str, actor: str) -> bool:
     """The actor's own claims, and those of its workers (``<actor>/W3``) where they claim."""
     return assignee == actor or assignee.startswith(f"{actor}/")
+
+
+def _instead(action: Action, actor: str) -> Ownership:
+    """How an issue is to be shown that its agent has closed by itself."""
+    match action:
+        case Action.CLOSE:
+            return Ownership(CLOSED, actor)
+        case Action.QUARANTINE | Action.SHELVE:
+            return Ownership(BLOCKED, "")
+        case _:
+            return Ownership(OPEN, "")
 
 
 def _is_ours(found: Ownership, actor: str) -> bool:

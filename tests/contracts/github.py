@@ -110,7 +110,8 @@ class GitHubSource:
         held = [
             IssueId(each.id)
             for each in _in_order(self._all())
-            if each.status in (OPEN, IN_PROGRESS) and is_held_by(each.assignee, dead.actor)
+            if each.status in (OPEN, IN_PROGRESS) or each.id in dead.by_agents
+            if is_held_by(each.assignee, dead.actor)
         ]
         return self._settled(pending(dead, held), dead.actor)
 

@@ -97,19 +97,41 @@ def test_what_its_worker_closed_counts_as_done(
 def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
     tracker: Tracker, source: Source, held: IssueId, action: Action, status: str
 ) -> None:
-    tracker.put(held, "closed", US)
-    undoing = Settlement(action, held, "note", read_first=True, undoes_close=True)
+    tracker.close_as(held, f"{US}/{held}")
+    undoing = Settlement(action, held, "note", read_first=True, by_agent=True)
     assert settled(source, undoing) == [Result.APPLIED]
     assert tracker.read(held) == (status, NOBODY)
     assert settled(source, undoing) == [Result.APPLIED], "once more does no harm"
     assert taken(source) == ([held] if action is Action.RELEASE else [])
 
 
+def test_what_an_agent_that_succeeded_closed_by_itself_has_our_reason(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    tracker.close_as(held, f"{US}/{held}")
+    close = Settlement(Action.CLOSE, held, "done, by claude", read_first=True, by_agent=True)
+    assert settled(source, close) == [Result.APPLIED]
+    assert tracker.read(held) == ("closed", US)
+    assert "done, by claude" in tracker.notes(held)
+    assert "all done" not in tracker.notes(held)
+
+
+@pytest.mark.parametrize("closed_by_agent", [True, False])
+def test_what_the_agent_of_a_crashed_run_closed_by_itself_is_opened_again(
+    tracker: Tracker, source: Source, held: IssueId, closed_by_agent: bool
+) -> None:
+    tracker.close_as(held, f"{US}/{held}")
+    by_agents = (held,) if closed_by_agent else ()
+    answers = source.recover(CrashedRun(US, begun=(held,), by_agents=by_agents))
+    assert [each.result for each in answers] == [Result.APPLIED] * len(by_agents)
+    assert tracker.read(held) == (("open", NOBODY) if closed_by_agent else ("closed", US))
+
+
 def test_what_somebody_else_closed_meanwhile_stays_closed(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
     tracker.put(held, "closed", STRANGER)
-    undoing = Settlement(Action.RELEASE, held, read_first=True, undoes_close=True)
+    undoing = Settlement(Action.RELEASE, held, read_first=True, by_agent=True)
     assert settled(source, undoing) == [Result.FOUND_CLOSED]
     assert tracker.read(held)[0] == "closed"
 

@@ -63,6 +63,9 @@ class Tracker(Protocol):
     def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
         """Set both as they are given; ``NOBODY`` clears the assignee."""
 
+    def close_as(self, issue_id: IssueId, actor: str) -> None:
+        """``actor`` closes it, whoever holds it; the holder stays."""
+
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         """Its status and its assignee (``NOBODY`` without one), straight from the tracker."""
 
@@ -98,6 +101,9 @@ class InMemory:
 
     def put(self, issue_id: IssueId, status: str, assignee: str) -> None:
         self._tracker.put(issue_id, status, assignee)
+
+    def close_as(self, issue_id: IssueId, actor: str) -> None:
+        self.put(issue_id, "closed", self.read(issue_id)[1])
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         issue = self._tracker.issues[issue_id]
@@ -143,6 +149,9 @@ class Embedded:
                 (status, assignee, issue_id),
             )
             self._store.refresh(self._store.dependants([issue_id]))
+
+    def close_as(self, issue_id: IssueId, actor: str) -> None:
+        self.put(issue_id, "closed", self.read(issue_id)[1])
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         issue = self._store.issues([issue_id])[0]
@@ -193,6 +202,9 @@ class GitHub:
         labels += [f"status:{status}"] if status in ("in_progress", "blocked") else []
         state = "CLOSED" if status == "closed" else "OPEN"
         fake_gh.change(self._program, issue_id, labels=labels, state=state)
+
+    def close_as(self, issue_id: IssueId, actor: str) -> None:
+        self.put(issue_id, "closed", self.read(issue_id)[1])
 
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         issue = fake_gh.read(self._program, issue_id)

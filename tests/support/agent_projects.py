@@ -34,10 +34,10 @@ class AgentProject(EmbeddedProject):
 
 
 class AgentBdProject(BdProject):
-    """The same with a real ``bd`` 1.3.0."""
+    """The same with a real ``bd``."""
 
-    def __init__(self, folder: Path, home: AgentHome) -> None:
-        super().__init__(folder, NEW)
+    def __init__(self, folder: Path, home: AgentHome, version: str = NEW) -> None:
+        super().__init__(folder, version)
         _begin(self.folder)
         self.environment |= _environment(folder, home, self.environment)
 

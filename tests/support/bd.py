@@ -157,6 +157,11 @@ class BdProject:
         force = ["--force"] if self.version == NEW else []
         self.bd("update", *force, f"--status={status}", f"--assignee={assignee}", issue_id)
 
+    def close_as(self, issue_id: IssueId, actor: str) -> None:
+        """``actor`` closes it, whoever holds it; the holder stays."""
+        force = ["--force"] if self.version == NEW else []
+        self.bd("close", *force, "--reason=all done", issue_id, actor=actor)
+
     def let_lapse(self, *issue_ids: IssueId) -> None:
         """Their leases have been over for an hour; holder and status stay (``bd`` 1.3.0).
 

@@ -26,6 +26,7 @@ from beads_workers.trackers.bd.tracker import (
     BdRow,
     BdTracker,
     failed,
+    held_by,
     is_safe_id,
     object_of,
     refusals,
@@ -70,23 +71,23 @@ class ConditionalWrite:
                 assert_never(self.settlement.action)
 
 
-def held_by(assignee: str, actor: str) -> bool:
-    """Whether ``actor`` or one of its workers (``actor/W3``) holds it."""
-    return assignee == actor or assignee.startswith(actor + "/")
-
-
 def unseen(settlement: Settlement, actor: str, *, sure: bool) -> ConditionalWrite:
     """For what we hold as far as we know: in progress, in our own name."""
     return ConditionalWrite(settlement, IN_PROGRESS, actor, sure=sure)
 
 
-def decide(settlement: Settlement, seen: BdRow | None, actor: str) -> ConditionalWrite | Settled:
-    """Decide for one issue; ``seen`` is None when the tracker no longer has it."""
+def decide(
+    settlement: Settlement, seen: BdRow | None, actor: str, closed_by: str = ""
+) -> ConditionalWrite | Settled:
+    """Decide for one issue; ``seen`` is None when the tracker no longer has it.
+
+    ``closed_by``: who closed it, where it is closed and this ``bd`` can tell; else "".
+    """
     if seen is None:
         return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
     write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
     if seen.status == CLOSED:
-        if settlement.undoes_close and held_by(seen.assignee, actor):
+        if _is_agents_close(settlement, seen, actor, closed_by):
             return write
         return Settled(settlement, Result.FOUND_CLOSED)
     if _is_as_asked(settlement.action, seen):
@@ -98,6 +99,19 @@ def decide(settlement: Settlement, seen: BdRow | None, actor: str) -> Conditiona
     if may:
         return write
     return Settled(settlement, Result.NOT_OURS, whose(seen))
+
+
+def _is_agents_close(settlement: Settlement, seen: BdRow, actor: str, closed_by: str) -> bool:
+    """Whether it is to be undone, or to be given our reason.
+
+    Where nobody can tell who closed it, it was in our name, so it was the agent most likely: work
+    that is not done is not to be taken as done. A close that succeeded anyway needs nothing more.
+    """
+    if not settlement.by_agent:
+        return False
+    if settlement.action is Action.CLOSE:
+        return closed_by.startswith(actor + "/")
+    return held_by(closed_by or seen.assignee, actor)
 
 
 def _may_reopen(settlement: Settlement, seen: BdRow, actor: str) -> bool:
@@ -198,15 +212,19 @@ def _call_for(tracker: BdTracker, write: ConditionalWrite) -> Call | None:
         # Nothing to write: this bd lets any actor update and close what is in another's name.
         return None
     if action is Action.CLOSE:
-        if abilities.batch and write.sure:
+        if abilities.batch and (write.sure or write.status == CLOSED):
             return _close_in_batch
         if not abilities.compare_and_swap:
             return _close
+        if write.status == CLOSED:
+            return None  # It is as asked, but for the reason, which this bd keeps.
     return _update
 
 
 def _shared(call: Call, write: ConditionalWrite) -> object:
     """What the writes of one call must have in common."""
+    if call is _close:
+        return _reason(write.settlement.note)  # One call knows one reason.
     if call is not _update:
         return None
     if write.settlement.action in (*BLOCKING, Action.CLOSE) and write.settlement.note:
@@ -215,25 +233,26 @@ def _shared(call: Call, write: ConditionalWrite) -> object:
 
 
 def _close_in_batch(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
-    lines = "".join(f"{_close_line(write)}\n" for write in group)
-    answer = tracker.ask(["batch", "--json"], ids=len(group), text=lines, actor=actor)
-    if object_of(answer).get("operations") != len(group):
+    lines = [line for write in group for line in _close_lines(write)]
+    text = "".join(f"{line}\n" for line in lines)
+    answer = tracker.ask(["batch", "--json"], ids=len(group), text=text, actor=actor)
+    if object_of(answer).get("operations") != len(lines):
         raise failed(answer)
     return {}
 
 
-def _close_line(write: ConditionalWrite) -> str:
+def _close_lines(write: ConditionalWrite) -> list[str]:
+    issue_id = write.settlement.issue_id
     reason = _reason(write.settlement.note).replace("\\", "\\\\").replace('"', '\\"')
-    line = f"close {write.settlement.issue_id}"
-    return f'{line} "{reason}"' if reason else line
+    close = f'close {issue_id} "{reason}"' if reason else f"close {issue_id}"
+    # A close of what is closed keeps the first reason. In one transaction nobody sees it open.
+    return [f"update {issue_id} status={OPEN}", close] if write.status == CLOSED else [close]
 
 
 def _close(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
     ids = _ids(group)
-    # One call knows one reason: where they differ, say only who it was.
-    reasons = {_reason(write.settlement.note) for write in group}
-    reason = reasons.pop() if len(reasons) == 1 else ""
-    arguments = ["close", "--json", f"--reason={reason or f'Closed by {actor}'}", "--", *ids]
+    reason = _reason(group[0].settlement.note) or f"Closed by {actor}"
+    arguments = ["close", "--json", f"--reason={reason}", "--", *ids]
     closed = rows(tracker.ask(arguments, ids=len(ids), actor=actor))
     done = {row.issue_id for row in closed if row.status == CLOSED}
     return {i: "bd close did not close it" for i in ids if i not in done}
@@ -293,13 +312,15 @@ def _note(note: str) -> str:
 class SettlementGroup:
     """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end.
 
-    ``shared``: somebody else may write at any moment, also right after a look.
+    ``shared``: somebody else may write at any moment, also right after a look. ``sure``: what
+    nobody can have taken from us, where a look shows it in our name.
     """
 
     tracker: BdTracker
     actor: str
     settlements: Sequence[Settlement]
     shared: bool = False
+    sure: frozenset[IssueId] = frozenset()
     answers: dict[IssueId, Settled] = field(default_factory=dict)
     _trouble: SourceError | None = None
 
@@ -346,23 +367,34 @@ class SettlementGroup:
         seen: Mapping[IssueId, BdRow] | None,
         errors: Mapping[IssueId, str] | None = None,
     ) -> list[ConditionalWrite]:
-        if settlements and seen is None:
-            try:
+        try:
+            if settlements and seen is None:
                 seen = self.tracker.look([s.issue_id for s in settlements])
-            except SourceError as trouble:
-                self._trouble = trouble
-                for one in settlements:
-                    error = (errors or {}).get(one.issue_id, str(trouble))
-                    self._answer(Settled(one, Result.FAILED, error))
-                return []
-        writes = []
+            closers = self._closers(settlements, seen or {})
+        except SourceError as trouble:
+            self._trouble = trouble
+            for one in settlements:
+                error = (errors or {}).get(one.issue_id, str(trouble))
+                self._answer(Settled(one, Result.FAILED, error))
+            return []
+        seen, writes = seen or {}, []
         for one in settlements:
-            verdict = decide(one, (seen or {}).get(one.issue_id), self.actor)
+            closed_by = closers.get(one.issue_id, "")
+            verdict = decide(one, seen.get(one.issue_id), self.actor, closed_by)
             if isinstance(verdict, ConditionalWrite):
-                writes.append(verdict)
+                held = (verdict.status, verdict.assignee) == (IN_PROGRESS, self.actor)
+                writes.append(replace(verdict, sure=held and one.issue_id in self.sure))
             else:
                 self._answer(verdict)
         return writes
+
+    def _closers(
+        self, settlements: Sequence[Settlement], seen: Mapping[IssueId, BdRow]
+    ) -> dict[IssueId, str]:
+        """Who closed what is closed, where an agent may have."""
+        ids = [s.issue_id for s in settlements if s.by_agent and s.issue_id in seen]
+        closed = [i for i in ids if seen[i].status == CLOSED]
+        return self.tracker.closers(closed, self.actor) if closed else {}
 
     def _applied(self, writes: Iterable[ConditionalWrite], errors: Errors) -> None:
         for write in writes:

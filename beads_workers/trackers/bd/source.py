@@ -29,8 +29,9 @@ from beads_workers.core.source import (
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import CALL_SECONDS, BdCalls, BdResult
-from beads_workers.trackers.bd.settlements import SettlementGroup, held_by, pending, rounds, whose
+from beads_workers.trackers.bd.settlements import SettlementGroup, pending, rounds, whose
 from beads_workers.trackers.bd.tracker import (
+    CLOSED,
     IDS_PER_CALL_MAX,
     IN_PROGRESS,
     OPEN,
@@ -39,6 +40,7 @@ from beads_workers.trackers.bd.tracker import (
     BdTracker,
     candidates,
     held_back,
+    held_by,
     is_safe_id,
     object_of,
     refusals,
@@ -556,11 +558,11 @@ class BdSource:
             return answers
         self._wrote = True
         known = {s.issue_id: self._is_sure(s) for s in safe if self._is_known(s)}
+        sure = frozenset(s.issue_id for s in safe if self._is_sure(s) and not s.handed_over)
         # Whatever happens now, these are looked at before they are written again.
         self._leases.forget(s.issue_id for s in safe)
-        return answers + SettlementGroup(self._tracker, self.actor, safe, self._shared).settle(
-            known
-        )
+        group_settled = SettlementGroup(self._tracker, self.actor, safe, self._shared, sure)
+        return answers + group_settled.settle(known)
 
     def _is_known(self, settlement: Settlement) -> bool:
         unseen = settlement.read_first or settlement.handed_over
@@ -582,11 +584,11 @@ class BdSource:
         """See ``Source``; acts as the crashed run's actor, whose claims they are."""
         self._listings.forget()
         rows = {row.issue_id: row for row in self._tracker.under_way(dead.actor)}
-        named = {*dead.unclosed, *dead.handed_over, *dead.reopened}
+        named = {*dead.unclosed, *dead.handed_over, *dead.reopened, *dead.by_agents}
         missing = [i for i in named if i not in rows and is_safe_id(i)]
         rows |= self._tracker.look(missing) if missing else {}
-        held = [i for i, row in rows.items() if held_by(row.assignee, dead.actor)]
-        found = pending(dead, [i for i in held if rows[i].status in ("open", IN_PROGRESS)])
+        held = [i for i, row in rows.items() if _is_held(row, dead)]
+        found = pending(dead, held)
         if not found:
             return []
         self._wrote = True
@@ -621,6 +623,13 @@ class BdSource:
         except SourceError:
             # The next start asks the tracker what this actor holds.
             return
+
+
+def _is_held(row: BdRow, dead: CrashedRun) -> bool:
+    if row.status == CLOSED:
+        # Whether its agent did that, who closed it will tell.
+        return row.issue_id in dead.by_agents
+    return row.status in (OPEN, IN_PROGRESS) and held_by(row.assignee, dead.actor)
 
 
 def _nested(row: BdRow) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,11 @@ class Refusal:
     issue_id: str
     error: str
     lost: bool
+
+
+def held_by(assignee: str, actor: str) -> bool:
+    """Whether ``actor`` or one of its workers or agents (``actor/W3``, ``actor/bw-7``) is it."""
+    return assignee == actor or assignee.startswith(actor + "/")
 
 
 def is_safe_id(issue_id: str) -> bool:
@@ -174,6 +180,29 @@ def _needed(row: BdRow) -> list[dict[str, Any]]:
         for each in listed
         if each.get("status") == CLOSED and each.get("dependency_type") != "parent-child"
     ]
+
+
+@value
+class _Event:
+    """``moment``: events are in the order of this text; several may share one. ``kind``: as ``bd``
+    names it."""
+
+    moment: str
+    kind: str
+    actor: str
+
+
+_BEGINS = ("claimed", "reopened", "status_changed")
+"""Kinds of events after which a close is another one than before."""
+
+
+def _closer(events: Sequence[_Event], actor: str) -> str:
+    """Who closed it, strangers first and ``actor`` next; "" where no event says so."""
+    begins = [each.moment for each in events if each.kind in _BEGINS]
+    closes = [each for each in events if each.kind == CLOSED and each.actor]
+    names = [each.actor for each in closes if not begins or each.moment >= max(begins)]
+    strangers = [name for name in names if not held_by(name, actor)]
+    return (strangers or sorted(names) or [""])[0]
 
 
 def _priority(value: Any) -> int:
@@ -441,6 +470,12 @@ IDS_PER_CALL_MAX = 100
 WHOLE_IDS_PER_CALL_MAX = 20
 """With all comments, and all texts of what they depend on, an issue may take a megabyte."""
 COMMENTS = "--include-comments"
+EVENTS = "--events"
+EVENTS_MAX = 100
+"""The newest, which hold the close that counts."""
+_EVENTS_ON_DISK = (
+    "SELECT id, event_type, actor FROM events WHERE issue_id = ? ORDER BY id DESC LIMIT ?"
+)
 
 
 class BdTracker:
@@ -453,7 +488,7 @@ class BdTracker:
     def __init__(self, calls: BdCalls, known: Abilities | None = None) -> None:
         self.calls = calls
         self._abilities = known
-        self._comments: list[str] | None = None
+        self._options: dict[str, bool] = {}
 
     @property
     def abilities(self) -> Abilities:
@@ -513,10 +548,60 @@ class BdTracker:
         return found
 
     def _include_comments(self) -> list[str]:
-        if self._comments is None:
-            text = self.calls.run(["show", "--help"]).stdout.decode("utf-8", "replace")
-            self._comments = [COMMENTS] if _has(text, COMMENTS) else []
-        return self._comments
+        return [COMMENTS] if self._has_option("show", COMMENTS) else []
+
+    def _has_option(self, command: str, option: str) -> bool:
+        """Whether this ``bd`` has it; asked when it is first needed."""
+        if option not in self._options:
+            answer = self.calls.run([command, "--help"])
+            text = answer.stdout.decode("utf-8", "replace")
+            self._options[option] = answer.status == 0 and _has(text, option)
+        return self._options[option]
+
+    def closers(self, issue_ids: Sequence[IssueId], actor: str) -> dict[IssueId, str]:
+        """Who closed these since they were claimed, as far as this ``bd`` tells.
+
+        Of several who closed one, anybody but ``actor`` and those below it is named first, then
+        ``actor``. 1.x needs a call for each; 0.x has no command for it, but its file says it.
+        """
+        if self._has_option("history", EVENTS):
+            events = {i: self._events(i) for i in issue_ids}
+        else:
+            events = self._events_on_disk(issue_ids)
+        found = {i: _closer(each, actor) for i, each in events.items()}
+        return {i: who for i, who in found.items() if who}
+
+    def _events(self, issue_id: IssueId) -> list[_Event]:
+        readonly = ["--readonly"] if self.abilities.readonly else []
+        limit = f"--limit={EVENTS_MAX}"
+        answer = self.ask(["history", "--json", EVENTS, limit, *readonly, "--", issue_id], ids=1)
+        named = _json(answer)
+        if answer.status != 0 or not isinstance(named, list):
+            raise failed(answer)
+        fields = [each for each in named if isinstance(each, dict)]
+        return [
+            _Event(_text(each, "created_at"), _text(each, "event_type"), _text(each, "actor"))
+            for each in fields
+        ]
+
+    def _events_on_disk(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, list[_Event]]:
+        import sqlite3  # Hardly ever: an issue was closed under our hands.
+
+        path = object_of(self.ask(["info", "--json"])).get("database_path")
+        if not isinstance(path, str) or not Path(path).is_file():
+            return {}
+        found: dict[IssueId, list[_Event]] = {}
+        try:
+            file = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=5)
+            with closing(file) as database:
+                for issue_id in issue_ids:
+                    rows = database.execute(_EVENTS_ON_DISK, (issue_id, EVENTS_MAX)).fetchall()
+                    found[issue_id] = [
+                        _Event(f"{n:012}", str(kind), str(who)) for n, kind, who in rows
+                    ]
+        except sqlite3.Error:
+            return {}  # It has no database, or one of another form.
+        return found
 
     def in_progress(self) -> list[BdRow]:
         """Everything in progress, whoever holds it; leases included."""

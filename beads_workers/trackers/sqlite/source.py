@@ -264,9 +264,10 @@ class SqliteSource:
                 # The range holds the actor's own name and "<actor>/..." ("0" follows "/").
                 "SELECT id FROM issues WHERE (assignee = ?1 OR"
                 " (assignee > ?1 || '/' AND assignee < ?1 || '0'))"
-                " AND assignee <> '' AND status IN ('open', 'in_progress')"
+                " AND assignee <> '' AND (status IN ('open', 'in_progress')"
+                "  OR status = 'closed' AND id IN (SELECT value FROM json_each(?2)))"
                 " ORDER BY priority, created_us, id",
-                (dead.actor,),
+                (dead.actor, json.dumps(dead.by_agents)),
             ).fetchall()
             return self._settled(tracker, pending(dead, [row[0] for row in held]), dead.actor)
 
@@ -371,7 +372,7 @@ class SqliteSource:
         moved = {
             c.settlement.issue_id
             for c in changes
-            if c.holding.status in FINISHED or c.settlement.undoes_close
+            if c.holding.status in FINISHED or c.settlement.by_agent
         }
         store.refresh(store.dependants(moved))
         return answers

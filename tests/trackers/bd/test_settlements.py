@@ -6,8 +6,8 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, Result, Settlement
-from beads_workers.trackers.bd.settlements import ConditionalWrite, decide, held_by
-from beads_workers.trackers.bd.tracker import BdRow
+from beads_workers.trackers.bd.settlements import ConditionalWrite, decide
+from beads_workers.trackers.bd.tracker import BdRow, held_by
 
 US = "beads-workers/host/run-1"
 W3, ALICE, NOBODY = f"{US}/W3", "alice", ""
