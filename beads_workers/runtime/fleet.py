@@ -169,7 +169,7 @@ class Fleet:
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
             made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
             loop.tracker_thread = open_tracker_thread(
-                self._settings, self._folder, *made, recovery.release
+                self._settings, self._folder, *made, recovery.release, recovery.conclude
             )
             self._share_accounts(loop)
             self._prepare_lander(selector, loop)

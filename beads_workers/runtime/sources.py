@@ -109,21 +109,21 @@ def open_tracker_thread(
     post: Callable[[Answer | BaseException], None],
     tell: Callable[[RoundTripEnded], None],
     release: Release,
+    conclude: Callable[[], None],
 ) -> TrackerThread:
     """The tracker thread that fits the source; ``folder``: of the run. See
     ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
     if not is_push(settings):
-        return TrackerThread(*made, release=release)
+        return TrackerThread(*made, release=release, conclude=conclude)
 
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.
 
     if kind_of(settings.source).prompt:
-        return PromptTrackerThread(*made, tell, tidy, sync_of(source))
-    return TrackerThread(
-        *made, tidy
-    )  # It asks over a network, and the loop must not wait for that.
+        return PromptTrackerThread(*made, tell, tidy, sync_of(source), conclude)
+    # It asks over a network, and the loop must not wait for that.
+    return TrackerThread(*made, tidy, conclude=conclude)
 
 
 def open_ingress(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RecoveryFailed, RoundTripEnded, UsageRead
-from beads_workers.core.journal import Checkpointed, Entry, Inherited
+from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Started
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import (
@@ -89,10 +89,13 @@ class TrackerThread:
         post: Callable[[Answer | BaseException], None],
         tidy: Callable[[], None] = lambda: None,
         release: Release = no_release,
+        conclude: Callable[[], None] = lambda: None,
     ) -> None:
         """``tidy``: called in this thread once a minute, while there is anything to do.
-        ``release``: see ``Recovery.release``."""
+        ``release``: see ``Recovery.release``; ``conclude``: called in this thread whenever all that
+        was posted before a round trip began is on disk."""
         self._release = release
+        self._conclude = conclude
         self._source = source
         self._journal = journal
         self._recover = recover
@@ -127,6 +130,7 @@ class TrackerThread:
         while (round_trip := self._round_trips.get()) is not None:
             # Whatever this round trip writes to the tracker follows from records before it.
             self._journal.sync_patiently()
+            self._conclude()
             self._post(self.carry_out(round_trip))
             if time.monotonic() >= tidy_at:
                 self._tidy()
@@ -209,10 +213,11 @@ class PromptTrackerThread(TrackerThread):
         tell: Callable[[RoundTripEnded], None],
         tidy: Callable[[], None] = lambda: None,
         sync: Callable[[], None] = lambda: None,
+        conclude: Callable[[], None] = lambda: None,
     ) -> None:
         """``tell``: takes the answers of round trips, where they are begun; ``sync``: called
         whenever the journal was brought to disk."""
-        super().__init__(source, journal, recover, post, tidy)
+        super().__init__(source, journal, recover, post, tidy, conclude=conclude)
         self._tell = tell
         self._sync = sync
         self._told = threading.Event()
@@ -236,6 +241,7 @@ class PromptTrackerThread(TrackerThread):
             self._told.wait()
             self._told.clear()
             self._journal.sync_patiently()
+            self._conclude()
             self._sync()
             if time.monotonic() >= tidy_at:
                 self._tidy()
@@ -297,6 +303,10 @@ class Recovery:
         self._inherits = inherits
         self._grace_seconds = grace_seconds
         self._left: dict[str, _Left] = {}
+        self._told: set[str] = set()
+        """Runs whose agents' usage was found, and may not be in our journal yet."""
+        self._unconcluded: list[str] = []
+        """Those of them that are settled but for that."""
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -314,12 +324,15 @@ class Recovery:
         inherited: list[Inherited] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
-            self._find_usage(left)
+            unread, living = left.unread, self._still_held(left)
+            self._find_usage(left, [each for each in unread if each.issue_id not in living])
             ends = self._hear(left)
             heard += [
                 retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends
             ]
             kept = self._still_held(left)
+            over = living - kept
+            self._find_usage(left, [each for each in unread if each.issue_id in over])
             inherited += left.inherited(kept)
             settled += self._settle(left, list(ends.values()), kept)
         # Only now: until it was settled, a run's journal was all that knew of its pending writes.
@@ -336,6 +349,9 @@ class Recovery:
         if found is None or settlement.issue_id not in found.kept:
             return Settled(settlement, Result.NOT_OURS)
         kept = found.kept - {settlement.issue_id}
+        # Until now it went on using more.
+        unread = [e for e in found.state.unread if e.issue_id == settlement.issue_id]
+        self._find_usage(found.state, unread)
         last = found.state.unsettled_runs(kept)[-1]
         settled = self._source.recover(last)
         # What is in nobody's hands in the tracker has moved on by itself.
@@ -345,7 +361,7 @@ class Recovery:
             found.kept = kept
             found.state.settled_elsewhere([settlement.issue_id])
             if not kept and found.whole:
-                self._directory.mark_settled(settlement.run_id)
+                self._settled(settlement.run_id)
         return Settled(settlement, result, error)
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
@@ -358,13 +374,28 @@ class Recovery:
             if self._inherits and sessions.start_time(pid) == start_time
         )
 
-    def _find_usage(self, left: RecoveryState) -> None:
-        # Told before anything is settled: as long as it is not, the next start looks again.
+    def conclude(self) -> None:
+        """All that was posted is on disk, and was before the round trip that begins now. Called in
+        the tracker thread."""
+        settled, self._unconcluded = self._unconcluded, []
+        for run_id in settled:
+            self._directory.mark_settled(run_id)
+        self._told.clear()
+
+    def _settled(self, run_id: str) -> None:
+        # As long as it is not, the next start looks again for what its agents had used.
+        if run_id in self._told:
+            self._unconcluded.append(run_id)
+        else:
+            self._directory.mark_settled(run_id)
+
+    def _find_usage(self, left: RecoveryState, ended: Sequence[Started | Finished]) -> None:
         if self._abandoned.is_set():
             return  # They may still be at work.
-        for ended in left.unread:
-            found = usage_read(self._directory.run(left.run_id), ended)
+        for each in ended:
+            found = usage_read(self._directory.run(left.run_id), each)
             if found is not None:
+                self._told.add(left.run_id)
                 self._post(found)
 
     def _hear(self, left: RecoveryState) -> dict[str, Entry]:
@@ -401,7 +432,7 @@ class Recovery:
                 left.settled_elsewhere([i for i in left.issues.known if i not in kept])
                 self._left[left.run_id] = _Left(left, kept, whole)
             elif whole:
-                self._directory.mark_settled(left.run_id)
+                self._settled(left.run_id)
             return settled
         return []
 

@@ -145,6 +145,56 @@ def test_what_its_agents_had_used_is_told_also_where_the_tracker_is_in_trouble(
     assert '"money":0.25' in used.receipt
 
 
+def agent_used(scene: Scene, issue_id: str = "a") -> UsageFile:
+    """An agent of the crashed run has worked on it, and used something."""
+    file = UsageFile(usage_file(str(scene.directory.run(scene.run_id)), "r.1"))
+    file.begin("claude", "", {})
+    file.add([Usage("m", 10, 1, money=0.25)], Totals("s"))
+    started = Started(issue_id, "W7", 1, "r.1", agent="claude")
+    scene.dead.apply(Entry(started, 5.0, 2.0))
+    return file
+
+
+def test_a_run_is_settled_only_once_our_journal_has_what_its_agents_had_used(scene: Scene) -> None:
+    os.close(scene.alive)
+    agent_used(scene)
+    (settled,) = scene.recovery.run().settled
+    assert settled.result is Result.APPLIED and len(scene.used) == 1
+    # Killed now, the next start finds it again.
+    assert not scene.directory.is_settled(scene.run_id)
+    scene.recovery.conclude()
+    assert scene.directory.is_settled(scene.run_id)
+
+
+def test_of_a_worker_that_lives_on_all_is_counted_once_it_has_ended(scene: Scene) -> None:
+    os.close(scene.alive)
+    here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
+    scene.dead.apply(Entry(Unsettled("a", "", *here), 5.0, 2.0))
+    file = agent_used(scene)
+    scene.recovery.run()
+    scene.recovery.conclude()
+    assert scene.used == [], "it goes on using more"
+    file.add([Usage("m", 10, 1, money=0.5)], Totals("s"))
+    asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
+    assert scene.recovery.release(asked).result is Result.APPLIED
+    (used,) = scene.used
+    assert '"money":0.75' in used.receipt
+    assert not scene.directory.is_settled(scene.run_id)
+    scene.recovery.conclude()
+    assert scene.directory.is_settled(scene.run_id)
+
+
+def test_one_that_ends_while_its_run_is_recovered_is_counted(scene: Scene) -> None:
+    os.close(scene.alive)
+    here = (os.getpid(), sessions.start_time(os.getpid()) or 0)
+    scene.dead.apply(Entry(Unsettled("a", "", *here), 5.0, 2.0))
+    agent_used(scene)
+    folder = scene.directory.run(scene.run_id)
+    spool_result(str(folder), Done(IssueId("a"), "W7", 7, request_id="r.1"))
+    scene.recovery.run()
+    assert len(scene.used) == 1
+
+
 def test_nothing_is_touched_while_any_process_of_that_run_lives(scene: Scene) -> None:
     thread = threading.Thread(target=scene.recovery.run)
     thread.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 from beads_workers.core import journal as rec
 from beads_workers.core.commands import RoundTrip
 from beads_workers.core.events import RecoveryEnded, RoundTripEnded
+from beads_workers.core.journal import UsageFound
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import (
     Action,
@@ -108,6 +109,27 @@ def test_a_round_trip_settles_then_renews_then_takes(tmp_path: Path) -> None:
     assert source.asked == ["settle", "renew", "take", "close"]
     assert answer.settled == (Settled(CLOSE, Result.APPLIED),)
     assert (answer.renewed, answer.taken, answer.calls) == (Renewed(lost=(Lost(A),)), Taken(), 3)
+
+
+def test_what_was_posted_before_a_round_trip_is_on_disk_when_that_is_concluded(
+    tmp_path: Path,
+) -> None:
+    source, path = Recorder(), tmp_path / "journal.jsonl"
+    journal, posted = Journal(path), queue.SimpleQueue[Answer | BaseException]()
+
+    def conclude() -> None:
+        source.asked.append(f"concluded with {path.read_bytes().count(b'used')}")
+
+    thread = TrackerThread(source, journal, RecoveryEnded, posted.put, conclude=conclude)
+    thread.start()
+    posted.get(timeout=10)
+    journal.append(UsageFound(A, 1, "r.1", "used"))
+    journal.flush()
+    thread.begin(RoundTrip(take=0))
+    posted.get(timeout=10)
+    thread.stop(10)
+    journal.close()
+    assert source.asked == ["concluded with 1", "take", "close"]
 
 
 def test_what_is_not_asked_for_is_not_asked(tmp_path: Path) -> None:
