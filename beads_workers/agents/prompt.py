@@ -341,14 +341,31 @@ def _is_delivered(dependency: Mapping[str, Any]) -> bool:
 
 def _delivered(dependency: Mapping[str, Any]) -> Delivered:
     reason = _text(dependency, "close_reason")
-    commit = _COMMIT.search(reason)
-    title = _text(dependency, "title")
-    return Delivered(_id(dependency), title, commit[1] if commit else "", reason)
+    return Delivered(_id(dependency), _text(dependency, "title"), commit_in(reason), reason)
+
+
+def commit_in(reason: str) -> str:
+    """The commit that the reason of a close names, the last one of a list; "" where none is.
+
+    Whatever looks like one and like nothing else: hexadecimal, with a digit and a letter unless it
+    is whole, and no part of a longer name. A word before it (``commit``) makes it sure.
+    """
+    if (named := _NAMED.search(reason)) is not None:
+        return named[1].split()[-1]
+    return next((m[1] for m in _HASH.finditer(reason) if _is_hash(m[1])), "")
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) in (40, 64) or not (text.isdigit() or text.isalpha())
 
 
 _HOLDS_BACK = frozenset({"blocks", "conditional-blocks", "waits-for"})
-_COMMIT = re.compile(r"\b(?:commits?|landed|merged)(?: as| in)?:? ([0-9a-f]{7,64})\b")
-"""As the reason of a close names it."""
+_SHA = r"[0-9a-f]{7,64}"
+_NAMED = re.compile(
+    rf"\b(?:commits?|landed|merged)(?:, the last \d+)?(?: as| in)?:? ({_SHA}(?: {_SHA})*)\b"
+)
+"""Behind a word that says so, as our own receipts have them."""
+_HASH = re.compile(rf"(?<!tree )(?:(?<![\w./@-])|(?<=commit/))({_SHA})(?![\w/@-]|\.\w)")
 
 
 def _comment(fields: Mapping[str, Any]) -> Comment:

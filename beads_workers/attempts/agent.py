@@ -14,9 +14,9 @@ from beads_workers.agents.adapters.plain import PlainParser
 from beads_workers.agents.events import Event, FinalResult, Kind, Limit, Session, Tally, Usage
 from beads_workers.agents.totals import Totals, from_object
 from beads_workers.agents.verdict import RunEnding, Verdict
-from beads_workers.attempts.assignment import AgentSpec
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, EndedBy, Hearing, ProcessEnd, run_agent
+from beads_workers.core.assignment import AgentSpec
 from beads_workers.core.receipts import Receipt
 from beads_workers.runtime.usage_file import UsageFile, prices_of
 

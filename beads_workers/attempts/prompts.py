@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from beads_workers.agents.prompt import TEMPLATE, Lessons, block, of_issue, render
-from beads_workers.attempts.assignment import Assignment, Mend
+from beads_workers.agents.prompt import TEMPLATE, Delivered, Lessons, block, of_issue, render
+from beads_workers.core.assignment import Assignment, Mend
+from beads_workers.core.journal import Finished
+from beads_workers.core.receipts import close_reason, receipt_from_text
 
 
 def first_prompt(
     asked: Assignment,
+    ends: Mapping[str, Finished],
     *,
     resumed: bool,
     worktree: bool,
     room: int | None,
     standing: Sequence[str] = (),
 ) -> str:
-    """The whole issue, and what earlier attempts have taught. ``resumed``: the agent knows the
-    issue, so that only what is new is said. ``room``: bytes that its prompt may have.
-    ``standing``: files in which conflicts with what has landed are to be resolved."""
+    """The whole issue, and what earlier attempts have taught. ``ends``: of what it waited for, see
+    ``attempts.delivered``. ``resumed``: the agent knows the issue, so that only what is new is
+    said. ``room``: bytes that its prompt may have. ``standing``: files in which conflicts with what
+    has landed are to be resolved."""
     lessons = _lessons(asked, resumed=resumed)
     if asked.mend is not None:
         merged = _merged(asked.mend, standing)
@@ -28,8 +32,10 @@ def first_prompt(
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)
         return "\n\n".join(each for each in (_AGAIN, why, learnt, _RULES) if each)
+    briefing = of_issue(asked.issue, asked.comments)
     briefing = replace(
-        of_issue(asked.issue, asked.comments),
+        briefing,
+        delivered=tuple(_told(each, ends.get(each.issue_id)) for each in briefing.delivered),
         id=asked.issue_id,
         title=asked.title,
         attempt=asked.attempt,
@@ -53,6 +59,17 @@ def mend_prompt(found: str) -> str:
     first, _, rest = found.partition("\n")
     shown = block("What was found", rest) if rest.strip() else ""
     return "\n\n".join(each for each in (_MEND, first, shown, _RULES) if each)
+
+
+def _told(done: Delivered, end: Finished | None) -> Delivered:
+    """With what our journal knows better than the reason of a close."""
+    receipt = receipt_from_text(end.receipt) if end is not None else None
+    if end is None or receipt is None:
+        return done
+    commit = (receipt.head or receipt.commits[-1]) if receipt.commits else done.commit
+    ours = close_reason(receipt, end.attempt)
+    told = [done.summary, *([ours] if ours not in done.summary else [])]
+    return replace(done, commit=commit, summary="\n".join(each for each in told if each))
 
 
 def _lessons(asked: Assignment, *, resumed: bool) -> Lessons:

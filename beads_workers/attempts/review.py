@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from beads_workers.agents.prompt import block, of_issue, render
-from beads_workers.attempts.assignment import Assignment
+from beads_workers.core.assignment import Assignment
 from beads_workers.core.model import value
 
 DIFF_CHARS_MAX = 200_000

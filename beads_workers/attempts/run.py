@@ -20,19 +20,20 @@ from beads_workers.agents.events import Kind
 from beads_workers.agents.verdict import WINDOWS, Verdict, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
-from beads_workers.attempts.assignment import (
-    AgentSpec,
-    Assignment,
-    AttemptAnswer,
-    Mend,
-    read_assignment,
-)
+from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.guards import guard_environment, refusals, write_settings
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
 from beads_workers.attempts.work import CannotCommit, Changes, Workplace
 from beads_workers.core import limits
+from beads_workers.core.assignment import (
+    AgentSpec,
+    Assignment,
+    AttemptAnswer,
+    Mend,
+    read_assignment,
+)
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt, Tokens, to_json
 from beads_workers.runtime import sessions
@@ -144,9 +145,10 @@ class AgentAttempt:
 
     def _first_prompt(self, *, resumed: bool) -> str:
         room = self._worker.adapter.prompt_bytes_max
+        ends = delivered_by_us(self._asked)
         own, standing = self._place.own, self._standing
         return first_prompt(
-            self._asked, resumed=resumed, worktree=own, room=room, standing=standing
+            self._asked, ends, resumed=resumed, worktree=own, room=room, standing=standing
         )
 
     def _ask(self, prompt: str, *, resume: bool) -> Verdict:

@@ -131,7 +131,7 @@ class Workplace:
             branch=self.branch(),
             base=self.base,
             head=self.head() if self.own else "",
-            commits=commits[: limits.RECEIPT_ITEMS_MAX],
+            commits=commits[-limits.RECEIPT_ITEMS_MAX :],
             diffstat=self.diffstat(),
             tree=self.tree(),
         )

@@ -10,13 +10,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from beads_workers.agents.adapter import load
-from beads_workers.attempts.assignment import read_assignment
+from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
 from beads_workers.cli.errors import EXIT_TRACKER, CommandError
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.start import shown_command, unverified
 from beads_workers.core import limits
 from beads_workers.core.agent_work import agents_for
+from beads_workers.core.assignment import read_assignment
 from beads_workers.core.model import IssueId, Job, ListedIssue, value
 from beads_workers.core.plans import Plan
 from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, WorkerSettings
@@ -110,7 +111,8 @@ def prompt_of(job: Job, settings: FleetSettings) -> ShownPrompt | None:
     assert adapter is not None, "the settings name adapters that are there"
     worktree = settings.work.worktrees is not None
     room = adapter.prompt_bytes_max
-    text = first_prompt(asked, resumed=False, worktree=worktree, room=room)
+    ends = delivered_by_us(asked)
+    text = first_prompt(asked, ends, resumed=False, worktree=worktree, room=room)
     return ShownPrompt(job.issue_id, agent.name, model, text)
 
 
@@ -122,7 +124,7 @@ def _worker(settings: FleetSettings) -> WorkerSettings:
         orchestrator_pid=0,
         project=settings.project,
         run_id="dry-run",
-        run_directory=settings.state_directory,
+        run_directory=f"{settings.state_directory}/runs/dry-run",
         actor="beads-workers/dry-run",
         work=replace(settings.work, bd_argv=None),
     )

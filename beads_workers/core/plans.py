@@ -38,7 +38,7 @@ class Step:
     ``place_file``: what a PREPARE step before it left there says in which folder it runs, and
     what else is in its environment; None: in the project's folder.
     ``speaks``: what it prints to its stdout is the result of the task. ``is_attempt``: it is an
-    attempt of an agent, which prints its progress and one answer (``attempts.assignment``).
+    attempt of an agent, which prints its progress and one answer (``core.assignment``).
     """
 
     kind: StepKind

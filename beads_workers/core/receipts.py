@@ -69,11 +69,11 @@ class Receipt:
     what the session had used by then, as its adapter wrote it. ``money``: US dollars, None where
     the agent does not say and no prices are set. ``until``: epoch seconds of a reset. ``window``:
     which limit that is, for people; ``limited_model``: the only model that it closes.
-    ``branch``, ``commits``, ``diffstat``: the work; ``base``, ``head``: the commit that it began
-    with, and the last one; ``tree``: of that; ``verify`` and
-    ``verified``: the command, and whether it passed on that tree. ``rounds``: how often the agent
-    was asked to mend it. ``refused``: the other agent whose account was closed, its reviewer's;
-    "" for ``agent``. ``denied``: tools that were refused. ``message``: its last words.
+    ``branch``, ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the
+    commit that it began with, and the last one; ``tree``: of that; ``verify`` and ``verified``: the
+    command, and whether it passed on that tree. ``rounds``: how often the agent was asked to mend
+    it. ``refused``: the other agent whose account was closed, its reviewer's; "" for ``agent``.
+    ``denied``: tools that were refused. ``message``: its last words.
     ``lesson``: what the next attempt should know: the tail of verify's output, a reviewer's
     remarks. ``flags``: what a person should look at in the morning.
     """
@@ -169,8 +169,8 @@ def close_reason(receipt: Receipt, attempt: int) -> str:
         said.append(f"branch {receipt.branch}")
     if receipt.commits:
         shas = [sha[:SHA_CHARS] for sha in receipt.commits]
-        more = f" and {len(shas) - SHAS_NAMED} more" if len(shas) > SHAS_NAMED else ""
-        said.append(f"{counted(len(shas), 'commit')}: {' '.join(shas[:SHAS_NAMED])}{more}")
+        last = f", the last {SHAS_NAMED}" if len(shas) > SHAS_NAMED else ""
+        said.append(f"{counted(len(shas), 'commit')}{last}: {' '.join(shas[-SHAS_NAMED:])}")
     if receipt.diffstat:
         said.append(receipt.diffstat)
     if receipt.verify:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from dataclasses import replace as with_fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beads_workers import registry
 from beads_workers.core.model import Call, OutcomeKind, Script, actor_of_task
@@ -27,6 +27,9 @@ from beads_workers.executors.files import (
     result_file,
     usage_file,
 )
+
+if TYPE_CHECKING:
+    from beads_workers.core.assignment import AgentSpec
 
 # --- placeholders --------------------------------------------------------------------------------
 # Placeholders in commands and prompts, and the one place where they would be dangerous.
@@ -138,7 +141,7 @@ PREPARE_MODULE = "beads_workers.worktrees.preparation"
 """Makes an attempt's worktree; it finds a ``preparation`` on its stdin."""
 
 ATTEMPT_MODULE = "beads_workers.attempts.run"
-"""Runs an agent, and finds an ``attempts.assignment.Assignment`` on its stdin."""
+"""Runs an agent, and finds an ``core.assignment.Assignment`` on its stdin."""
 
 DELIVER_MODULE = "beads_workers.attempts.deliver"
 """Makes the work of a command a branch that can land, given the same as PREPARE."""
@@ -302,49 +305,51 @@ def _told(task: Task) -> Mapping[str, Any]:
 
 def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[str, str]) -> Step:
     """An agent that is understood: a program of ours that runs it, checks its work, and answers."""
+    # No other worker has use for it.
+    from beads_workers.core.assignment import Assignment, read_mend, write_assignment
+    from beads_workers.core.receipts import read_receipt
+
     work, told = settings.work, _told(task)
     issue = task.payload.get("issue")
-    fields = {
-        "issue_id": task.issue_id,
-        "title": plain(task.title),
-        "issue": issue if isinstance(issue, dict) else json.loads(issue_json(task)),
-        "attempt": task.attempt,
-        "request_id": task.request_id,
-        "run_id": settings.run_id,
-        "worker_id": settings.worker_id,
-        "agent": _spec(agent, told.get("model")),
-        "review": _spec(work.review) if work.review else None,
-        "guards": guards_folder(settings.run_directory, settings.worker_id),
-        "usage_file": usage_file(settings.run_directory, task.request_id),
-        "verify": work.verify,
-        "fix_rounds": work.fix_rounds,
-        "stall_seconds": work.stall_seconds,
+    asked = Assignment(
+        issue_id=task.issue_id,
+        title=plain(task.title),
+        issue=issue if isinstance(issue, dict) else json.loads(issue_json(task)),
+        attempt=task.attempt,
+        request_id=task.request_id,
+        run_id=settings.run_id,
+        worker_id=settings.worker_id,
+        agent=_spec(agent, told.get("model")),
+        guards=guards_folder(settings.run_directory, settings.worker_id),
+        usage_file=usage_file(settings.run_directory, task.request_id),
+        runs=settings.run_directory.rpartition("/")[0],
+        review=_spec(work.review) if work.review else None,
+        verify=work.verify,
+        fix_rounds=work.fix_rounds,
+        stall_seconds=work.stall_seconds,
         # Within what its worker gives it, so that its answer is heard.
-        "term_seconds": work.term_grace_seconds * 0.6,
-        "allows_no_change": NO_CHANGE_LABEL in task.labels,
-        "comments": work.comments,
-        "earlier": told.get("earlier"),
-        "error": told.get("error", ""),
-        "resumes": work.continues,
-        "money": told.get("money"),
-        "overage": work.overage,
-        "mend": told.get("mend"),
-    }
+        term_seconds=work.term_grace_seconds * 0.6,
+        allows_no_change=NO_CHANGE_LABEL in task.labels,
+        comments=work.comments,
+        earlier=read_receipt(told.get("earlier")),
+        error=told.get("error", ""),
+        resumes=work.continues,
+        money=told.get("money"),
+        overage=work.overage,
+        mend=read_mend(told.get("mend")),
+    )
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
-    place = _place(settings)
-    return Step(StepKind.RUN, argv, added, json.dumps(fields), place, is_attempt=True)
+    stdin = write_assignment(asked)
+    return Step(StepKind.RUN, argv, added, stdin, _place(settings), is_attempt=True)
 
 
-def _spec(agent: Agent, model: Any = None) -> dict[str, Any]:
-    return {
-        "name": agent.name,
-        "adapter": agent.adapter,
-        "model": model if isinstance(model, str) and model else agent.model,
-        "arguments": agent.arguments,
-        "prices": dict(agent.prices),
-        "prompt": agent.prompt,
-        "program": agent.argv[0] if agent.argv else "",
-    }
+def _spec(agent: Agent, model: Any = None) -> AgentSpec:
+    from beads_workers.core.assignment import AgentSpec
+
+    chosen = model if isinstance(model, str) and model else agent.model
+    program = agent.argv[0] if agent.argv else ""
+    own = agent.arguments, agent.prices, agent.prompt, program
+    return AgentSpec(agent.name, agent.adapter, chosen, *own)
 
 
 NO_CHANGE_LABEL = "no-change"

@@ -1,6 +1,6 @@
 """What an attempt of an agent prints for its worker: progress as it comes, and one answer.
 
-JSON Lines (``attempts.assignment``) through a pipe, which the worker reads in its loop. A line that
+JSON Lines (``core.assignment``) through a pipe, which the worker reads in its loop. A line that
 is none of these is passed over: nobody but our own program writes here.
 """
 

@@ -18,6 +18,7 @@ from beads_workers.agents.prompt import (
     Lessons,
     block,
     check_template,
+    commit_in,
     of_issue,
     render,
 )
@@ -203,15 +204,50 @@ def test_what_it_waited_for_is_told_once_it_is_closed() -> None:
     needed = {"title": "Prices", "status": "closed", "close_reason": "commit 0123abc: read"}
     rows = [
         {"id": "shop-3", "dependency_type": "blocks", **needed},
-        {"depends_on_id": "shop-4", "type": "blocks", **needed, "close_reason": "not 0123abc"},
+        {"depends_on_id": "shop-4", "type": "blocks", **needed, "close_reason": "tree 0123abc"},
         {"id": "shop-5", **needed, "status": "open"},
         {"id": "shop-6", "dependency_type": "related", **needed},
     ]
     briefing = of_issue({**JSON, "dependencies": rows})
     assert briefing.delivered == (
         Delivered("shop-3", "Prices", "0123abc", "commit 0123abc: read"),
-        Delivered("shop-4", "Prices", "", "not 0123abc"),
+        Delivered("shop-4", "Prices", "", "tree 0123abc"),
     )
+
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+DIGITS = "1234567890" * 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "commit"),
+    [
+        ("done, by claude; branch bw/a/1; 1 commit: 0123abcd0123; attempt 1", "0123abcd0123"),
+        (
+            "done, by claude; 2 commits: 0123abc 89abcde; verify passed on tree 77777ab",
+            "89abcde",
+        ),
+        ("done; 9 commits, the last 2: 0123abc 89abcde; attempt 2", "89abcde"),
+        ("commit 1234567", "1234567"),
+        ("merged as deadbeef", "deadbeef"),
+        ("Fixed in 0123abc", "0123abc"),
+        ("see `0123abc`.", "0123abc"),
+        ("(0123abc, #12)", "0123abc"),
+        (f"https://example.invalid/o/r/commit/{SHA}", SHA),
+        (f"{DIGITS} is a number of 40 digits", DIGITS),
+        ("done, by claude; branch bw/0123abc/1; verify passed on tree 0123abc: x", ""),
+        ("the issue bw-0123abc, and 1234567 rows", ""),
+        ("an effaced and a defaced facade", ""),
+        ("see 0123abc.py and 0123abc/x and 0123abcdefg", ""),
+        ("id 123e4567-e89b-12d3-a456-426614174000", ""),
+        ("Done.", ""),
+        ("", ""),
+    ],
+)
+def test_the_commit_of_a_close_is_found_however_its_reason_is_worded(
+    reason: str, commit: str
+) -> None:
+    assert commit_in(reason) == commit
 
 
 @settings(deadline=None)

@@ -12,9 +12,9 @@ import pytest
 from beads_workers.agents.events import Kind
 from beads_workers.agents.verdict import Verdict
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
-from beads_workers.attempts.assignment import AgentSpec
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks
+from beads_workers.core.assignment import AgentSpec
 from beads_workers.runtime.usage_file import UsageFile
 
 OVERAGE = {

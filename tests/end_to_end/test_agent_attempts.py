@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.attempts.assignment import AgentSpec, Assignment, write_assignment
+from beads_workers.core.assignment import AgentSpec, Assignment, write_assignment
 from beads_workers.core.receipts import Receipt, read_receipt
 from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import ModelApi

@@ -48,7 +48,8 @@ class Assignment:
     before this one, whose session goes on with ``resumes``. ``allows_no_change``: the issue says
     that nothing may have to be changed. ``money``: dollars that are left for it; None: no budget.
     ``overage``: it may be paid for beyond its limit. ``guards``: a folder of ours;
-    ``usage_file``: where usage is written as it comes. ``mend``: why its branch did not land.
+    ``usage_file``: where usage is written as it comes; ``runs``: the folder with the journals of
+    all runs, "" for none. ``mend``: why its branch did not land.
     """
 
     issue_id: str
@@ -61,6 +62,7 @@ class Assignment:
     agent: AgentSpec
     guards: str
     usage_file: str
+    runs: str = ""
     review: AgentSpec | None = None
     verify: str | None = None
     fix_rounds: int = 0
@@ -102,12 +104,13 @@ def read_assignment(text: str) -> Assignment:
             "agent": _agent(fields["agent"]),
             "review": _agent(review) if review else None,
             "earlier": read_receipt(fields["earlier"]),
-            "mend": _mend(fields.get("mend")),
+            "mend": read_mend(fields.get("mend")),
         }
     )
 
 
-def _mend(fields: Any) -> Mend | None:
+def read_mend(fields: Any) -> Mend | None:
+    """From a JSON object; None for anything else."""
     match fields:
         case {"why": str(why), "tip": str(tip), "files": [*files]} if tip:
             return Mend(why, tip, tuple(each for each in files if isinstance(each, str)))
