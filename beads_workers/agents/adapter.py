@@ -120,8 +120,8 @@ class Adapter(ABC):
 
     ``program``: what ``doctor`` may run and say of it; None: it is never run to be asked.
     ``account_variables``: beginnings of the names of variables that decide whose account it uses.
-    ``tells_money``: it says what it cost. ``text_argv``: how it is called where nobody reads its
-    events; its prompt comes on stdin.
+    ``tells_money``: it says what it cost. ``command``: its program; with one it can be
+    named with ``--agent``.
     ``own_session``: it takes a session id of ours. ``resumes``: it can go on with a session.
     ``prompt_bytes_max``: of a prompt that has to be an argument; None: it comes on stdin.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
@@ -133,7 +133,7 @@ class Adapter(ABC):
     program: ClassVar[Program | None] = None
     tells_money: ClassVar[bool] = False
     account_variables: ClassVar[tuple[str, ...]] = ()
-    text_argv: ClassVar[tuple[str, ...]] = ()
+    command: ClassVar[str] = ""
     own_session: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
     prompt_bytes_max: ClassVar[int | None] = None

@@ -1,8 +1,8 @@
-"""AI agents that can be named with ``--agent`` today: called for their text, judged by their exit.
+"""The agents that can be named with ``--agent``, and the prompt for commands that nobody knows.
 
-They are the adapters that have a ``text_argv``: it runs without a terminal, reads its prompt from
-stdin to the end, and says its permissions, so that nobody has to know a default. A table
-``[agents.NAME]`` in beads-workers.toml is one more.
+The first are the adapters that have a ``command``. A table ``[agents.NAME]`` in beads-workers.toml
+is one more; where it gives a whole command and no adapter, nothing of what that prints is
+understood, and it gets ``PLAIN_PROMPT`` (all others: ``agents.prompt``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from beads_workers.agents.adapter import Adapter, Program, load, names
-from beads_workers.core.settings import Agent
 
 _TEMPLATE = """\
 You are working on one issue of this project, in the current folder, without a person to ask.
@@ -32,13 +31,13 @@ Rules:
   (a non-zero exit status) where you can.
 """
 
-DEFAULT_PROMPT = _TEMPLATE.replace(
+PLAIN_PROMPT = _TEMPLATE.replace(
     "{place}",
     "- Other workers may be busy in the same folder with other issues: leave their changes alone.",
 )
-"""The template for presets and for agents without a prompt of their own."""
+"""The template for a command that nobody knows, where the user has none of their own."""
 
-WORKTREE_PROMPT = _TEMPLATE.replace(
+PLAIN_PROMPT_IN_WORKTREE = _TEMPLATE.replace(
     "{place}",
     "- The current folder is a git worktree of your own, on a branch of its own. Commit your\n"
     "  finished work there; where that is not allowed, leave it in the files. Do not push, merge,\n"
@@ -69,12 +68,8 @@ class _OfAdapters(Mapping[str, _T]):
         return sum(1 for _ in self)
 
 
-def _preset(adapter: Adapter) -> Agent | None:
-    argv = adapter.text_argv
-    return Agent(adapter.name, argv, DEFAULT_PROMPT) if argv else None
-
-
-PRESETS: Mapping[str, Agent] = _OfAdapters(_preset)
+PRESETS: Mapping[str, str] = _OfAdapters(lambda adapter: adapter.command or None)
+"""Their programs, by name."""
 
 PROGRAMS: Mapping[str, Program] = _OfAdapters(lambda adapter: adapter.program)
 """Programs, by name, that answer ``--version`` at once and for nothing. Others are never run."""
@@ -82,7 +77,7 @@ PROGRAMS: Mapping[str, Program] = _OfAdapters(lambda adapter: adapter.program)
 
 def find_agents(path: str) -> list[str]:
     """The presets whose program is on ``path`` (as in ``$PATH``), by name. Runs nothing."""
-    return [name for name, agent in PRESETS.items() if _on_path(agent.argv[0], path)]
+    return [name for name, program in PRESETS.items() if _on_path(program, path)]
 
 
 def _on_path(program: str, path: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.agents.adapter import Adapter, AgentRequest, load
-from beads_workers.agents.presets import DEFAULT_PROMPT, WORKTREE_PROMPT, find_agents
+from beads_workers.agents.presets import PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE, find_agents
 from beads_workers.agents.prompt import check_template
 from beads_workers.cli.config import AgentTable, Resolved
 from beads_workers.cli.errors import CommandError
@@ -34,7 +34,7 @@ def find_agent(resolved: Resolved, name: str) -> Agent:
     """The agent of this name; raises ``CommandError`` where there is none."""
     table = resolved.agents.get(name)
     adapter = load(table.adapter or name if table else name)
-    if table is None and (adapter is None or not adapter.text_argv):
+    if table is None and (adapter is None or not adapter.command):
         raise _unknown(name, resolved)
     if table is not None and table.adapter and adapter is None:
         raise CommandError(
@@ -45,11 +45,11 @@ def find_agent(resolved: Resolved, name: str) -> Agent:
     prompt = _prompt(resolved, table)
     # A table that gives a whole command is no adapter's, unless it says so.
     if table is not None and table.argv and not table.adapter:
-        return Agent(name, table.argv, prompt or DEFAULT_PROMPT)
+        return Agent(name, table.argv, prompt or PLAIN_PROMPT)
     assert adapter is not None, "a table without a command has been refused"
     if prompt and (why := check_template(prompt)) is not None:
         raise CommandError(f"the prompt of {name}: {why}", "", EXIT_USAGE)
-    own = adapter.text_argv or adapter.arguments(AgentRequest("")).argv
+    own = (adapter.command,) if adapter.command else adapter.arguments(AgentRequest("")).argv
     if not (own or (table and table.argv)):
         raise CommandError(
             f"[agents.{name}] has no argv", 'write argv = ["program", "argument"]', EXIT_USAGE
@@ -87,7 +87,9 @@ def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
 
 def in_worktree(agent: Agent) -> Agent:
     """With the prompt for a worktree of its own, where it has none of the user's."""
-    return replace(agent, prompt=WORKTREE_PROMPT) if agent.prompt == DEFAULT_PROMPT else agent
+    if agent.prompt != PLAIN_PROMPT:
+        return agent
+    return replace(agent, prompt=PLAIN_PROMPT_IN_WORKTREE)
 
 
 def _as_the_table_says(agent: Agent, table: AgentTable) -> Agent:

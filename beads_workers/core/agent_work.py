@@ -92,7 +92,7 @@ class AgentWork:
         spent = self.ledger.spent()
         if not self._budget.is_spent(spent.money, spent.tokens):
             return None
-        return f"{_SPENT}{self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
+        return f"the budget of {self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
 
     def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
         """Its TASK is about to be sent."""
@@ -203,11 +203,3 @@ class AgentWork:
 
     def _candidate(self, agent: Agent, model: str) -> Candidate:
         return Candidate(agent.name, AccountId(agent.account or agent.name), model)
-
-
-_SPENT = "the budget of "
-
-
-def is_spent(reason: str) -> bool:
-    """Whether a run was paused or ended for its budget, by the reason that it gave."""
-    return reason.startswith(_SPENT)

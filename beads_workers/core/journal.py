@@ -94,6 +94,13 @@ class RunChanged(Record):
 
 
 @value
+class BudgetSpent(Record):
+    """Nothing more is begun: ``why`` is the reason of the pause, or of the end, that follows."""
+
+    why: str
+
+
+@value
 class WorkerStarted(Record):
     """We started a worker process."""
 
@@ -699,6 +706,7 @@ KINDS: dict[str, type[Record]] = {
     "checkpointed": Checkpointed,
     "checkpoint_ended": CheckpointEnded,
     "run_changed": RunChanged,
+    "budget_spent": BudgetSpent,
     "worker_started": WorkerStarted,
     "worker_joined": WorkerJoined,
     "worker_left": WorkerLeft,

@@ -14,6 +14,7 @@ from beads_workers.core.events import Degraded, StopAsked
 from beads_workers.core.inflight import InFlight
 from beads_workers.core.issues import Standing
 from beads_workers.core.journal import (
+    BudgetSpent,
     DegradedBegan,
     DegradedEnded,
     RunChanged,
@@ -137,6 +138,7 @@ class Ending:
 
     def _keep_to_budget(self, spent: str) -> None:
         """Nothing is begun beyond it; what runs comes to its end."""
+        self._effects.write(BudgetSpent(spent))
         if self._parts.settings.until_empty:
             self.stop(StopAsked(reason="error", exit_code=7, why=spent, drain=True))
         else:

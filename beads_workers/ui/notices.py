@@ -16,7 +16,6 @@ from math import inf
 from typing import Any
 
 from beads_workers.core import journal as rec
-from beads_workers.core.agent_work import is_spent
 from beads_workers.core.journal import Entry
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
@@ -112,7 +111,7 @@ class Notices:
         self._quiet_until = 0.0
         self._failing = False
         self._told: dict[tuple[str, str], str] = {}
-        self._spent = False
+        self._spent = ""
 
     def add(self, entry: Entry, board: Board) -> list[Notice]:
         """Take in the next entry, which the board has taken in; returns what is to be told now."""
@@ -121,8 +120,10 @@ class Notices:
                 self._gathered.append((finished, board.title(issue_id)))
                 self.ends = max(entry.elapsed, self._quiet_until)
                 return self.due(entry.elapsed, board)
-            case rec.RunChanged("paused", reason) if is_spent(reason):
-                return self._budget(reason, entry, board)
+            case rec.BudgetSpent(why):
+                return self._budget(why, entry, board)
+            case rec.RunChanged("paused", reason) if reason == self._spent:
+                return []
             case rec.RunChanged("paused", reason):
                 why = f" ({printable(reason, ERROR_WIDTH)})" if reason else ""
                 text = f"the fleet is paused{why}: nothing new is handed out until 'resume'"
@@ -136,8 +137,6 @@ class Notices:
                 return self._closed(closed, entry, board)
             case rec.AccountOpened() as opened:
                 return self._opened(opened, entry, board)
-            case rec.Noted(_, text) if is_spent(text):
-                return self._budget(text, entry, board)
             case rec.RunEnded() as ended:
                 return [*self._all(board), _finished(ended, entry, board)]
             case _:
@@ -174,9 +173,9 @@ class Notices:
         return [_notice("account_opened", text, entry.at, board, agent=opened.agent)]
 
     def _budget(self, text: str, entry: Entry, board: Board) -> list[Notice]:
-        if self._spent:
+        told, self._spent = self._spent, text
+        if told:
             return []
-        self._spent = True
         said = f"{printable(text, ERROR_WIDTH)}: nothing more is begun"
         return [_notice("budget_spent", said, entry.at, board)]
 

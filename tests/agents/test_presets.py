@@ -1,26 +1,28 @@
-"""The presets say their permissions, read stdin, and are found without being run."""
+"""Which agents can be named, and that they are found without being run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from beads_workers.agents.presets import DEFAULT_PROMPT, PRESETS, find_agents
+import pytest
+
+from beads_workers.agents.presets import (
+    PLAIN_PROMPT,
+    PLAIN_PROMPT_IN_WORKTREE,
+    PRESETS,
+    find_agents,
+)
 
 
-def test_the_invocations_are_these() -> None:
-    assert PRESETS["claude"].argv == (
-        *("claude", "-p", "--output-format", "text", "--permission-mode", "acceptEdits"),
-        *("--allowedTools", "Bash,Edit,Write,Read,Glob,Grep"),
-    )
-    assert PRESETS["codex"].argv == (
-        *("codex", "exec", "--sandbox", "workspace-write", "-c", 'approval_policy="never"'),
-        *("--color", "never", "-"),
-    )
+def test_those_that_can_be_named_are_these() -> None:
+    assert dict(PRESETS) == {"claude": "claude", "codex": "codex"}
 
 
-def test_the_default_prompt_holds_the_whole_issue() -> None:
+@pytest.mark.parametrize("prompt", [PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE])
+def test_the_prompt_of_a_command_that_nobody_knows_holds_the_whole_issue(prompt: str) -> None:
     for placeholder in ("{id}", "{title}", "{description}", "{priority}", "{attempt}"):
-        assert placeholder in DEFAULT_PROMPT
+        assert placeholder in prompt
+    assert "{place}" not in prompt
 
 
 def test_agents_are_found_on_path_only_where_they_can_be_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.agents.presets import PRESETS
+from beads_workers.agents.presets import PLAIN_PROMPT
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.options import Options
@@ -17,6 +17,7 @@ from beads_workers.core.settings import Agent, Work
 from tests.support.repository import commit, git, make_repository
 
 AGENT = Agent("a", ("agent",), "Do {id}")
+PLAIN = replace(AGENT, prompt=PLAIN_PROMPT)
 
 
 def options(tmp_path: Path, **said: Any) -> Options:
@@ -126,7 +127,7 @@ def test_an_agent_with_our_prompt_is_told_to_commit_and_any_other_prompt_is_left
 ) -> None:
     top = make_repository(tmp_path)
     said = options(top, worktree=True, worktree_copy=("nothing",))
-    work = in_worktrees(Work(agents=(PRESETS["claude"],)), said, top, "s", None)
+    work = in_worktrees(Work(agents=(PLAIN,)), said, top, "s", None)
     assert work.agent is not None and "Commit your" in work.agent.prompt
     assert "nothing that git ignores matches nothing" in capsys.readouterr().err
     own = in_worktrees(Work(agents=(AGENT,)), said, top, "s", "/b/.beads")
@@ -134,7 +135,7 @@ def test_an_agent_with_our_prompt_is_told_to_commit_and_any_other_prompt_is_left
 
 
 def test_without_the_option_nothing_changes(tmp_path: Path) -> None:
-    work = Work(agents=(PRESETS["claude"],))
+    work = Work(agents=(PLAIN,))
     assert in_worktrees(work, options(tmp_path), tmp_path, "s", None) is work
 
 

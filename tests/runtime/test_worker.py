@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.agents.presets import PRESETS
-from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.agents.presets import PLAIN_PROMPT
+from beads_workers.core.settings import Agent, Work, WorkerSettings
 from beads_workers.runtime.worker import run_worker
 from tests.support.peer import Peer, fork_worker, gone, wait_for
 
@@ -326,15 +326,15 @@ def test_a_second_try_finds_a_late_orchestrator(bench: Bench) -> None:
 # --- agents, and a worker that calls bd itself --------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS))
-def test_an_agent_gets_its_prompt_on_stdin_and_exactly_its_arguments(
-    bench: Bench, name: str
+def test_a_command_that_nobody_knows_gets_its_prompt_on_stdin_and_exactly_its_arguments(
+    bench: Bench,
 ) -> None:
-    bench.stub(name, '#!/bin/sh\nfor a; do printf "%s\\n" "$a"; done > argv\ncat > stdin\n')
-    bench.start(agents=(PRESETS[name],))
+    bench.stub("mine", '#!/bin/sh\nfor a; do printf "%s\\n" "$a"; done > argv\ncat > stdin\n')
+    argv = ("mine", "exec", "--with", "two words", "$(touch x)", "-")
+    bench.start(agents=(Agent("mine", argv, PLAIN_PROMPT),))
     description = "Do it.\n$(touch x) {id}\n" + "long text " * 30_000
     bench.result("DONE", description=description)
-    assert tuple(bench.file("argv").read_text().splitlines()) == PRESETS[name].argv[1:]
+    assert tuple(bench.file("argv").read_text().splitlines()) == argv[1:]
     prompt = bench.file("stdin").read_text()
     assert "Issue t-1 (priority 2, attempt 1)" in prompt
     assert description in prompt

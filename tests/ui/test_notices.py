@@ -189,10 +189,14 @@ def test_a_limit_is_told_once_and_an_overload_never() -> None:
 def test_a_budget_that_is_spent_is_told_once() -> None:
     told = Told()
     why = "the budget of $20 is spent ($20.10, 12345 tokens)"
-    (notice,) = told.add(rec.RunChanged("paused", why))
+    (notice,) = told.add(rec.BudgetSpent(why), rec.RunChanged("paused", why))
     assert notice.event == "budget_spent"
     assert notice.text == f"{why}: nothing more is begun"
-    assert told.add(rec.Noted("error", why)) == []
+    # Resumed by a person, and spent again.
+    again = "the budget of $20 is spent ($20.50, 12400 tokens)"
+    assert told.add(rec.BudgetSpent(again), rec.RunChanged("paused", again)) == []
+    (asked,) = told.add(rec.RunChanged("paused", "the budget of the day"))
+    assert asked.event == "paused"
 
 
 def test_a_notice_and_the_end_of_a_run_say_what_agents_used() -> None:

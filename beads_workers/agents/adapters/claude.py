@@ -294,7 +294,7 @@ class Claude(Adapter):
     )
     measured = ("2.1.197", "2.1.328")
     has_hook = True
-    text_argv = ("claude", "-p", "--output-format", "text", *_PERMISSIONS[Permission.EDIT])
+    command = "claude"
 
     def arguments(self, request: AgentRequest) -> Invocation:
         """``stream-json`` needs ``--verbose``."""

@@ -129,10 +129,7 @@ class Codex(Adapter):
         login_status=("login", "status"),
     )
     measured = ("0.169.0",)
-    text_argv = (
-        *("codex", "exec", *_SANDBOXES[Permission.EDIT], *_ASKS_NOBODY),
-        *("--color", "never", "-"),
-    )
+    command = "codex"
 
     def arguments(self, request: AgentRequest) -> Invocation:
         """Options stand before ``resume``, which does not know ``--sandbox``."""
