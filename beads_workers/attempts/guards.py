@@ -1,8 +1,9 @@
 """What an agent may not do: push, and settle its own issue. Refused by the environment it gets.
 
 Instructions are evaded and deny rules are patterns, so the walls are mechanical: git finds no push
-URL, and a ``bd`` of ours stands first on ``PATH``. What gets through all the same, by an absolute
-path for instance, is found in the tracker afterwards and undone (docs/AGENTS.md, "Guards").
+URL, and a ``git`` and a ``bd`` of ours stand first on ``PATH``. What gets through all the same, by
+an absolute path for instance, is found in the tracker afterwards and undone (docs/AGENTS.md,
+"Guards").
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from beads_workers.worktrees.git import GitError, git
 NO_PUSH = "no-push://"
 """A transport that git does not have: a push to it fails before anything is sent."""
 
+NO_RECEIVER = "no-push"
+"""A program that no machine has: it would have to take a push there."""
+
 GUARDED = ("bd", "beads")
-"""Programs that have a guard of ours before them on ``PATH``."""
+"""Programs of trackers that have a guard of ours before them on ``PATH``."""
 
 HOOK_SECONDS = 10
 """It takes 30 ms. One that is late refuses nothing; the guards do."""
@@ -63,13 +67,39 @@ case $command in
     [ -n "$named" ] || refused=1 ;;
 esac
 if [ -n "$refused" ]; then
-  printf '%s\\n' "$command" >>"$BW_GUARD_LOG" 2>/dev/null
+  printf '%s\\n' "{name} $command" >>"$BW_GUARD_LOG" 2>/dev/null
   echo "beads-workers: '$command' of $BW_GUARDED_ISSUE is refused: it is done for you when" \\
     "your work has passed its checks" >&2
   exit 1
 fi
 exec {program} "$@"
 """
+
+
+_GIT_GUARD = """\
+#!/bin/sh
+# Stands before git while an agent works (docs/AGENTS.md, "Guards").
+valued=
+for argument in "$@"; do
+  if [ -n "$valued" ]; then
+    valued=
+    continue
+  fi
+  case $argument in
+    {valued}) valued=1 ;;
+    -*) ;;
+    {refused})
+      printf '%s\\n' "git $argument" >>"$BW_GUARD_LOG" 2>/dev/null
+      echo "beads-workers: 'git $argument' is refused: nothing is pushed in this task" >&2
+      exit 1 ;;
+    *) break ;;
+  esac
+done
+exec {program} "$@"
+"""
+
+PUSHES = ("push", "send-pack", "http-push")
+"""Subcommands of git that write to another repository."""
 
 
 def guard_environment(
@@ -81,7 +111,7 @@ def guard_environment(
     """
     # The folder is its worker's: what it has of an earlier attempt is none of this one.
     (directory / "refused").unlink(missing_ok=True)
-    return no_push(environment, folder) | _guarded_tracker(environment, issue_id, directory)
+    return no_push(environment, folder) | _guarded_programs(environment, issue_id, directory)
 
 
 def write_settings(issue_id: str, directory: Path) -> str:
@@ -99,9 +129,9 @@ def write_settings(issue_id: str, directory: Path) -> str:
 
 
 def refusals(directory: Path) -> list[str]:
-    """The subcommands that were refused so far, in order."""
+    """What was refused so far, in order: ``bd close``, ``git push``."""
     try:
-        return (directory / "refused").read_text(errors="replace").split()
+        return (directory / "refused").read_text(errors="replace").splitlines()
     except OSError:
         return []
 
@@ -116,6 +146,8 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
     settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(folder, "url")]
     settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(folder, "pushurl")]
+    # A push URL that the agent sets itself: what is to take the push there, on a disk or by ssh.
+    settings += [(f"remote.{name}.receivepack", NO_RECEIVER) for name in _remotes(folder)]
     try:
         first = max(0, int(environment.get("GIT_CONFIG_COUNT", "0")))
     except ValueError:
@@ -128,28 +160,42 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
 
 
 def _urls(folder: str, name: str) -> list[str]:
+    return sorted({url for _, url in _set(folder, name)})
+
+
+def _remotes(folder: str) -> list[str]:
+    keys = {key for name in ("url", "pushurl") for key, _ in _set(folder, name)}
+    return sorted({key.removeprefix("remote.").rpartition(".")[0] for key in keys})
+
+
+def _set(folder: str, name: str) -> list[tuple[str, str]]:
+    """Keys of remotes that end like this, each with its value."""
     try:
-        rows = git(folder, "config", "--get-regexp", rf"^remote\..*\.{name}$").splitlines()
+        said = git(folder, "config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
     except GitError:
         return []  # None is set, or there is no repository.
-    return sorted({row.partition(" ")[2] for row in rows if " " in row})
+    rows = (row.partition("\n") for row in said.split("\0") if row)
+    return [(key, value) for key, _, value in rows if value]
 
 
-def _guarded_tracker(
+def _guarded_programs(
     environment: Mapping[str, str], issue_id: str, directory: Path
 ) -> dict[str, str]:
     path = environment.get("PATH", os.defpath)
     made = False
-    for name in GUARDED:
+    for name in ("git", *GUARDED):
         if (program := shutil.which(name, path=path)) is None:
             continue
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         guard = directory / name
+        text = _GIT_GUARD if name == "git" else _GUARD
+        refused = PUSHES if name == "git" else hook.REFUSED
         guard.write_text(
-            _GUARD.format(
-                refused=" | ".join(hook.REFUSED),
+            text.format(
+                name=name,
+                refused=" | ".join(refused),
                 never=" | ".join(hook.NEVER),
-                valued=" | ".join(hook.TRACKER_VALUED),
+                valued=" | ".join(sorted(hook.VALUED["git" if name == "git" else "bd"])),
                 program=shlex.quote(os.path.abspath(program)),  # noqa: PTH100 - no link followed
             )
         )

@@ -268,7 +268,7 @@ class AgentAttempt:
             verify=self._asked.verify or "",
             verified=self._verified,
             rounds=self._rounds,
-            denied=(*worker.tally.denied, *(f"bd {name}" for name in refusals(self._guards))),
+            denied=(*worker.tally.denied, *refusals(self._guards)),
             message=verdict.text[-limits.LESSON_CHARS_MAX :],
             lesson=lesson[: limits.LESSON_CHARS_MAX],
             flags=tuple(self._flags),

@@ -47,7 +47,7 @@ def test_its_own_issue_is_refused_whatever_its_id(tmp_path: Path, issue_id: str)
     assert guarded.bd("show", issue_id)
     assert guarded.bd("close", "other-99")
     assert guarded.bd("create", "--title", "close")
-    assert refusals(guarded.guards) == ["close", "update"]
+    assert refusals(guarded.guards) == ["bd close", "bd update"]
     assert not (tmp_path / "oops").exists()
 
 
@@ -166,8 +166,60 @@ def test_the_wall_is_what_refuses_it(remote: Remote) -> None:
     assert git(remote.bare, "for-each-ref")
 
 
-def test_a_fetch_goes_on(remote: Remote) -> None:
+SETS_ITS_OWN = "git config remote.origin.pushurl {bare}; {git} push origin HEAD:main"
+
+
+@pytest.mark.parametrize("url", ["{bare}", "file://{bare}"])
+def test_nor_to_a_push_url_that_the_agent_sets_itself(remote: Remote, url: str) -> None:
+    place = url.format(bare=remote.bare)
+    assert not remote.pushes("sh", "-c", SETS_ITS_OWN.format(bare=place, git="git"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SETS_ITS_OWN,
+        "git config remote.other.pushurl {bare}; git push other HEAD:main",
+        "git -c remote.other.url={bare} -c remote.other.pushurl={bare} push other HEAD:main",
+        "git --git-dir .git -C . send-pack {bare} HEAD:refs/heads/main",
+    ],
+)
+def test_a_git_of_ours_refuses_it_to_any_remote(remote: Remote, tmp_path: Path, line: str) -> None:
+    guards = tmp_path / "guards"
+    given = guard_environment(os.environ, str(remote.folder), "i-1", guards)
+    said = line.format(bare=remote.bare, git="git")
+    assert not remote.pushes("sh", "-c", said, given=given)
+    assert refusals(guards) in (["git push"], ["git send-pack"])
+
+
+def test_it_lets_everything_else_pass_as_it_is(remote: Remote, tmp_path: Path) -> None:
+    given = guard_environment(os.environ, str(remote.folder), "i-1", tmp_path / "guards")
+    environment = {**os.environ, **IDENTITY, **given}
+
+    def said(*argv: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["git", *argv], cwd=remote.folder, env=environment, capture_output=True, text=True
+        )
+        return done.returncode, done.stdout
+
+    assert said("commit", "--allow-empty", "-q", "-m", "push")[0] == 0
+    assert said("-c", "user.name=push", "log", "-1", "--format=%s")[1] == "push\n"
+    assert said("-C", "push", "status")[0] == 128
+    assert said("stash", "push")[0] == 0
+    assert said()[0] == 1
+    assert refusals(tmp_path / "guards") == []
+
+
+def test_a_fetch_a_pull_and_a_clone_go_on(remote: Remote, tmp_path: Path) -> None:
     git(remote.folder, "push", "-q", "origin", "HEAD:main")
-    environment = {**os.environ, **IDENTITY, **no_push(os.environ, str(remote.folder))}
-    done = subprocess.run(["git", "fetch", "origin"], cwd=remote.folder, env=environment)
-    assert done.returncode == 0
+    given = guard_environment(os.environ, str(remote.folder), "i-1", tmp_path / "guards")
+    environment = {**os.environ, **IDENTITY, **given}
+    copy = str(tmp_path / "copy")
+    for argv in (
+        ("git", "fetch", "origin"),
+        ("git", "pull", "origin", "main"),
+        ("git", "clone", "-q", str(remote.bare), copy),
+        ("git", "ls-remote", f"file://{remote.bare}"),
+    ):
+        done = subprocess.run(argv, cwd=remote.folder, env=environment, capture_output=True)
+        assert done.returncode == 0, (argv, done.stderr)

@@ -6,6 +6,7 @@ import pytest
 
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
+from beads_workers.core.budget import Budget
 from beads_workers.core.commands import ReadUsage
 from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Checkpointed, Entry
@@ -169,3 +170,15 @@ def test_a_success_with_its_receipt_is_counted_as_it_is() -> None:
     play.working("a")
     assert not of(play.do(done(1, "a", receipt=to_json(FOUND))), ReadUsage)
     assert play.board.agents.ledger.total.money == 2.0
+
+
+@pytest.mark.parametrize("until_empty", [False, True])
+def test_a_budget_that_is_spent_is_a_record_before_what_follows_from_it(until_empty: bool) -> None:
+    play = play_of_agents(budget=Budget(dollars=1.5), until_empty=until_empty)
+    play.working("a")
+    told = play.do(failed(1, "a", receipt=to_json(FOUND)))
+    (spent,) = records(told, rec.BudgetSpent)
+    assert spent.why == "the budget of $1.5 is spent ($2.00, 1000 tokens)"
+    (changed,) = records(told, rec.RunChanged)[:1]
+    assert changed.state == ("draining" if until_empty else "paused")
+    assert until_empty or changed.reason == spent.why
