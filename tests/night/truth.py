@@ -58,8 +58,6 @@ BD_CASES = (
         FALSE,
     ),
 )
-EVADES = "closes it by an absolute path"
-"""What gets past the guard is not undone yet: it is counted by itself."""
 
 
 def prove(size: int, folder: Path) -> list[Row]:
@@ -99,10 +97,7 @@ def _run(
     false_closes, false_failures = [], []
     for number, case in enumerate(cases, 1):
         is_closed, is_done = closed[f"bw-{number}"], case.is_done[verified]
-        if case.name == EVADES:
-            found_closed = "closed" if is_closed else "not closed"
-            rows.count(f"an agent that {EVADES}{tracker}", found_closed, "not closed, not held yet")
-        elif is_closed and not is_done:
+        if is_closed and not is_done:
             false_closes.append(case.name)
         elif is_done and not is_closed:
             false_failures.append(case.name)
