@@ -6,6 +6,7 @@ import heapq
 import zlib
 from collections.abc import Hashable
 
+from beads_workers.core import limits
 from beads_workers.core.commands import Command, Write
 from beads_workers.core.issues import ABOUT_ISSUES, Issues, Standing
 from beads_workers.core.journal import Entry, Noted, Record
@@ -95,10 +96,15 @@ class Effects:
         self._epoch = epoch - now
         self._boot_epoch = epoch - self.boot
         self._commands: list[Command] = []
+        self._asleep = self.boot - now
 
-    def at(self, now: float, boot: float | None = None) -> None:
-        """It is ``now``; without ``boot``, the machine has never slept."""
+    def at(self, now: float, boot: float | None = None) -> bool:
+        """It is ``now``; without ``boot``, the machine has never slept.
+
+        Returns whether it has slept since the last call."""
         self.now, self.boot = now, now if boot is None else boot
+        before, self._asleep = self._asleep, self.boot - self.now
+        return self._asleep - before >= limits.SLEEP_SECONDS_MIN
 
     @property
     def epoch(self) -> float:

@@ -63,7 +63,8 @@ class InFlight:
     it was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to
     end before it begins this one. ``overdue``: its time was over long before. ``obeyed``: its
     worker closed its connection when it was told to stop. ``trace_context``: the W3C headers of its
-    attempt. ``candidate``: the agent that works on it, if one does.
+    attempt. ``candidate``: the agent that works on it, if one does. ``slept``: the machine has
+    slept since its claim.
     """
 
     job: Job
@@ -77,6 +78,7 @@ class InFlight:
     obeyed: bool = False
     trace_context: Mapping[str, str] = field(default_factory=dict)
     candidate: Candidate = NOBODY
+    slept: bool = False
 
     @property
     def started(self) -> Started:
@@ -265,7 +267,16 @@ class Tasks:
         issue_id = in_flight.job.issue_id
         in_flight.conn_id = conn_id
         self.move(in_flight.issue, IssueStimulus.RESERVED, ClaimDelegated(issue_id, worker_id))
-        self._round_trips.enqueue(Settlement(Action.HAND_OVER, issue_id))
+        self._round_trips.enqueue(
+            Settlement(Action.HAND_OVER, issue_id, read_first=in_flight.slept)
+        )
+
+    def woke(self) -> None:
+        """The machine has slept, and nobody of us could say whose a claim was meanwhile: each is
+        read again before it is settled."""
+        for in_flight in self.in_flight.values():
+            in_flight.slept = True
+        self._round_trips.woke()
 
     def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
         """A new attempt: the TASK is sent right after this."""
@@ -516,13 +527,13 @@ class Tasks:
         by_agent: bool = False,
     ) -> None:
         """``unseen``: a worker did it by itself, or nobody saw the end: it is looked at first, as
-        it is with ``by_agent``."""
+        it is with ``by_agent``, and after a sleep."""
         self._round_trips.enqueue(
             Settlement(
                 action,
                 in_flight.job.issue_id,
                 note,
-                unseen or by_agent,
+                unseen or by_agent or in_flight.slept,
                 in_flight.issue.handed_over,
                 outcome.result,
                 outcome.result_file,

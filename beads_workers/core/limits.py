@@ -157,6 +157,9 @@ LEASE_SURE_SECONDS = 60.0
 LEASE_LOOK_SECONDS = 5.0
 """Timers stand still while the machine sleeps: so soon after it woke its leases are looked at."""
 
+SLEEP_SECONDS_MIN = 1.0
+"""What the two clocks differ by more than before is a sleep: they are read one after the other."""
+
 LEASE_RETRY_SECONDS = 10.0
 """A renewal that was neither done nor refused is tried again after this."""
 

@@ -197,7 +197,7 @@ class Orchestrator:
 
         ``more``: another event follows, or ``after_events``; what comes of all of them waits for
         that."""
-        self._effects.at(now, boot)
+        self._at(now, boot)
         self._dispatch(event)
         return self._effects.flush() if more else self._after_events()
 
@@ -205,7 +205,7 @@ class Orchestrator:
         """What comes of all events so far: nobody who has just spoken waits for any of it.
 
         Here a round trip to the source begins, and here a run comes to its end."""
-        self._effects.at(now, boot)
+        self._at(now, boot)
         return self._after_events()
 
     def deadline(self) -> float | None:
@@ -214,10 +214,14 @@ class Orchestrator:
 
     def on_deadline(self, now: float, boot: float | None = None) -> list[Command]:
         """Some time has come; calling it too early does no harm."""
-        self._effects.at(now, boot)
+        self._at(now, boot)
         for key in self._effects.timers.due(now):
             self._due(key)
         return self._after_events()
+
+    def _at(self, now: float, boot: float | None) -> None:
+        if self._effects.at(now, boot):
+            self._parts.tasks.woke()
 
     def _after_events(self) -> list[Command]:
         for issue_id in self._parts.leases.run_out():

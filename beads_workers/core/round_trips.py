@@ -7,7 +7,7 @@ the groups. A failure to ask is never an answer: settlements stay pending, and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beads_workers.core import limits
 from beads_workers.core.commands import RoundTrip
@@ -33,7 +33,7 @@ LINGER = "linger"
 @dataclass(slots=True)
 class PendingWrite:
     """``at``: when it became pending. ``not_before``: back-off after failures of this one issue;
-    ``since``: the first failure.
+    ``since``: the first failure. ``slept``: the machine has slept since.
     """
 
     settlement: Settlement
@@ -41,6 +41,7 @@ class PendingWrite:
     tries: int = 0
     since: float | None = None
     not_before: float = 0.0
+    slept: bool = False
 
 
 @value
@@ -139,7 +140,19 @@ class RoundTrips:
     def due_writes(self) -> tuple[Settlement, ...]:
         """What can be asked for now."""
         now = self._effects.now
-        return tuple(o.settlement for o in self.pending.values() if o.not_before <= now)
+        due = [o for o in self.pending.values() if o.not_before <= now]
+        for pending in due:
+            if pending.slept and pending.settlement.action is not Action.REOPEN:
+                pending.settlement = replace(pending.settlement, read_first=True)
+        return tuple(pending.settlement for pending in due)
+
+    def woke(self) -> None:
+        """The machine has slept: what is still to be asked for is to be looked at first.
+
+        What is being asked for was begun before, and counts if it is done. What is to be reopened
+        is nobody's claim."""
+        for pending in self.pending.values():
+            pending.slept = True
 
     def has_due_writes(self) -> bool:
         """Whether a settlement is under way, or about to be: it may make work ready."""
