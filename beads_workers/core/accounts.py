@@ -8,7 +8,7 @@ issue, the canary, finds out whether it is open again. Epoch seconds, because re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NewType
 
@@ -62,7 +62,6 @@ class Account:
     canary: IssueId | None = None
     allowed: int | None = None
     utilization: float = 0.0
-    waiting: set[IssueId] = field(default_factory=set)
 
     def closed_for(self, model: str) -> Closed | None:
         """What stands in the way of this model: the whole account, or its own window."""
@@ -76,45 +75,35 @@ class Accounts:
         self,
         effects: Effects,
         pace: ProbePace,
-        workers: int,
+        slots: Callable[[], int],
         logins: Mapping[str, str] | None = None,
     ) -> None:
-        """``logins``: the commands that log agents in, by their names."""
+        """``slots``: how many attempts the fleet has workers for now, whoever started them.
+        ``logins``: the commands that log agents in, by their names."""
         self._effects = effects
         self._logins = logins or {}
         self._pace = pace
-        self._workers = max(1, workers)
+        self._slots = slots
         self._accounts: dict[AccountId, Account] = {}
         self._of_issue: dict[IssueId, Account] = {}
 
     # --- before an attempt ------------------------------------------------------------------------
 
-    def choose(self, issue_id: IssueId, candidates: Sequence[Candidate]) -> Candidate | None:
-        """The first one that may begin now; None: the issue waits until an account opens."""
-        for candidate in candidates:
-            if self._room(self._of(candidate), candidate.model) > 0:
-                return candidate
-        for candidate in candidates:
-            self._of(candidate).waiting.add(issue_id)
-        return None
+    def choose(self, candidates: Sequence[Candidate]) -> Candidate | None:
+        """The first one that may begin now; None: the issue waits for one that may."""
+        return next((each for each in candidates if self.room(each) > 0), None)
 
-    def room(self, candidates: Iterable[Candidate]) -> int:
-        """How many attempts may begin now, with any of these."""
-        rooms = {c.account: self._room(self._of(c), c.model) for c in candidates}
-        return sum(rooms.values())
+    def room(self, candidate: Candidate) -> int:
+        """How many attempts may begin now on its account, with its model."""
+        return self._room(self._of(candidate), candidate.model)
 
     def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
         """An attempt begins; the first one on a closed account is its canary."""
         account = self._of(candidate)
         account.running[issue_id] = candidate.model
-        account.waiting.discard(issue_id)
         self._of_issue[issue_id] = account
         if account.closed_for(candidate.model) is not None:
             account.canary = issue_id
-
-    def waiting(self) -> set[IssueId]:
-        """Issues that were turned away, and are not to be taken before an account opens."""
-        return {i for a in self._accounts.values() for i in a.waiting}
 
     # --- during it, and at its end ----------------------------------------------------------------
 
@@ -129,7 +118,7 @@ class Accounts:
             self._open(account, account.running[issue_id])
         elif account.allowed is not None:
             account.allowed += _RAMP
-            if account.allowed >= self._workers:
+            if account.allowed >= self._slots():
                 account.allowed = None
 
     def warned(self, issue_id: IssueId, utilization: float) -> None:
@@ -153,6 +142,11 @@ class Accounts:
             self._close(account, refusal, was_canary=was_canary)
         elif was_canary and not lost:
             self._open(account, model)
+        self._look_later()
+
+    def refused(self, candidate: Candidate, refusal: AccountRefusal) -> None:
+        """An attempt was told so that was not counted here: it had its work reviewed."""
+        self._close(self._of(candidate), refusal, was_canary=False)
         self._look_later()
 
     # --- time, and people -------------------------------------------------------------------------
@@ -225,6 +219,10 @@ class Accounts:
         """Whether nothing stands in its way but the number of those that run."""
         return self._of(candidate).closed_for(candidate.model) is None
 
+    def may_try(self, candidate: Candidate) -> bool:
+        """Whether it takes attempts, or the next one may be its canary."""
+        return self.takes(candidate) or self.room(candidate) > 0
+
     def todo(self, account: Account, refusal: AccountRefusal) -> str:
         """The command by which a person mends it, where that is known."""
         if refusal.trouble is not AccountTrouble.NEEDS_PERSON or _BILLING.search(refusal.why):
@@ -244,10 +242,11 @@ class Accounts:
         closed = account.closed_for(model)
         if closed is not None:
             return int(account.canary is None and closed.probe_at <= self._effects.epoch)
-        allowed = self._workers if account.allowed is None else account.allowed
+        slots = max(1, self._slots())
+        allowed = slots if account.allowed is None else account.allowed
         if account.utilization >= limits.UTILIZATION_HIGH:
             share = (1.0 - account.utilization) / (1.0 - limits.UTILIZATION_HIGH)
-            allowed = min(allowed, max(1, round(self._workers * share)))
+            allowed = min(allowed, max(1, round(slots * share)))
         return max(0, allowed - len(account.running))
 
     def _open(self, account: Account, model: str) -> None:
@@ -257,7 +256,6 @@ class Accounts:
         if not opened:
             return
         account.allowed, account.utilization = 1 + _RAMP, 0.0
-        account.waiting.clear()
         for closed in opened:
             model = closed.refusal.model
             self._effects.write(AccountOpened(account.account_id, account.agent, model))

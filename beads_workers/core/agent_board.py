@@ -80,7 +80,7 @@ class AgentBoard:
                 receipt = receipt_from_text(text)
                 if receipt is not None and receipt.agent:
                     self.agents.setdefault(receipt.agent, None)
-                self.ledger.ended(issue_id, receipt)
+                self.ledger.found(issue_id, receipt)
             case _:
                 pass
 

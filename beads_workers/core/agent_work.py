@@ -6,7 +6,7 @@ One per orchestrator. A fleet without agents that are understood asks it nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from beads_workers.core.journal import UsageFound
 from beads_workers.core.landing import mend_from_text
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
-from beads_workers.core.receipts import Receipt, receipt_from_text, to_json
+from beads_workers.core.receipts import AccountRefusal, Receipt, receipt_from_text, to_json
 from beads_workers.core.settings import Agent, FleetSettings
 from beads_workers.core.wire import Progress
 
@@ -41,7 +41,8 @@ def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:
 class AgentWork:
     """``accounts`` and ``ledger`` are there to be shown; all else is asked here."""
 
-    def __init__(self, effects: Effects, settings: FleetSettings) -> None:
+    def __init__(self, effects: Effects, settings: FleetSettings, slots: Callable[[], int]) -> None:
+        """``slots``: how many attempts the fleet has workers for now."""
         self._effects = effects
         work = settings.work
         self._agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
@@ -52,21 +53,29 @@ class AgentWork:
         self._allows_calls = bool(work.allow_modules)
         self._running: dict[str, int] = dict.fromkeys(self._agents, 0)
         self._chosen: dict[IssueId, Candidate] = {}
+        self._waits: dict[IssueId, list[Candidate]] = {}
+        """Who was turned away, with those who may work on it."""
+        self._reviews: set[IssueId] = set()
+        """Canaries of the reviewer's account."""
         known = [*self._agents.values(), *([work.review] if work.review else [])]
         logins = {agent.name: agent.login for agent in known}
-        self.accounts = Accounts(effects, settings.pace, settings.workers, logins)
+        self.accounts = Accounts(effects, settings.pace, slots, logins)
         self.ledger = Ledger()
 
     # --- before an attempt ------------------------------------------------------------------------
 
     def choose(self, job: Job) -> Candidate | None:
-        """Who works on it; None: nobody may now, and it waits until an account opens."""
+        """Who works on it; None: nobody may now, and it waits until one of them may."""
         if not self._agents or self._brings_its_own(job):
             return NOBODY
         if self.spent() is not None:
             return None
-        candidates = [c for c in self._candidates(job) if self._has_place(c)]
-        return self.accounts.choose(job.issue_id, candidates)
+        candidates = self._candidates(job)
+        chosen = self.accounts.choose([c for c in candidates if self._places(c) > 0])
+        if chosen is not None and self._may_be_reviewed(job.issue_id):
+            return chosen
+        self._waits[job.issue_id] = candidates
+        return None
 
     def room(self) -> int | None:
         """How many attempts may begin now; None: as many as there are workers."""
@@ -74,11 +83,36 @@ class AgentWork:
             return None
         if self.spent() is not None:
             return 0
-        return self.accounts.room(self._candidate(a, a.model) for a in self._agents.values())
+        rooms: dict[AccountId, int] = {}
+        for agent in self._agents.values():
+            each = self._candidate(agent, agent.model)
+            others = rooms.get(each.account, 0)
+            places = others + self._places(each)
+            rooms[each.account] = max(others, min(places, self.accounts.room(each)))
+        return sum(rooms.values())
 
     def waiting(self) -> set[IssueId]:
-        """What is not to be taken, because its agents' accounts are closed."""
-        return self.accounts.waiting() if self._agents else set()
+        """What is not to be taken: its agents' accounts are closed, or all their places taken."""
+        return set(self._waits)
+
+    def let_in(self) -> bool:
+        """Whether some that wait may be taken now: as many as there are places."""
+        if not self._waits:
+            return False  # Asked after every event.
+        places: dict[Candidate, int] = {}
+        let_in = []
+        for issue_id, candidates in self._waits.items():
+            for each in candidates:
+                free = places.get(each)
+                if free is None:
+                    free = min(self._places(each), self.accounts.room(each))
+                places[each] = free - 1
+                if free > 0 and self._may_be_reviewed(issue_id):
+                    let_in.append(issue_id)
+                    break
+        for issue_id in let_in:
+            del self._waits[issue_id]
+        return bool(let_in)
 
     def all_closed(self) -> bool:
         """Whether no agent of the fleet may work, however many are free."""
@@ -97,8 +131,14 @@ class AgentWork:
     def begun(self, issue_id: IssueId, candidate: Candidate) -> None:
         """Its TASK is about to be sent."""
         self._chosen[issue_id] = candidate
+        self._waits.pop(issue_id, None)
         self._running[candidate.agent] += 1
         self.accounts.begun(issue_id, candidate)
+        if self._reviewer is not None and self._awaits_review(issue_id):
+            reviewer = self._candidate(self._reviewer, self._reviewer.model)
+            if not self.accounts.takes(reviewer):
+                self._reviews.add(issue_id)
+                self.accounts.begun(_review_of(issue_id), reviewer)
 
     def payload(self, issue: Issue, candidate: Candidate) -> dict[str, Any]:
         """What its TASK says of that: who works on it, and what earlier attempts have left."""
@@ -163,17 +203,30 @@ class AgentWork:
         refusal = receipt.refusal if receipt is not None else None
         if refusal is not None and self.accounts.charges(issue_id):
             outcome = replace(outcome, kind=OutcomeKind.ERROR)
+        lost, of_reviewer = outcome.kind is OutcomeKind.LOST, None
         if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
             # Its own account is fine: it is the reviewer's that is closed.
-            self.accounts.ended(issue_id, None)
-            self.accounts.begun(issue_id, self._candidate(self._reviewer, self._reviewer.model))
-        self.accounts.ended(issue_id, refusal, lost=outcome.kind is OutcomeKind.LOST)
+            refusal, of_reviewer = None, refusal
+        self.accounts.ended(issue_id, refusal, lost=lost)
+        self._review_ended(issue_id, of_reviewer, outcome)
         self.ledger.ended(issue_id, receipt)
         return self._within_budget(issue, outcome)
 
+    def _review_ended(
+        self, issue_id: IssueId, refusal: AccountRefusal | None, outcome: Outcome
+    ) -> None:
+        if issue_id in self._reviews:
+            self._reviews.discard(issue_id)
+            # One that failed may not have come to its review.
+            lost = outcome.kind is not OutcomeKind.SUCCESS
+            self.accounts.ended(_review_of(issue_id), refusal, lost=lost)
+        elif refusal is not None and self._reviewer is not None:
+            reviewer = self._candidate(self._reviewer, self._reviewer.model)
+            self.accounts.refused(reviewer, refusal)
+
     def found(self, usage: UsageFound) -> None:
         """What an attempt had used that ended without a receipt."""
-        self.ledger.ended(usage.issue_id, receipt_from_text(usage.receipt))
+        self.ledger.found(usage.issue_id, receipt_from_text(usage.receipt))
 
     def _within_budget(self, issue: Issue, outcome: Outcome) -> Outcome:
         if outcome.kind is OutcomeKind.SUCCESS:
@@ -191,9 +244,21 @@ class AgentWork:
     def _brings_its_own(self, job: Job) -> bool:
         return bool(job.command or job.script or (job.call and self._allows_calls))
 
-    def _has_place(self, candidate: Candidate) -> bool:
+    def _places(self, candidate: Candidate) -> int:
         most = self._agents[candidate.agent].at_once
-        return most is None or self._running[candidate.agent] < most
+        return _MANY if most is None else max(0, most - self._running[candidate.agent])
+
+    def _may_be_reviewed(self, issue_id: IssueId) -> bool:
+        """Its work is there, and goes on with its review: for that its reviewer must be open."""
+        if self._reviewer is None or not self._awaits_review(issue_id):
+            return True
+        return self.accounts.may_try(self._candidate(self._reviewer, self._reviewer.model))
+
+    def _awaits_review(self, issue_id: IssueId) -> bool:
+        issue = self._effects.issues.known.get(issue_id)
+        past = issue.retry_entry if issue is not None else None
+        earlier = receipt_from_text(past.receipt) if past is not None else None
+        return earlier is not None and bool(earlier.refused)
 
     def _candidates(self, job: Job) -> list[Candidate]:
         return [
@@ -203,3 +268,11 @@ class AgentWork:
 
     def _candidate(self, agent: Agent, model: str) -> Candidate:
         return Candidate(agent.name, AccountId(agent.account or agent.name), model)
+
+
+def _review_of(issue_id: IssueId) -> IssueId:
+    # An attempt counts on two accounts while it finds out whether its reviewer's is open.
+    return IssueId(f"{issue_id} (review)")
+
+
+_MANY = 1_000_000

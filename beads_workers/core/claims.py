@@ -103,6 +103,8 @@ class ClaimScheduler:
     def consider(self) -> None:
         """Begin a round trip if the tracker thread is free and there is anything to do."""
         round_trips = self._round_trips
+        if self._parts.agents.let_in():
+            self.reschedule()
         off = (RunState.RECOVERING, RunState.ENDED)
         if round_trips.busy or round_trips.resting or self._parts.state in off:
             return
@@ -175,7 +177,7 @@ class ClaimScheduler:
             return 0
         if self._parts.degraded.stop:
             return 0
-        unsent, slots = self._issues.count(IssueState.CLAIMED), self._slots()
+        unsent, slots = self._issues.count(IssueState.CLAIMED), self._parts.slots()
         # An orphaned job keeps no slot: its worker is gone from us, dead or not.
         busy = self._issues.count(IssueState.RUNNING, IssueState.DELEGATING)
         free = max(0, slots - busy)
@@ -188,10 +190,6 @@ class ClaimScheduler:
         # Refill in one go when half is used up, not one by one; at once when somebody is idle.
         idle = self._parts.registry.count(ConnState.READY) > unsent
         return want if idle or free > unsent or unsent * 2 <= ahead else 0
-
-    def _slots(self) -> int:
-        # Workers that are still starting will want work as well.
-        return max(self._parts.registry.slots(), self._parts.supervisor.wanted())
 
     def _ahead(self, slots: int) -> int:
         """How many are to lie ready so that a worker which finishes finds its next one here."""

@@ -40,7 +40,8 @@ class UnderWay:
 
 
 class Ledger:
-    """``ended``: of attempts that are over; ``running``: of those under way, by issue."""
+    """``running``: of attempts under way, by issue; ``untold``: of those that ended and did not say
+    it, until somebody has found it."""
 
     def __init__(self) -> None:
         self.total = Spend()
@@ -48,11 +49,26 @@ class Ledger:
         self.by_agent: dict[str, Spend] = {}
         self.by_verdict: dict[str, Spend] = {}
         self.running: dict[str, UnderWay] = {}
+        self.untold: dict[str, UnderWay] = {}
 
     def ended(self, issue_id: str, receipt: Receipt | None) -> None:
         """An attempt is over."""
-        self.running.pop(issue_id, None)
-        if receipt is None or not (receipt.usage or receipt.money):
+        used = self.running.pop(issue_id, None)
+        if receipt is not None:
+            self._add(issue_id, receipt)
+        elif used is not None:
+            before = self.untold.get(issue_id, UnderWay())
+            tokens, money = before.tokens + used.tokens, before.money + used.money
+            self.untold[issue_id] = UnderWay(tokens, money)
+
+    def found(self, issue_id: str, receipt: Receipt | None) -> None:
+        """What an attempt had used that did not say it."""
+        self.untold.pop(issue_id, None)
+        if receipt is not None:
+            self._add(issue_id, receipt)
+
+    def _add(self, issue_id: str, receipt: Receipt) -> None:
+        if not (receipt.usage or receipt.money):
             return
         named = (
             (self.by_issue, issue_id),
@@ -70,6 +86,7 @@ class Ledger:
     def spent(self, issue_id: IssueId | None = None) -> UnderWay:
         """Tokens and dollars of this run, or of one issue of it, with what runs now."""
         known = self.total if issue_id is None else self.by_issue.get(issue_id, Spend())
-        under_way = [used for each, used in self.running.items() if issue_id in (None, each)]
+        used_so_far = (*self.running.items(), *self.untold.items())
+        under_way = [used for each, used in used_so_far if issue_id in (None, each)]
         tokens = known.tokens.total + sum(used.tokens for used in under_way)
         return UnderWay(tokens, known.money + sum(used.money for used in under_way))

@@ -80,6 +80,14 @@ class Parts:
     reason: str = "user_requested"
     listed: Listed = field(default_factory=Listed)
 
+    def slots(self) -> int:
+        """How many could have a task: workers that are still starting will want work as well."""
+        return _slots(self.registry, self.supervisor)
+
+
+def _slots(registry: ConnectionRegistry, supervisor: Supervisor) -> int:
+    return max(registry.slots(), supervisor.wanted())
+
 
 def make_parts(
     settings: FleetSettings,
@@ -97,7 +105,14 @@ def make_parts(
     retry_state = RetryState(effects, round_trips)
     breaker = CircuitBreaker(retry_state)
     traces = Traces(settings.tracing, keeps=not settings.policy.hand_back)
-    agents = AgentWork(effects, settings)
+    registry, supervisor = ConnectionRegistry(), Supervisor(effects)
+
+    def slots() -> int:
+        # A worker that is lost has no slot, and may be at work.
+        orphaned = effects.issues.count(IssueState.ORPHANED)
+        return _slots(registry, supervisor) + orphaned
+
+    agents = AgentWork(effects, settings, slots)
     history = retry_state, breaker, traces, agents
     lands = settings.landing is not None
     tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)
@@ -109,8 +124,8 @@ def make_parts(
         self_claiming,
         push,
         effects,
-        ConnectionRegistry(),
-        Supervisor(effects),
+        registry,
+        supervisor,
         round_trips,
         retry_state,
         breaker,

@@ -37,11 +37,15 @@ def test_progress_counts_until_the_receipt_takes_its_place() -> None:
     assert not ledger.running
 
 
-def test_an_attempt_without_a_receipt_costs_nothing_that_is_known() -> None:
+def test_an_attempt_without_a_receipt_costs_what_its_progress_said_until_it_is_found() -> None:
     ledger = Ledger()
     ledger.progress("a", UnderWay(50, 0.25))
     ledger.ended("a", None)
-    assert ledger.spent() == UnderWay()
+    assert ledger.spent() == ledger.spent(IssueId("a")) == UnderWay(50, 0.25)
+    ledger.found("a", ONE)
+    assert ledger.spent() == UnderWay(110, 0.5)
+    ledger.ended("b", None)
+    assert ledger.spent() == UnderWay(110, 0.5)
 
 
 @pytest.mark.parametrize(
