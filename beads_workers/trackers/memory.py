@@ -38,7 +38,7 @@ from beads_workers.trackers.settlement_rules import (
     IN_PROGRESS,
     OPEN,
     Ownership,
-    is_held_by,
+    is_left_by,
     pending,
     rule,
 )
@@ -185,8 +185,7 @@ class MemorySource:
         held = [
             IssueId(issue.id)
             for issue in self._in_order()
-            if issue.status in (OPEN, IN_PROGRESS) or issue.id in dead.by_agents
-            if is_held_by(issue.assignee, dead.actor)
+            if is_left_by(dead, issue.id, Ownership(issue.status, issue.assignee))
         ]
         return self._faulty(
             "recover", lambda: self._settled("recover", pending(dead, held), dead.actor)

@@ -94,6 +94,12 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
     ]
 
 
+def is_left_by(dead: CrashedRun, issue_id: str, found: Ownership) -> bool:
+    """Whether a crashed run holds it still, or its agent has closed it by itself."""
+    statuses = (OPEN, IN_PROGRESS, CLOSED) if issue_id in dead.by_agents else (OPEN, IN_PROGRESS)
+    return found.status in statuses and is_held_by(found.assignee, dead.actor)
+
+
 def is_held_by(assignee: str, actor: str) -> bool:
     """The actor's own claims, and those of its workers (``<actor>/W3``) where they claim."""
     return assignee == actor or assignee.startswith(f"{actor}/")

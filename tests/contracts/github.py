@@ -35,7 +35,7 @@ from beads_workers.trackers.settlement_rules import (
     IN_PROGRESS,
     OPEN,
     Ownership,
-    is_held_by,
+    is_left_by,
     pending,
     rule,
 )
@@ -110,8 +110,7 @@ class GitHubSource:
         held = [
             IssueId(each.id)
             for each in _in_order(self._all())
-            if each.status in (OPEN, IN_PROGRESS) or each.id in dead.by_agents
-            if is_held_by(each.assignee, dead.actor)
+            if is_left_by(dead, each.id, Ownership(each.status, each.assignee))
         ]
         return self._settled(pending(dead, held), dead.actor)
 

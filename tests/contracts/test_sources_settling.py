@@ -272,6 +272,33 @@ def test_recovery_reopens_what_was_handed_over_before_it_was_quarantined_and_tak
     assert tracker.read(issue_id) == ("open", NOBODY)
 
 
+def test_recovery_undoes_what_agents_have_closed_that_were_not_done(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    names = ("undone", "out of attempts", "by a person", "of a command")
+    undone, spent, theirs, plain = (tracker.create(name) for name in names)
+    assert len(taken(source_of(US))) == 4
+    for issue_id, by in ((undone, US), (spent, US), (theirs, STRANGER), (plain, US)):
+        tracker.put(issue_id, "closed", by)
+    quarantined = ((spent, "three attempts"),)
+    dead = CrashedRun(US, quarantined=quarantined, by_agents=(undone, spent, theirs))
+    for _ in range(2):
+        source_of(THEM).recover(dead)
+        assert tracker.read(undone) == ("open", NOBODY)
+        assert tracker.read(spent) == ("blocked", NOBODY)
+        assert tracker.read(theirs)[0] == tracker.read(plain)[0] == "closed"
+
+
+def test_recovery_leaves_alone_what_a_worker_of_somebody_else_still_has(
+    tracker: Tracker, source_of: MakeSource
+) -> None:
+    kept, other = tracker.create("kept"), tracker.create("other")
+    assert len(taken(source_of(US))) == 2
+    source_of(THEM).recover(CrashedRun(US, kept=(kept,), by_agents=(kept, other)))
+    assert tracker.read(kept) == ("in_progress", US)
+    assert tracker.read(other) == ("open", NOBODY)
+
+
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
     closed, begun = tracker.create("closed"), tracker.create("begun")
     dead = source_of(US)

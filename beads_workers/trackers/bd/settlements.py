@@ -11,7 +11,6 @@ from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import (
     BLOCKING,
     Action,
-    CrashedRun,
     Result,
     Settled,
     Settlement,
@@ -27,7 +26,6 @@ from beads_workers.trackers.bd.tracker import (
     BdTracker,
     failed,
     held_by,
-    is_safe_id,
     object_of,
     refusals,
     rows,
@@ -416,15 +414,3 @@ def rounds(settlements: Sequence[Settlement]) -> list[list[Settlement]]:
         else:
             found.append([settlement])
     return found
-
-
-def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
-    """Pending writes for a crashed run, each issue once."""
-    closes = dict.fromkeys(i for i in dead.unclosed if is_safe_id(i))
-    back = dict.fromkeys([*held, *(i for i in dead.handed_over if is_safe_id(i))])
-    reopened = [i for i in dead.reopened if is_safe_id(i)]
-    return [
-        *dead.closes(closes),
-        *(dead.back(i) for i in back if i not in closes),
-        *(Settlement(Action.REOPEN, i) for i in reopened if i not in closes and i not in back),
-    ]

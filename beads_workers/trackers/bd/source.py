@@ -29,7 +29,7 @@ from beads_workers.core.source import (
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import CALL_SECONDS, BdCalls, BdResult
-from beads_workers.trackers.bd.settlements import SettlementGroup, pending, rounds, whose
+from beads_workers.trackers.bd.settlements import SettlementGroup, rounds, whose
 from beads_workers.trackers.bd.tracker import (
     CLOSED,
     IDS_PER_CALL_MAX,
@@ -48,7 +48,7 @@ from beads_workers.trackers.bd.tracker import (
     rows_of_group,
 )
 from beads_workers.trackers.issue import enqueued_at, timeout_of
-from beads_workers.trackers.settlement_rules import boot_seconds
+from beads_workers.trackers.settlement_rules import boot_seconds, pending
 
 # --- listings ------------------------------------------------------------------------------------
 # What is ready: listed bounded, but wide enough to find what is wanted; used twice where safe.
@@ -588,7 +588,7 @@ class BdSource:
         missing = [i for i in named if i not in rows and is_safe_id(i)]
         rows |= self._tracker.look(missing) if missing else {}
         held = [i for i, row in rows.items() if _is_held(row, dead)]
-        found = pending(dead, held)
+        found = [each for each in pending(dead, held) if is_safe_id(each.issue_id)]
         if not found:
             return []
         self._wrote = True

@@ -38,6 +38,7 @@ from beads_workers.trackers.settlement_rules import (
     CONTAINERS,
     FINISHED,
     Ownership,
+    is_left_by,
     pending,
     rule,
 )
@@ -262,14 +263,14 @@ class SqliteSource:
         with self._call() as tracker, transaction(tracker.connection):
             held = tracker.connection.execute(
                 # The range holds the actor's own name and "<actor>/..." ("0" follows "/").
-                "SELECT id FROM issues WHERE (assignee = ?1 OR"
+                "SELECT id, status, assignee FROM issues WHERE (assignee = ?1 OR"
                 " (assignee > ?1 || '/' AND assignee < ?1 || '0'))"
-                " AND assignee <> '' AND (status IN ('open', 'in_progress')"
-                "  OR status = 'closed' AND id IN (SELECT value FROM json_each(?2)))"
+                " AND assignee <> '' AND status IN ('open', 'in_progress', 'closed')"
                 " ORDER BY priority, created_us, id",
-                (dead.actor, json.dumps(dead.by_agents)),
+                (dead.actor,),
             ).fetchall()
-            return self._settled(tracker, pending(dead, [row[0] for row in held]), dead.actor)
+            left = [i for i, *found in held if is_left_by(dead, i, Ownership(*found))]
+            return self._settled(tracker, pending(dead, left), dead.actor)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Seen]:
         """See ``Source``."""
