@@ -149,6 +149,15 @@ class Accounts:
         self._close(self._of(candidate), refusal, was_canary=False)
         self._look_later()
 
+    def served(self, candidate: Candidate) -> None:
+        """An attempt was served that was not counted here: one that began before its reset proves
+        nothing."""
+        account = self._of(candidate)
+        closed = account.closed_for(candidate.model)
+        if closed is not None and closed.probe_at <= self._effects.epoch:
+            self._open(account, candidate.model)
+            self._look_later()
+
     # --- time, and people -------------------------------------------------------------------------
 
     def look(self) -> bool:

@@ -203,11 +203,12 @@ class AgentWork:
         refusal = receipt.refusal if receipt is not None else None
         if refusal is not None and self.accounts.charges(issue_id):
             outcome = replace(outcome, kind=OutcomeKind.ERROR)
-        lost, of_reviewer = outcome.kind is OutcomeKind.LOST, None
+        of_reviewer: AccountRefusal | None = None
         if refusal is not None and receipt is not None and receipt.refused and self._reviewer:
             # Its own account is fine: it is the reviewer's that is closed.
             refusal, of_reviewer = None, refusal
-        self.accounts.ended(issue_id, refusal, lost=lost)
+        is_answered = outcome.kind is OutcomeKind.SUCCESS or _is_answered(receipt)
+        self.accounts.ended(issue_id, refusal, lost=not is_answered)
         self._review_ended(issue_id, of_reviewer, outcome)
         self.ledger.ended(issue_id, receipt)
         return self._within_budget(issue, outcome)
@@ -215,14 +216,18 @@ class AgentWork:
     def _review_ended(
         self, issue_id: IssueId, refusal: AccountRefusal | None, outcome: Outcome
     ) -> None:
+        if self._reviewer is None:
+            return
+        reviewer = self._candidate(self._reviewer, self._reviewer.model)
+        # One that failed may not have come to its review.
+        is_reviewed = outcome.kind is OutcomeKind.SUCCESS
         if issue_id in self._reviews:
             self._reviews.discard(issue_id)
-            # One that failed may not have come to its review.
-            lost = outcome.kind is not OutcomeKind.SUCCESS
-            self.accounts.ended(_review_of(issue_id), refusal, lost=lost)
-        elif refusal is not None and self._reviewer is not None:
-            reviewer = self._candidate(self._reviewer, self._reviewer.model)
+            self.accounts.ended(_review_of(issue_id), refusal, lost=not is_reviewed)
+        elif refusal is not None:
             self.accounts.refused(reviewer, refusal)
+        elif is_reviewed:
+            self.accounts.served(reviewer)
 
     def found(self, usage: UsageFound) -> None:
         """What an attempt had used that ended without a receipt."""
@@ -268,6 +273,11 @@ class AgentWork:
 
     def _candidate(self, agent: Agent, model: str) -> Candidate:
         return Candidate(agent.name, AccountId(agent.account or agent.name), model)
+
+
+def _is_answered(receipt: Receipt | None) -> bool:
+    # One that was ended before its agent had an answer proves nothing of its account.
+    return receipt is not None and bool(receipt.usage or receipt.money or receipt.message)
 
 
 def _review_of(issue_id: IssueId) -> IssueId:

@@ -96,13 +96,18 @@ class Fleet(Play):
 
     def progress(self, issue_id: str, tokens: int, money: float | None = None) -> list[Command]:
         """It has used so much by now."""
-        told = Progress(IssueId(issue_id), "w", tokens=tokens, money=money)
+        told = Progress(IssueId(issue_id), tokens=tokens, money=money)
         return self.do(ev.Received(ConnId(self.at_work()[issue_id]), told))
 
     def closed(self) -> list[str]:
         """The accounts that were closed, each time."""
         records = (entry.record for entry in self.entries)
         return [each.account for each in records if isinstance(each, rec.AccountClosed)]
+
+    def opened(self) -> list[str]:
+        """The accounts that were opened."""
+        records = (entry.record for entry in self.entries)
+        return [each.account for each in records if isinstance(each, rec.AccountOpened)]
 
     def waiting(self) -> set[IssueId]:
         """What was turned away."""
@@ -371,6 +376,38 @@ def test_one_review_finds_out_whether_a_late_reset_has_come() -> None:
     assert play.closed() == ["x", "x"]
     play.night(conns=(1, 2), seconds=15.0)
     assert not play.at_work(), "it backs off"
+
+
+def test_a_review_that_passes_shows_that_its_account_is_open_again() -> None:
+    play = Fleet(CLAUDE, work={"review": CODEX})
+    play.night("a")
+    play.is_refused("a", 60.0, refused="codex")
+    play.night("b", conns=(1, 2), seconds=30.0)
+    play.succeeds("b")
+    assert play.opened() == [], "its review was over before the reset"
+    play.jobs.pop("a")
+    play.night("c", conns=(1, 2), seconds=200.0)
+    play.succeeds("c")
+    assert play.opened() == ["x"]
+
+
+# --- what proves an account -----------------------------------------------------------------------
+
+
+def test_a_canary_that_is_ended_before_its_agent_had_an_answer_proves_nothing() -> None:
+    play = Fleet()
+    play.night("a")
+    play.is_refused("a", 60.0)
+    play.night("b", "c", conns=(1, 2, 3), seconds=200.0)
+    (canary,) = play.at_work()
+    told = to_json(Receipt("unfinished", "told to end", agent="claude"))
+    play.fails(canary, "cancelled", outcome=OutcomeKind.CANCELLED, receipt=told)
+    assert play.opened() == []
+    play.night(conns=(1, 2, 3))
+    assert len(play.at_work()) == 1, "one more canary"
+    (canary,) = play.at_work()
+    play.fails(canary, "verify failed", receipt=to_json(SPENT))
+    assert play.opened() == ["c"]
 
 
 # --- until empty ----------------------------------------------------------------------------------
