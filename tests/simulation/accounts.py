@@ -67,6 +67,10 @@ class Accounts:
         """Whether it is out of attempts, by the last word on it."""
         return self._of(issue_id).quarantined
 
+    def charged(self, issue_id: str) -> int:
+        """How many attempts count, by the last word on it."""
+        return self._of(issue_id).charged
+
     def power_cut(self) -> None:
         """Forget what the disk has lost."""
         for run_id, entries in self.told.items():

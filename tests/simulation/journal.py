@@ -13,6 +13,7 @@ from beads_workers.core.journal import (
     CallEnded,
     CallStarted,
     Entry,
+    Live,
     Record,
     Resumed,
     encode,
@@ -63,6 +64,8 @@ class Journal:
         world = self._world
         elapsed = round(world.agenda.now - self._began, 6)
         entry = Entry(record, round(world.wall(), 3), elapsed)
+        if isinstance(record, Live):
+            return entry
         self._gathered.append((encode(entry), entry))
         self._checkpoint.apply(entry)
         self._issues.apply(entry)
@@ -148,6 +151,11 @@ class Journal:
                 self._removal_due = False
                 self._folder.remove_old()
                 self._world.point("after a removal")
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that was appended is in the file."""
+        return not self._gathered and self._left == len(self._leaving)
 
     @property
     def synced(self) -> int:

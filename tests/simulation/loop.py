@@ -12,6 +12,7 @@ from beads_workers.core.commands import (
     End,
     HangUp,
     KillWorker,
+    ReadUsage,
     RoundTrip,
     Send,
     Spawn,
@@ -45,6 +46,14 @@ class Loop:
     def tell(self, event: Event) -> None:
         """Queue an event for the core; wakes the loop."""
         self._events.append(event)
+        self.wake()
+
+    def queue(self, event: Event) -> None:
+        """Queue it; whoever does wakes the loop."""
+        self._events.append(event)
+
+    def wake(self) -> None:
+        """Something may have to be done."""
         self._wake(self._world.delay())
 
     def begin(self) -> None:
@@ -70,16 +79,17 @@ class Loop:
                 event = self._events.popleft()
                 if self._world.verbose:
                     self._world.log(f"{self._node.run_id} >> {event}")
-                self._perform(self._core.handle(event, self._world.agenda.now, more=True))
+                self._node.handles(event)
+                self._perform(self._core.handle(event, *self._clocks(), more=True))
             if not self._act():
                 break
             if self._heard:
                 self._heard = False
-                self._perform(self._core.after_events(self._world.agenda.now))
+                self._perform(self._core.after_events(*self._clocks()))
             # After what was heard: who was frozen together with us has spoken in time.
             deadline, now = self._core.deadline(), self._world.agenda.now
             if deadline is not None and now >= deadline:
-                self._perform(self._core.on_deadline(now))
+                self._perform(self._core.on_deadline(*self._clocks()))
             if not self._act() or not self._events:
                 break
         self._node.flush_ingress()
@@ -88,6 +98,9 @@ class Loop:
             self._node.loop_ended(self.ended)
             return
         self._set_timer()
+
+    def _clocks(self) -> tuple[float, ...]:
+        return (self._world.agenda.now,)
 
     def _act(self) -> bool:
         if self._world.mutant.acts_first:
@@ -122,10 +135,13 @@ class Loop:
             if isinstance(command, Write):
                 if self._world.mutant.writes_no_requeued and isinstance(command.record, Requeued):
                     continue
+                self._node.decided(command.record)
                 entry = self._journal.append(command.record)
                 if self._world.verbose:
                     self._world.log(f"{self._node.run_id} << {entry.record}")
             else:
+                if isinstance(command, RoundTrip):
+                    self._node.asked_for(command)
                 self._outside.append(command)
         if self._journal.folds is not None:
             self._journal.folds.believed(self._core, self._world.agenda.now)
@@ -160,6 +176,9 @@ class Loop:
                 self._node.kill(pid)
             case WatchOwner(pid):
                 self._watch_owner(pid)
+            case ReadUsage():
+                if (found := self._node.read_usage(command)) is not None:
+                    self.tell(found)
             case Answer():
                 pass
             case End():

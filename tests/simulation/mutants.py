@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beads_workers.core.events import Event, Misread
+from beads_workers.core.commands import ReadUsage
+from beads_workers.core.events import Event, Misread, UsageRead
+from beads_workers.core.journal import UsageFound
 from beads_workers.core.orchestrator import Orchestrator
 
 
@@ -12,7 +14,8 @@ from beads_workers.core.orchestrator import Orchestrator
 class Mutant:
     """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants.
 
-    ``push``: it is planted in worlds with a push source, of this ``kind``.
+    ``push``: it is planted in worlds with a push source, of this ``kind``; ``agents``: in worlds
+    with AI agents.
     """
 
     caught_by: tuple[int, ...] = ()
@@ -35,6 +38,9 @@ class Mutant:
     acknowledges_early: bool = False
     forgets_duplicates: bool = False
     forgets_in_flight: bool = False
+    agents: bool = False
+    reads_no_accounts: bool = False
+    reads_no_usage: bool = False
     orchestrator: type[Orchestrator] = Orchestrator
 
 
@@ -68,6 +74,100 @@ class NeverOnTime(Orchestrator):
         return None
 
 
+class ChargesRefusals(Orchestrator):
+    """Takes a refusal of an account for a failure of the issue."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        self._parts.agents.accounts.charges = lambda issue_id: True  # type: ignore
+
+
+class SendsFlocks(Orchestrator):
+    """When an account may be tried, all try it."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        accounts, effects = self._parts.agents.accounts, self._effects
+
+        def room(account, model: str) -> int:  # type: ignore
+            closed = account.closed_for(model)
+            return 4 if closed is None or closed.probe_at <= effects.epoch else 0
+
+        accounts._room = room  # type: ignore
+
+
+class IsImpatient(Orchestrator):
+    """Tries a closed account without end."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        accounts = self._parts.agents.accounts
+        accounts._room = lambda account, model: int(account.canary is None)  # type: ignore
+
+
+class NeverTries(Orchestrator):
+    """Waits for somebody to say that an account is open."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        later = self._effects.epoch + 1e6
+        self._parts.agents.accounts._probe_at = lambda account, closed: later  # type: ignore
+
+
+class Overspends(Orchestrator):
+    """Has a budget, and never looks at it."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        self._parts.agents.spent = lambda: None  # type: ignore
+
+
+class CountsTwice(Orchestrator):
+    """Counts what it is told, whether it was told before or not."""
+
+    def _usage_read(self, event: UsageRead) -> None:
+        found = UsageFound(event.issue_id, event.attempt, event.request_id, event.receipt)
+        self._effects.write(found)
+        self._parts.agents.found(found)
+
+    def handle(self, event: Event, now: float, *args, **named) -> list:  # type: ignore
+        """As ever, and asks once more."""
+        commands = super().handle(event, now, *args, **named)
+        return [*commands, *(c for c in commands if isinstance(c, ReadUsage))]
+
+
+class LeavesCloses(Orchestrator):
+    """What an agent has closed is closed."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        enqueue = self._parts.tasks._enqueue
+
+        def leave(*args, undoes_close: bool = False, **named) -> None:  # type: ignore
+            enqueue(*args, **named)
+
+        self._parts.tasks._enqueue = leave  # type: ignore
+
+
+class EndsTooSoon(Orchestrator):
+    """Takes what waits for a limit for nothing."""
+
+    def _after_events(self) -> list:  # type: ignore
+        agents = self._parts.agents
+        self._scheduler.consider()
+        agents.waiting = set  # type: ignore
+        commands = super()._after_events()
+        del agents.waiting
+        return commands
+
+
+class SleepsOn(Orchestrator):
+    """Does not know that the machine has slept."""
+
+    def _at(self, now: float, boot: float | None) -> None:
+        self._effects.at(now, boot)
+
+
 MUTANTS = {
     "no-compare-and-swap": Mutant((1,), blind_swap=True),
     "no-owner-check": Mutant((1,), orchestrator=NoOwnerCheck),
@@ -84,6 +184,17 @@ MUTANTS = {
     "nothing-due": Mutant((9,), orchestrator=NeverOnTime),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), writes_no_requeued=True),
+    "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),
+    "flock-of-canaries": Mutant((14,), agents=True, orchestrator=SendsFlocks),
+    "canary-too-soon": Mutant((14,), agents=True, orchestrator=IsImpatient),
+    "accounts-forgotten": Mutant((15,), agents=True, reads_no_accounts=True),
+    "no-probe": Mutant((9, 16), agents=True, orchestrator=NeverTries),
+    "budget-overspent": Mutant((17,), agents=True, orchestrator=Overspends),
+    "usage-unread": Mutant((18,), agents=True, reads_no_usage=True),
+    "usage-counted-twice": Mutant((18,), agents=True, orchestrator=CountsTwice),
+    "agent-closes": Mutant((19,), agents=True, orchestrator=LeavesCloses),
+    "limit-is-empty": Mutant((4, 9), agents=True, orchestrator=EndsTooSoon),
+    "sleep-unnoticed": Mutant((20,), agents=True, orchestrator=SleepsOn),
     "answers-twice": Mutant((10,), push=True, kind="rrq", answers_twice=True),
     "acknowledges-early": Mutant((11,), push=True, kind="spool", acknowledges_early=True),
     "runs-duplicates": Mutant((1, 10), push=True, kind="queue", forgets_duplicates=True),

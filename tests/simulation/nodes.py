@@ -6,9 +6,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from beads_workers.core.commands import End
-from beads_workers.core.events import ConnId, Disconnected, Event, WorkerReaped, WorkerSpawned
-from beads_workers.core.journal import CallEnded, CallStarted, CheckpointEnded, Entry, RunStarted
+from beads_workers.core.commands import End, ReadUsage, RoundTrip
+from beads_workers.core.events import (
+    ConnId,
+    Disconnected,
+    Event,
+    UsageRead,
+    WorkerReaped,
+    WorkerSpawned,
+)
+from beads_workers.core.journal import (
+    CallEnded,
+    CallStarted,
+    CheckpointEnded,
+    Entry,
+    Finished,
+    Record,
+    RunStarted,
+    Started,
+)
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
@@ -35,6 +51,7 @@ class Node:
     push = False
     """Whether it has a push source."""
     journal_class = Journal
+    loop_class = Loop
 
     def __init__(self, world: World, settings: FleetSettings) -> None:
         self.world = world
@@ -74,12 +91,13 @@ class Node:
             push=self.push,
             checkpointed=() if world.mutant.forgets_attempts else checkpoint,
             epoch=world.wall(),
+            **self.boot(),
         )
         began = RunStarted(self.run_id, self.process.pid, self.actor, "sim", "/project")
         for record in (began, *checkpoint, CheckpointEnded()):
             self.journal.append(record)
         self.process.start(self._begin_journal())
-        self.loop = Loop(self)
+        self.loop = self.loop_class(self)
         self.tracker_thread = self.make_tracker_thread(unsettled)
 
     def make_source(self) -> Source:
@@ -93,6 +111,30 @@ class Node:
     def flush_ingress(self) -> None:
         """``Loop._turn``, where there is an ingress."""
 
+    def boot(self) -> dict[str, float]:
+        """The clock that goes on while the machine sleeps, where it does."""
+        return {}
+
+    def before_loop(self) -> None:
+        """What ``Fleet`` does before the first turn."""
+
+    def handles(self, event: Event) -> None:
+        """The core is about to be told this."""
+
+    def decided(self, record: Record) -> None:
+        """``Loop._perform``: this is about to be journalled."""
+
+    def asked_for(self, round_trip: RoundTrip) -> None:
+        """``Loop._perform``: the core has composed this."""
+
+    def read_usage(self, ended: ReadUsage | Started | Finished) -> UsageRead | None:
+        """``usage_file.usage_read``: no agent works here."""
+        return None
+
+    def make_worker(self, worker_id: str) -> Worker:
+        """A worker of ours."""
+        return Worker(self, worker_id)
+
     def _begin_journal(self) -> Thread:
         try:
             self.journal.flush()
@@ -101,6 +143,7 @@ class Node:
             self.world.over(self, 1)
             return
         yield from self.journal.sync()
+        self.before_loop()
         self.loop.begin()
         self.process.start(self.tracker_thread.run())
 
@@ -135,7 +178,7 @@ class Node:
     def _fork(self, worker_id: str) -> None:
         if not self.process.alive:
             return
-        worker = Worker(self, worker_id)
+        worker = self.make_worker(worker_id)
         pid = worker.process.pid
         self.workers[pid] = worker
         worker.process.at_death.append(lambda: self._worker_died(worker))

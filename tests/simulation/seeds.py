@@ -18,6 +18,9 @@ PUSHES = find_spec("tests.simulation.push.world") is not None
 PUSH_EACH = 4
 """Every so many seeds are worlds with a push source."""
 
+AGENTS_EACH = 4
+"""Every so many seeds are worlds with agents."""
+
 BATCH = 10
 """Seeds that one core does before it reports."""
 
@@ -52,8 +55,18 @@ class Figures:
 def run_seed(options: Options, mutant: str = "") -> Outcome:
     """One world from its beginning to its end."""
     planted = MUTANTS[mutant] if mutant else Mutant()
-    push = planted.push if mutant else options.push or options.seed % PUSH_EACH == 1
-    return (push_world() if push and PUSHES else World)(options, planted).run()
+    pushes = options.push or (options.seed % PUSH_EACH == 1 and not options.agents)
+    push = planted.push if mutant else pushes
+    agents = planted.agents if mutant else options.agents or options.seed % AGENTS_EACH == 3
+    kind = push_world() if push and PUSHES else agent_world() if agents else World
+    return kind(options, planted).run()
+
+
+def agent_world() -> type[World]:
+    """The world with agents."""
+    from tests.simulation.agents.world import AgentWorld
+
+    return AgentWorld
 
 
 def push_world() -> type[World]:

@@ -25,9 +25,9 @@ from beads_workers.core.source import (
 )
 from beads_workers.trackers.settlement_rules import (
     IN_PROGRESS,
-    OPEN,
     Ownership,
     is_held_by,
+    is_left_by,
     pending,
     rule,
 )
@@ -76,7 +76,8 @@ class Source:
         self._unanswered = tuple(i for i, _ in rows[:limit])
         yield from self._call(lambda: self._claim(rows[:limit], won), limit)
         self._unanswered = ()
-        return Taken(tuple(Job("sim", IssueId(i), i, p) for i, p in won), listed)
+        labels = self._world.labels
+        return Taken(tuple(Job("sim", IssueId(i), i, p, labels=labels(i)) for i, p in won), listed)
 
     def settle(self, settlements: Sequence[Settlement]) -> Thread:
         """``Source.settle``."""
@@ -91,7 +92,7 @@ class Source:
     def recover(self, dead: CrashedRun) -> Thread:
         """``Source.recover``: what its actor holds according to the tracker counts."""
         held: list[IssueId] = []
-        yield from self._call(lambda: self._held(dead.actor, held), 0)
+        yield from self._call(lambda: self._held(dead, held), 0)
         writes = pending(dead, held)
         return (yield from self._settle(writes, dead.actor)) if writes else []
 
@@ -192,11 +193,10 @@ class Source:
             if not is_held_by(held.assignee, self.actor) and held != Ownership(IN_PROGRESS, ""):
                 lost.append(Lost(issue_id))
 
-    def _held(self, actor: str, held: list[IssueId]) -> Thread:
+    def _held(self, dead: CrashedRun, held: list[IssueId]) -> Thread:
         yield 0.05
         for issue in self._tracker.issues.values():
-            status, assignee = issue.holding.status, issue.holding.assignee
-            if status in (OPEN, IN_PROGRESS) and is_held_by(assignee, actor):
+            if is_left_by(dead, issue.id, issue.holding):
                 held.append(IssueId(issue.id))
 
     def _settle(self, settlements: Sequence[Settlement], actor: str) -> Thread:

@@ -137,11 +137,17 @@ class TrackerThread:
         inherited: list[Inherited] = []
         for left in self._unsettled:
             yield from self._wait_until_gone(left)
+            self._find_usage(left)
             heard += self._hear(left)
             kept = self._still_held(left)
             inherited += left.inherited(kept)
             settled += yield from self._settle_run(left, kept)
         return RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
+
+    def _find_usage(self, left: RecoveryState) -> None:
+        for ended in () if self.abandoned else left.unread:
+            if (found := self._node.read_usage(ended)) is not None:
+                self._node.post(found)
 
     def _hear(self, left: RecoveryState) -> list[Checkpointed]:
         if self.abandoned or self._world.mutant.is_deaf:

@@ -32,7 +32,7 @@ STEPS_MAX = 2_000_000
 class Options:
     """``minutes``: of trouble. ``rate`` scales all chances. ``faults_max``: None is no limit.
 
-    ``push``: a push source, whatever the seed.
+    ``push``: a push source, ``agents``: AI agents, whatever the seed.
     """
 
     seed: int
@@ -40,6 +40,7 @@ class Options:
     rate: float = 1.0
     faults_max: int | None = None
     push: bool = False
+    agents: bool = False
     verbose: bool = False
 
 
@@ -122,6 +123,10 @@ class World:
         if drawn < 0.9:
             return seconds, 1
         return (seconds, 75) if drawn < 0.96 else (400.0, 0)
+
+    def labels(self, issue_id: str) -> tuple[str, ...]:
+        """Of an issue, as its tracker has them."""
+        return ()
 
     def is_held(self, issue_id: str) -> bool:
         """Whether the fleet believes that it has this issue."""
