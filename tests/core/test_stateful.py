@@ -83,6 +83,7 @@ class World(RuleBasedStateMachine):
             until_empty=until_empty,
             policy=Policy(ATTEMPTS_MAX, 10.0),
             recovering=True,
+            orphan_grace_seconds=None,
         )
         self._see(self.play.first)
         self._tell(ev.RecoveryEnded())
