@@ -143,7 +143,7 @@ class LeavesCloses(Orchestrator):
         super().__init__(*args, **named)
         enqueue = self._parts.tasks._enqueue
 
-        def leave(*args, undoes_close: bool = False, **named) -> None:  # type: ignore
+        def leave(*args, by_agent: bool = False, **named) -> None:  # type: ignore
             enqueue(*args, **named)
 
         self._parts.tasks._enqueue = leave  # type: ignore
