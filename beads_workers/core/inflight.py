@@ -42,6 +42,7 @@ from beads_workers.core.policy import (
     Verdict,
     judge,
     quarantine_note,
+    unlanded_note,
 )
 from beads_workers.core.receipts import close_reason, to_text
 from beads_workers.core.retry import CircuitBreaker, RetryState
@@ -362,14 +363,14 @@ class Tasks:
         in_flight.cancelled, in_flight.queued_on_worker = "", False
         self.move(in_flight.issue, IssueStimulus.TO_MEND, ended, self._line_up(in_flight.job))
 
-    def quarantined_unlanded(self, issue: Issue, *, shelved: bool) -> None:
+    def quarantined_unlanded(self, issue: Issue, branch: str, *, shelved: bool) -> None:
         """Nobody can mend its branch, which stays."""
         issue_id = IssueId(issue.issue_id)
         self._retry_state.failed_here.add(issue_id)
         if shelved:
             self.ended += 1
             return
-        note = quarantine_note(issue.charged, issue.error)
+        note = unlanded_note(branch, issue.error)
         by_agent = bool(issue.agent)
         self._round_trips.enqueue(
             Settlement(Action.QUARANTINE, issue_id, note, by_agent, by_agent=by_agent)

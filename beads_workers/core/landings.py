@@ -55,6 +55,7 @@ class Landings:
         self._begun = False
         self._died = 0
         self._paused = False
+        self._idle = True
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
         """Those that run, by lane: the issues in them, and since when."""
         self.mends = True
@@ -71,6 +72,7 @@ class Landings:
     def add(self, issue: Issue) -> None:
         """Its work is done, and has a branch."""
         if self._alive and (add := issue.landing) is not None:
+            self._idle = False
             self._effects.ask(TellLander(add))
 
     def withdraw(self, issue_id: IssueId) -> None:
@@ -83,11 +85,12 @@ class Landings:
         if self._alive:
             self._effects.ask(TellLander(ld.GoOn()))
 
-    def waiting(self) -> int:
-        """How many branches are to land yet; none where nothing lands before a person comes."""
-        if self._settings is None or self._paused:
-            return 0
-        return self._issues.count(*_WAITS)
+    def is_busy(self) -> bool:
+        """Whether a branch is to land yet, or the lander has still to do with the last one; not
+        where nothing lands before a person comes."""
+        if self._settings is None or self._paused or not self._begun:
+            return False
+        return self._issues.count(*_WAITS) > 0 or not self._idle
 
     def shelve(self) -> None:
         """The run ends: what has not landed is left to the next start, and nobody does it again."""
@@ -136,7 +139,9 @@ class Landings:
                 if status:
                     last = text.strip().splitlines()[-1:] or [f"exit status {status}"]
                     self._effects.note("warning", f"[landing] after failed: {last[0]}")
-            case ld.Withdrawn() | ld.Idle():
+            case ld.Idle():
+                self._idle = True
+            case ld.Withdrawn():
                 pass
             case _:
                 assert_never(said)
@@ -157,7 +162,7 @@ class Landings:
 
     def died(self, why: str) -> None:
         """The lander is gone; it is started again, and asked for the same."""
-        self._alive = False
+        self._alive, self._idle = False, True
         self._gates.clear()
         self._died += 1
         if self._died > limits.LANDER_DEATHS_MAX:
@@ -212,8 +217,9 @@ class Landings:
         in_flight = self._tasks.in_flight.get(issue_id)
         if said.why and not self._may_mend(issue, said):
             ended = LandingEnded(issue_id, "quarantined", *told)
+            branch = add.branch if (add := issue.landing) else ""
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
-            self._tasks.quarantined_unlanded(issue, shelved=shelved)
+            self._tasks.quarantined_unlanded(issue, branch, shelved=shelved)
         elif in_flight is not None and said.why and self.mends:
             self._tasks.mend(in_flight, LandingEnded(issue_id, "mend", *told))
         else:

@@ -124,7 +124,7 @@ class Ending:
                 self.move(RunStimulus.SETTLED)
 
     def _is_busy(self) -> bool:
-        return bool(self._parts.tasks.running_here() or self._parts.landings.waiting())
+        return bool(self._parts.tasks.running_here() or self._parts.landings.is_busy())
 
     def _defy_breaker(self) -> None:
         """Everything fails at its start: nothing new; what runs may finish, and show otherwise."""
@@ -287,7 +287,7 @@ class Ending:
         parts = self._parts
         if parts.agents.waiting():
             return False  # What waits for a reset is not nothing.
-        if parts.landings.waiting():
+        if parts.landings.is_busy():
             return False
         quiet = not parts.round_trips.busy and not parts.retry_state.cooling()
         if parts.round_trips.pending and quiet:
@@ -318,7 +318,10 @@ class Ending:
         # What earlier runs failed at and this one did not touch is not its failure.
         retry_state, issues = self._parts.retry_state, self._effects.issues
         charged = (retry_state.history(each).charged for each in retry_state.failed_here)
+        # What could not land is charged to nobody, and stands there all the same.
+        stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
+        unfinished = unfinished or Standing.QUARANTINED in stands
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open
 
 

@@ -115,6 +115,11 @@ def quarantine_note(attempts: int, reason: str) -> str:
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
 
 
+def unlanded_note(branch: str, reason: str) -> str:
+    """The same, for work that is done and cannot land."""
+    return f"beads-workers quarantined this: {reason}. The work is on the branch {branch}."
+
+
 def _charge(policy: Policy, history: AttemptHistory, outcome: Outcome, jitter: float) -> Verdict:
     # A charged retry stays on its streak: the allowance is for a streak, not for every twenty.
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0

@@ -181,6 +181,8 @@ def test_a_run_that_drains_waits_for_the_queue_and_mends_nothing() -> None:
     there.do(landed("b"))
     assert there.pending() == [(Action.CLOSE, "b")]
     there.answer()
+    assert there.core.state is RunState.DRAINING, "the lander has still to do with it"
+    there.do(ev.LanderSaid(ld.Idle()))
     assert there.core.state is RunState.STOPPING
 
 

@@ -118,7 +118,8 @@ def test_what_an_attempt_did_is_shown_wherever_one_looks(start: Any, project: Ag
 
     (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
     shown = json.loads(fleet.call("show", issue["id"], "--json").stdout)
-    assert shown["close_reason"].startswith(f"done, by claude; branch bw/{issue['id']}/1; 1 commit")
+    reason = f"done, by claude; branch bw/{issue['id']}/1; 1 commit"
+    assert shown["close_reason"].partition("; ")[2].startswith(reason), shown["close_reason"]
     assert shown["close_reason"].endswith("test -e a.py; attempt 1")
     assert "I made" not in shown["close_reason"]
     (attempt,) = shown["attempts"]

@@ -170,7 +170,7 @@ def test_with_bd_an_agents_own_close_reaches_the_one_tracker(
     assert (top / ".beads").is_dir() and git(top, "ls-files", ".beads")
     issue_id = project.create("one")
     script = f'{COMMIT}; test "$BEADS_DIR" = "{top}/.beads" && bd close "$BW_ISSUE_ID"'
-    options = ("--bd-calls", "worker", "--limit", "1")
+    options = ("--bd-calls", "worker", "--limit", "1", "--no-land")
     fleet = start(project, "-n", "1", *START, *options, "--", "sh", "-c", script)
     assert fleet.wait() == 0, fleet.said()
     assert project.read_all()[issue_id][0] == "closed"
@@ -189,5 +189,5 @@ def test_several_agents_in_one_checkout_need_a_word(embedded: EmbeddedProject) -
     assert call(embedded, *agent, "-n", "1").returncode == 0
     assert call(embedded, *agent, "-n", "2", "--shared-checkout").returncode == 0
     apart = call(embedded, *agent, "-n", "2", "--worktree")
-    assert apart.returncode == 0 and "bw/<issue>/<attempt> from HEAD" in apart.stdout
+    assert apart.returncode == 0 and "bw/<issue>/<attempt> from bw-landing/main" in apart.stdout
     assert "git worktree of your own" in apart.stdout
