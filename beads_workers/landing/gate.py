@@ -182,10 +182,15 @@ class Gate:
 def start_gate(settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts) -> Gate:
     """Fork a gate; raises ``OSError``."""
     results, said = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        _be_gate(settings, folder, order, keep, said)
-    os.close(said)
+    # Until it has a handler of its own, a signal to it would be heard as one to the lander.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _be_gate(settings, folder, order, keep, said)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+        os.close(said)
     return Gate(order, pid, results)
 
 
@@ -199,6 +204,7 @@ def _be_gate(
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _told_to_end)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         sessions.die_with_parent(signal.SIGTERM)
         sessions.adopt()
         # The lander's lock above all: it must not be held by a gate that outlives it.

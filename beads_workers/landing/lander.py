@@ -198,6 +198,7 @@ class Lander:
             self._get_stuck(f"git: {error}", AGAIN_SECONDS[0])
         if not self._idle and self.queue.idle and not self._stuck and self._after is None:
             self._idle = True
+            self._repository.unpin()
             self.say(messages.Idle(len(self.queue.order)))
 
     @property
@@ -301,6 +302,8 @@ class Lander:
                 self._refuse_conflict(key, found)
                 gone.append(key)
         self._trains = {n: self._trains[n] for n in self.queue.in_use}
+        if not self._trains:
+            self._repository.unpin()
         tree = self._repository.objects.tree(tip)
         self._trains[number] = _Train(tip, tree, tuple(on), tuple(coupled))
         if coupled:

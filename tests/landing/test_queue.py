@@ -137,7 +137,7 @@ def test_on_a_red_tip_nobody_is_convicted_and_what_mends_it_lands(
 
 @pytest.mark.parametrize(
     ("rate", "flaky", "most", "wall"),
-    [(0.05, 0.0, 1.8, 0.5), (0.1, 0.0, 1.8, 0.6), (0.1, 0.05, 1.9, 0.65), (0.2, 0.0, 1.8, 0.9)],
+    [(0.05, 0.0, 1.8, 0.4), (0.1, 0.0, 1.7, 0.5), (0.1, 0.05, 1.8, 0.6), (0.2, 0.0, 1.8, 0.8)],
 )
 def test_gates_are_near_the_least_that_can_tell(
     rate: float, flaky: float, most: float, wall: float
@@ -321,6 +321,20 @@ def test_who_was_convicted_where_gates_lie_is_tried_once_more_when_nobody_waits(
     assert last == [Advance(2, 1), Build(3, ("a",)), RunGate(0, 3, 1, anew=True)]
     queue.judged(0, GREEN)
     assert said(queue) == [Advance(3, 1)] and queue.idle
+
+
+def test_among_many_suspects_all_lanes_look_side_by_side() -> None:
+    queue = Queue(3)
+    for number in range(8):
+        queue.add(Entry(f"k{number}"))
+    said(queue)
+    queue.judged(0, GREEN)
+    queue.judged(1, RED)
+    assert said(queue) == [RunGate(0, 1, 2), RunGate(1, 1, 5), RunGate(2, 1, 3)]
+    queue.judged(2, RED)
+    assert said(queue) == [StopGate(1)]
+    queue.judged(0, GREEN)
+    assert said(queue)[0] == Advance(1, 2)
 
 
 def test_a_chance_gives_way_to_whoever_comes() -> None:

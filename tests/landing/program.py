@@ -1,0 +1,115 @@
+"""The lander as a process of its own, told and heard as the orchestrator does it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.landing import (
+    Idle,
+    Landed,
+    LanderSettings,
+    Order,
+    Refused,
+    from_line,
+    settings_to_line,
+    to_line,
+)
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Program:
+    """``news``: all that it has said."""
+
+    def __init__(self, settings: LanderSettings, *orders: Order) -> None:
+        self.news: list[Any] = []
+        self._rest = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "beads_workers.landing.run"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        self.write(settings_to_line(settings), *map(to_line, orders))
+
+    def tell(self, *orders: Order) -> None:
+        """Give it orders."""
+        self.write(*map(to_line, orders))
+
+    def write(self, *lines: bytes) -> None:
+        """Write to its stdin."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(lines))
+        self.process.stdin.flush()
+
+    def until(self, wanted: Callable[[Any], object], seconds: float = 60.0) -> Any:
+        """The first news from here on that is so."""
+        deadline = time.monotonic() + seconds
+        while True:
+            line = self._line(deadline)
+            assert line is not None, f"not heard in {seconds} s: {self.news[-8:]}"
+            self.news.append(from_line(line))
+            if wanted(self.news[-1]):
+                return self.news[-1]
+
+    def idle(self, *answered: str) -> Idle:
+        """Until nothing is under way, and these have an answer."""
+        return self.until(
+            lambda news: isinstance(news, Idle) and set(answered) <= self.landed | self.refused
+        )
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The news of this kind."""
+        return [news for news in self.news if isinstance(news, kind)]
+
+    @property
+    def landed(self) -> set[str]:
+        """Whose landing it told."""
+        return {news.issue_id for news in self.of(Landed)}
+
+    @property
+    def refused(self) -> set[str]:
+        """Whom it refused."""
+        return {news.issue_id for news in self.of(Refused)}
+
+    def end(self) -> int:
+        """Close its stdin; its exit status."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        status = self.process.wait(30)
+        self.process.stdout.close()
+        return status
+
+    def kill(self) -> None:
+        """As the kernel does when there is no memory left."""
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+    def errors(self) -> str:
+        """What it wrote to stderr; it has ended."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def _line(self, deadline: float) -> bytes | None:
+        assert self.process.stdout is not None
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                return None
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert data, f"it has ended: {self.process.wait()} {self.errors()}"
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line

@@ -1,0 +1,421 @@
+"""The lander as a program, on real repositories: docs/LANDING.md, sentence by sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from beads_workers.core.landing import (
+    Add,
+    After,
+    Gate,
+    GoOn,
+    Idle,
+    Into,
+    Landed,
+    LanderSettings,
+    Paused,
+    Refused,
+    Resumed,
+    Tip,
+    Withdraw,
+    Withdrawn,
+    from_line,
+)
+from beads_workers.landing.repository import landing_folder
+from beads_workers.runtime.sessions import kill, with_variable
+from tests.landing.program import Program
+from tests.landing.world import BRANCH, LandingWorld
+from tests.support.repository import git
+
+CHECK = """\
+#!/bin/sh
+git rev-parse HEAD^{tree} >>"$GATED"
+test ! -e slow || sleep 30
+test ! -e broken && { test ! -e left || test ! -e right; } && exit 0
+echo "it does not work"; exit 1
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LandingWorld:
+    world = LandingWorld(tmp_path, monkeypatch)
+    monkeypatch.setenv("GATED", str(tmp_path / "gated"))
+    (world.top / "check").write_text(CHECK)
+    (world.top / "check").chmod(0o755)
+    world.main({"check": CHECK, "file": "0\n"})
+    return world
+
+
+def landing(world: LandingWorld, *orders: Add, **fields: object) -> Program:
+    """A lander whose gate is the project's own check."""
+    return Program(world.settings("./check", **fields), *orders)
+
+
+def gated(world: LandingWorld) -> list[str]:
+    """The trees that the gate has really seen, in order."""
+    file = world.folder / "gated"
+    return file.read_text().split() if file.exists() else []
+
+
+def tips(world: LandingWorld) -> list[str]:
+    """Every value that the branch ever had, the oldest first."""
+    shown = git(world.top, "reflog", "show", "--format=%H", BRANCH).splitlines()
+    return list(reversed(shown))
+
+
+def assert_every_tip_was_gated(world: LandingWorld) -> None:
+    """As that very tree."""
+    trees = [git(world.top, "rev-parse", f"{tip}^{{tree}}") for tip in tips(world)]
+    assert set(trees[1:]) <= set(gated(world))
+
+
+# --- what lands -----------------------------------------------------------------------------------
+
+
+def test_branches_land_as_one_train_with_one_gate(world: LandingWorld) -> None:
+    before = world.checkout_digest()
+    program = landing(world, *[world.work(f"app-{n}", {f"f{n}": "x"}) for n in range(4)])
+    program.idle("app-0", "app-1", "app-2", "app-3")
+    assert program.end() == 0
+    landed = program.of(Landed)
+    assert [news.issue_id for news in landed] == ["app-0", "app-1", "app-2", "app-3"]
+    assert landed[-1].commit == world.tip()
+    assert {news.train for news in landed} == {("app-0", "app-1", "app-2", "app-3")}
+    tree = git(world.top, "rev-parse", f"{world.tip()}^{{tree}}")
+    assert {news.verified for news in landed} == {tree}
+    message = git(world.top, "log", "-1", "--format=%B", world.tip())
+    assert f"Verified: {tree} (train of 4: app-0 app-1 app-2 app-3)" in message
+    assert len(tips(world)) == 2 and len(gated(world)) <= 2
+    assert world.checkout_digest() == before
+
+
+def test_a_conflict_with_the_tip_is_refused_and_holds_nobody_up(world: LandingWorld) -> None:
+    adds = [world.work(f"app-{n}", {"file": f"{n}\n", f"f{n}": "x"}) for n in (1, 2)]
+    program = landing(world, *adds, world.work("app-3", {"f3": "x"}))
+    program.idle("app-1", "app-2", "app-3")
+    assert program.landed == {"app-1", "app-3"}
+    (refused,) = program.of(Refused)
+    assert (refused.why, refused.files, refused.against) == ("conflict", ("file",), ("app-1",))
+    assert "Merge conflict in file" in refused.text and refused.tip == world.tip()
+    assert_every_tip_was_gated(world)
+
+
+def test_two_that_break_each_other_only_together_one_lands_and_mended_the_other_does(
+    world: LandingWorld,
+) -> None:
+    one, two = world.work("one", {"left": "x"}), world.work("two", {"right": "x"})
+    program = landing(world, one, two, world.work("three", {"three": "x"}))
+    program.idle("one", "two", "three")
+    assert program.landed == {"one", "three"}
+    (refused,) = program.of(Refused)
+    assert (refused.issue_id, refused.why) == ("two", "verify")
+    assert "it does not work" in refused.text and "one" in refused.against
+    git(world.desk, "checkout", "-q", "--force", two.branch)
+    git(world.desk, "merge", "-q", "--no-edit", world.tip())
+    git(world.desk, "mv", "right", "mended")
+    git(world.desk, "commit", "-qm", "mended")
+    program.tell(world.added("two", two.base, branch=two.branch, repairs=1))
+    program.until(lambda news: isinstance(news, Landed) and news.issue_id == "two")
+    assert world.files() == [".gitignore", "check", "file", "left", "mended", "three"]
+    assert_every_tip_was_gated(world)
+
+
+def test_who_stands_before_a_culprit_in_the_train_lands_and_so_do_those_behind(
+    world: LandingWorld,
+) -> None:
+    adds = [
+        world.work(f"app-{n}", {f"f{n}": "x"} | ({"broken": ""} if n == 3 else {}))
+        for n in range(7)
+    ]
+    program = landing(world, *adds)
+    program.idle(*(add.issue_id for add in adds))
+    assert program.refused == {"app-3"}
+    assert program.landed == {f"app-{n}" for n in range(7) if n != 3}
+    assert_every_tip_was_gated(world)
+
+
+def test_a_tree_that_was_gated_is_never_gated_again(world: LandingWorld) -> None:
+    adds = [world.work(f"app-{n}", {f"f{n}": "x"}) for n in range(2)]
+    program = landing(world, *adds)
+    program.idle("app-0", "app-1")
+    program.end()
+    seen = gated(world)
+    git(world.top, "update-ref", f"refs/heads/{BRANCH}", world.start)
+    again = landing(world, *adds)
+    again.idle("app-0", "app-1")
+    assert again.landed == {"app-0", "app-1"} and gated(world) == seen
+    assert all(news.kept for news in again.of(Gate))
+
+
+def test_without_verify_what_merges_lands(world: LandingWorld) -> None:
+    program = Program(world.settings(None), world.work("a", {"broken": ""}))
+    program.idle("a")
+    assert program.of(Landed)[0].verified == "" and gated(world) == []
+    assert "Verified: none" in git(world.top, "log", "-1", "--format=%B", world.tip())
+
+
+def test_an_empty_branch_and_one_that_is_contained_close_with_the_commit_that_has_it(
+    world: LandingWorld,
+) -> None:
+    empty = Add("empty", 1, "run-1", world.start, world.start)
+    same = [world.work(n, {"same": "x"}) for n in ("one", "two")]
+    program = landing(world, empty, *same)
+    program.idle("empty", "one", "two")
+    landed = {news.issue_id: news for news in program.of(Landed)}
+    assert landed["empty"].contained and landed["empty"].commit == world.start
+    assert landed["two"].contained and landed["two"].commit == world.tip()
+    assert not landed["one"].contained
+
+
+def test_a_flaky_gate_convicts_nobody_and_is_told(world: LandingWorld) -> None:
+    flag = world.folder / "flag"
+    world.main({"flaky": f"test ! -e only || test -e {flag} || {{ touch {flag}; exit 1; }}\n"})
+    program = Program(world.settings("sh flaky"), world.work("a", {"only": "x"}))
+    program.idle("a")
+    assert program.landed == {"a"} and not program.refused
+    assert [news.state for news in program.of(Gate) if news.flaky] == ["green"]
+
+
+def test_a_gate_that_cannot_tell_convicts_nobody_until_the_tip_alone_can(
+    world: LandingWorld,
+) -> None:
+    script = "test ! -e odd || exit 75\n"
+    world.main({"script": script})
+    program = Program(
+        world.settings("sh script"), world.work("a", {"odd": ""}), world.work("b", {"b": ""})
+    )
+    program.idle("a", "b")
+    (refused,) = program.of(Refused)
+    assert (refused.issue_id, refused.why) == ("a", "gate") and "75" in refused.text
+    assert program.landed == {"b"}
+
+
+# --- pauses ---------------------------------------------------------------------------------------
+
+
+def test_a_red_tip_convicts_nobody_and_is_said_and_what_mends_it_lands(
+    world: LandingWorld,
+) -> None:
+    world.main({"broken": ""})
+    program = landing(world, world.work("a", {"a": ""}))
+    paused = program.until(lambda news: isinstance(news, Paused))
+    assert "does not pass by itself" in paused.why
+    assert program.until(lambda news: isinstance(news, Idle)).waiting == 1
+    assert not program.refused and not program.landed
+    assert [news.verified for news in program.of(Tip)][-1] is False
+    git(world.top, "rm", "-q", "broken")
+    world.main({"by-hand": ""})
+    program.until(lambda news: isinstance(news, Resumed))
+    program.idle("a")
+    assert world.files() == [".gitignore", "a", "by-hand", "check", "file"]
+    assert_every_tip_was_gated(world)
+
+
+def test_what_a_person_commits_meanwhile_is_the_first_passenger(world: LandingWorld) -> None:
+    program = landing(world, world.work("a", {"a": ""}))
+    program.idle("a")
+    by_hand = world.main({"by-hand": "x"})
+    program.tell(world.work("b", {"b": ""}))
+    program.idle("b")
+    program.until(lambda news: git(world.top, "merge-base", by_hand, world.tip()) == by_hand)
+    assert "by-hand" in world.files()
+    assert_every_tip_was_gated(world)
+
+
+def test_a_conflict_with_what_a_person_commits_pauses_and_names_the_files(
+    world: LandingWorld,
+) -> None:
+    program = landing(world, world.work("a", {"file": "1\n"}))
+    program.idle("a")
+    world.main({"file": "2\n"})
+    paused = program.until(lambda news: isinstance(news, Paused))
+    assert paused.files == ("file",) and "main at" in paused.why
+    program.tell(world.work("b", {"b": ""}))
+    program.until(lambda news: news == Idle(2))
+    git(world.top, "merge", "-q", "-X", "theirs", "--no-edit", BRANCH)
+    program.idle("b")
+    assert "b" in program.landed
+
+
+def test_a_branch_that_is_checked_out_somewhere_is_held_until_it_is_not(
+    world: LandingWorld,
+) -> None:
+    program = landing(world)
+    program.until(lambda news: isinstance(news, Idle))
+    place = world.folder / "other"
+    git(world.top, "worktree", "add", "-q", str(place), BRANCH)
+    program.tell(world.work("a", {"a": ""}))
+    paused = program.until(lambda news: isinstance(news, Paused))
+    assert str(place) in paused.why and world.tip() == world.start
+    git(place, "checkout", "-q", "--detach")
+    program.until(lambda news: isinstance(news, Landed))
+
+
+def test_somebody_else_moves_the_branch_and_it_goes_on_from_there(world: LandingWorld) -> None:
+    program = landing(world)
+    program.until(lambda news: isinstance(news, Idle))
+    git(world.desk, "checkout", "-q", "--detach", BRANCH)
+    moved = world.commit(world.desk, {"theirs": "x"})
+    git(world.top, "update-ref", f"refs/heads/{BRANCH}", moved)
+    program.tell(world.work("a", {"a": ""}))
+    program.idle("a")
+    assert world.files() == [".gitignore", "a", "check", "file", "theirs"]
+
+
+def test_a_program_that_cannot_sign_pauses_and_goes_on_when_told(world: LandingWorld) -> None:
+    git(world.top, "config", "gpg.program", "/bin/false")
+    git(world.top, "config", "commit.gpgSign", "false")
+    add = world.work("a", {"a": ""})
+    git(world.top, "config", "commit.gpgSign", "true")
+    program = landing(world, add)
+    assert "sign" in program.until(lambda news: isinstance(news, Paused)).why
+    git(world.top, "config", "commit.gpgSign", "false")
+    program.tell(GoOn())
+    program.idle("a")
+    assert program.landed == {"a"}
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+def test_who_is_withdrawn_does_not_land_also_while_it_is_gated(world: LandingWorld) -> None:
+    program = landing(world, world.work("slow", {"slow": ""}))
+    program.until(lambda news: isinstance(news, Gate) and news.issues == ("slow",))
+    program.tell(Withdraw("slow"), world.work("b", {"b": ""}))
+    program.until(lambda news: isinstance(news, Withdrawn))
+    program.idle("b")
+    assert program.landed == {"b"}
+    assert "slow" not in world.files()
+
+
+def test_what_is_asked_again_is_answered_again_and_lands_once(world: LandingWorld) -> None:
+    add = world.work("a", {"a": ""})
+    program = landing(world, add, add)
+    program.idle("a")
+    program.tell(add)
+    program.idle()
+    first, *others = program.of(Landed)
+    assert others and all(news.commit == first.commit for news in others)
+    assert len(tips(world)) == 2
+
+
+def test_a_branch_that_is_not_there_is_refused(world: LandingWorld) -> None:
+    add = world.work("a", {"a": ""})
+    program = landing(world, replace(add, commit="1" * 40))
+    program.idle("a")
+    assert [(news.why, news.text) for news in program.of(Refused)] == [
+        ("branch", f"there is no commit {'1' * 40}")
+    ]
+
+
+def test_nonsense_is_passed_over(world: LandingWorld) -> None:
+    program = landing(world)
+    program.write(b"nonsense\n", b'{"tip": {"commit": "x", "branch": "y"}}\n')
+    program.tell(world.work("a", {"a": ""}))
+    program.idle("a")
+    assert program.landed == {"a"}
+
+
+# --- after a landing ------------------------------------------------------------------------------
+
+
+def test_the_users_branch_moves_and_the_command_runs_after_each_landing(
+    world: LandingWorld,
+) -> None:
+    git(world.top, "checkout", "-q", "-b", "elsewhere")
+    after = f'git rev-parse "$BW_BRANCH" >>{world.folder}/after'
+    program = landing(world, world.work("a", {"a": ""}), into="main", after=after)
+    program.until(lambda news: isinstance(news, After))
+    program.idle("a")
+    assert program.of(Into) == [Into("main", world.tip())]
+    assert git(world.top, "rev-parse", "main") == world.tip()
+    assert (world.folder / "after").read_text().split() == [world.tip()]
+    assert program.of(After) == [After(0)]
+
+
+# --- one lander, crashes --------------------------------------------------------------------------
+
+
+def test_a_second_lander_is_told_that_there_is_one(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = landing(world)
+    first.until(lambda news: isinstance(news, Idle))
+    second = landing(world)
+    assert second.process.wait(30) == 1
+    assert "another lander is at work" in second.errors()
+    assert first.end() == 0
+
+
+def test_the_end_of_its_input_and_a_signal_end_its_gates(world: LandingWorld) -> None:
+    token = f"BW_GATE={landing_folder(world.settings().worktrees)}/bw-gate-"
+    for end in (Program.end, lambda p: p.process.send_signal(signal.SIGTERM) or p.process.wait(30)):
+        program = landing(world, world.work("slow", {"slow": ""}))
+        program.until(lambda news: isinstance(news, Gate) and news.issues == ("slow",))
+        time.sleep(0.3)
+        assert end(program) == 0
+        assert not any(with_variable(f"{token}{lane}") for lane in (0, 1))
+
+
+KILLS = int(os.environ.get("LANDING_KILLS", "10"))
+
+
+def test_killed_at_any_moment_nothing_lands_twice_and_nothing_is_lost(
+    world: LandingWorld,
+) -> None:
+    """Everything of it is killed, as often as ``LANDING_KILLS`` says, and asked the same again."""
+    random = Random(7)
+    settings = world.settings("./check")
+    adds = [
+        world.work(f"app-{n}", {f"f{n}": "x"} | ({"broken": ""} if n % 5 == 4 else {}))
+        for n in range(max(12, KILLS // 2))
+    ]
+    before = world.checkout_digest()
+    told: dict[str, set[str]] = {}
+    refused: set[str] = set()
+    for _ in range(KILLS):
+        program = Program(settings, *adds)
+        deadline = time.monotonic() + random.uniform(0.2, 1.6)
+        while (line := program._line(deadline)) is not None:
+            program.news.append(from_line(line))
+        kill_all(settings, program)
+        note(program, told, refused)
+    program = Program(settings, *adds)
+    program.idle(*(add.issue_id for add in adds))
+    note(program, told, refused)
+    assert program.end() == 0
+    assert set(told) == {f"app-{n}" for n in range(len(adds)) if n % 5 != 4}
+    assert refused == {f"app-{n}" for n in range(len(adds)) if n % 5 == 4}
+    history = git(world.top, "rev-list", f"{world.start}..{world.tip()}").splitlines()
+    assert sorted(commit for (commit,) in told.values()) == sorted(history), "each has one commit"
+    assert_every_tip_was_gated(world)
+    assert world.checkout_digest() == before
+    places = git(world.top, "worktree", "list").splitlines()
+    assert len(places) == 4 and git(world.top, "for-each-ref", "refs/bw/train") == ""
+
+
+def kill_all(settings: LanderSettings, program: Program) -> None:
+    """The lander and its gates, at once."""
+    pid = program.process.pid
+    program.process.send_signal(signal.SIGSTOP)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    for lane in (0, 1):
+        token = f"BW_GATE={landing_folder(settings.worktrees)}/bw-gate-{lane}"
+        for process in with_variable(token):
+            kill(process.pid, process.started, signal.SIGKILL)
+    program.kill()
+
+
+def note(program: Program, told: dict[str, set[str]], refused: set[str]) -> None:
+    """Remember what was said for good."""
+    for news in program.of(Landed):
+        told.setdefault(news.issue_id, set()).add(news.commit)
+    refused |= {news.issue_id for news in program.of(Refused)}
