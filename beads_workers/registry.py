@@ -117,6 +117,11 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.config": {
         "config": "What beads-workers.toml and others settle.",
     },
+    "cli.land": {
+        "land": "Land the branches that earlier runs left.",
+        "branches": "List the branches that earlier runs left, in the order in which they land.",
+        "undo": "Take back what has landed, and open its issues again.",
+    },
     "cli.clean": {
         "clean": "Remove what old runs left: logs, sockets, empty worktrees.",
     },

@@ -66,7 +66,8 @@ class Settlement:
     have closed it by itself, which does not count: where it failed the issue is opened again, where
     it succeeded the close gets our ``note``. What somebody else has closed stays as it is.
     ``run_id``: of the crashed run that holds it; "" for our own. ``shelved``: it may be blocked in
-    nobody's name since an earlier ``SHELVE``, and is ours all the same.
+    nobody's name since an earlier ``SHELVE``, and is ours all the same. ``taken_back``: a person
+    undoes what it has done, so that it is opened again, whoever closed it.
     """
 
     action: Action
@@ -81,6 +82,7 @@ class Settlement:
     by_agent: bool = False
     run_id: str = ""
     shelved: bool = False
+    taken_back: bool = False
 
 
 BLOCKING = (Action.QUARANTINE, Action.SHELVE)

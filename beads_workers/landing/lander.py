@@ -126,7 +126,7 @@ class Lander:
         self._repository = LandingRepository(settings)
         self._folder = landing_folder(settings.worktrees)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._take_lock()
+        self._lock = take_lock(settings)
         self.queue = Queue(max(1, settings.landing.jobs), gated=settings.verify is not None)
         for lane in range(self.settings.landing.jobs):
             GatePlace(settings, self._folder, lane).sweep()
@@ -509,14 +509,17 @@ class Lander:
         if after.again:
             self._run_after()
 
-    def _take_lock(self) -> None:
-        path = Path(self.settings.worktrees.common, LOCK)
-        until = time.monotonic() + LOCK_SECONDS
-        while (lock := try_lock(path)) is None:
-            if time.monotonic() >= until:
-                raise CannotLand("another lander is at work in this repository")
-            time.sleep(0.05)
-        self._lock = lock
+
+def take_lock(settings: LanderSettings) -> int:
+    """Be the only one who lands in the repository, for the descriptor's life; raises
+    ``CannotLand``."""
+    path = Path(settings.worktrees.common, LOCK)
+    until = time.monotonic() + LOCK_SECONDS
+    while (lock := try_lock(path)) is None:
+        if time.monotonic() >= until:
+            raise CannotLand("another lander is at work in this repository")
+        time.sleep(0.05)
+    return lock
 
 
 def _ended(pidfd: int, seconds: float) -> bool:

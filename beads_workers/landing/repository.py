@@ -126,14 +126,14 @@ class LandingRepository:
     # --- what has landed --------------------------------------------------------------------------
 
     def landed(self, since: str, tip: str, files: Sequence[str] = ()) -> Iterator[LandedCommit]:
-        """What the lander wrote between two commits, the newest first; only what changed one of
-        these files, where some are named. Raises ``GitError``."""
+        """What the lander wrote between two commits ("": from the beginning), the newest first;
+        only what changed one of these files, where some are named. Raises ``GitError``."""
         named = [f":(top,literal){file}" for file in files]
         keys = ("Issue", "Attempt", "Run", "Verified", "Undoes")
         wanted = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x20)" for key in keys)
         told = self.objects.git(
             *("log", "--topo-order", *(("--first-parent",) if named else ())),
-            *(f"--format=%H%x00{wanted}", f"{since}..{tip}", "--", *named),
+            *(f"--format=%H%x00{wanted}", f"{since}..{tip}" if since else tip, "--", *named),
         )
         for row in told.splitlines():
             commit, issue_id, attempt, run_id, verified, undoes = row.split("\0")
@@ -197,9 +197,15 @@ class LandingRepository:
             self._move(tip, parent)
         return commits
 
-    def _move(self, tip: str, commit: str) -> None:
+    def go_back(self, tip: str, commit: str) -> None:
+        """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does."""
+        if (held := self.worktree_of(self.ref)) is not None:
+            raise Held(held)
+        self._move(tip, commit, "landing: taken back")
+
+    def _move(self, tip: str, commit: str, why: str = "landing: a train has passed") -> None:
         try:
-            self._update(self.ref, commit, tip, "landing: a train has passed")
+            self._update(self.ref, commit, tip, why)
         except GitError:
             if self.tip() != tip:
                 raise Moved from None

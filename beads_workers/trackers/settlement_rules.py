@@ -49,6 +49,8 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
     """Decide for ``actor``; ``found`` is None where the tracker has no such issue."""
     if found is None:
         return Ruling(Result.NOT_OURS, error="no such issue")
+    if settlement.taken_back and found.status == CLOSED:
+        return _written(Ownership(OPEN, ""))
     if settlement.by_agent and found.status == CLOSED and _is_ours(found, actor):
         return _written(_instead(settlement.action, actor))
     if found.status in FINISHED:

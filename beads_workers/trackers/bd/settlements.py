@@ -85,7 +85,7 @@ def decide(
         return Settled(settlement, Result.NOT_OURS, "the tracker has no such issue")
     write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
     if seen.status == CLOSED:
-        if _is_agents_close(settlement, seen, actor, closed_by):
+        if settlement.taken_back or _is_agents_close(settlement, seen, actor, closed_by):
             return write
         return Settled(settlement, Result.FOUND_CLOSED)
     if _is_as_asked(settlement.action, seen):

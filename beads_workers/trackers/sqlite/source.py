@@ -373,7 +373,7 @@ class SqliteSource:
         moved = {
             c.settlement.issue_id
             for c in changes
-            if c.holding.status in FINISHED or c.settlement.by_agent
+            if c.holding.status in FINISHED or c.settlement.by_agent or c.settlement.taken_back
         }
         store.refresh(store.dependants(moved))
         return answers

@@ -1,0 +1,317 @@
+"""``land``, ``branches`` and ``undo``: what has landed and what has not, without a fleet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.errors import (
+    EXIT_RUNNING,
+    EXIT_TRACKER,
+    EXIT_UNFINISHED,
+    EXIT_UNKNOWN,
+    CommandError,
+)
+from beads_workers.cli.fleet import Json, StateDir
+from beads_workers.core import landing as messages
+from beads_workers.core.landing import LanderSettings
+from beads_workers.core.text import counted, printable
+
+Verify = Annotated[
+    str | None, typer.Option(metavar="CMD", help="The gate; else that of the settings.")
+]
+NAME = "land"
+ISSUE_CHARS = 24
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command("land", epilog="Example: beads-workers land --dry-run")(land)
+    app.command("branches", epilog="Example: beads-workers branches")(branches)
+    app.command("undo", epilog="Example: beads-workers undo proj-a1b")(undo)
+
+
+def land(
+    issues: Annotated[
+        list[str] | None, typer.Argument(metavar="[ISSUE...]", help="Only these.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would land.")] = False,
+    verify: Verify = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Land the branches that earlier runs left.
+
+    Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
+    """
+    from beads_workers.landing.left import states
+
+    directory = find_state_directory(state_dir)
+    settings = _settings(directory, verify)
+    wanted = _wanted(directory, settings, issues or [])
+    if dry_run:
+        _show([s for s in states(_repository(settings), wanted) if not s.landed], as_json=as_json)
+        return
+    _check_no_fleet(directory, "the running fleet lands its branches by itself")
+    news = list(_landing(settings, [left.add for left in wanted], quiet=as_json))
+    landed = [each for each in news if isinstance(each, messages.Landed)]
+    refused = [each for each in news if isinstance(each, messages.Refused)]
+    refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
+    notes = {each.issue_id: _close_note(each, settings) for each in landed}
+    closed = _settle(directory, "CLOSE", notes)
+    if as_json:
+        rows = {
+            "landed": [asdict(each) for each in landed],
+            "refused": [asdict(r) for r in refused],
+        }
+        print(json.dumps({**rows, "closed": closed}))
+    paused = next((each.why for each in reversed(news) if isinstance(each, messages.Paused)), "")
+    if len(landed) < len(wanted):
+        left = len(wanted) - len(landed)
+        why = f"; {paused}" if paused and left > len(refused) else ""
+        raise CommandError(
+            f"{counted(left, 'branch', 'branches')} did not land{why}", "", EXIT_UNFINISHED
+        )
+    if not wanted and not as_json:
+        print("nothing to land")
+
+
+def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """List the branches that earlier runs left, in the order in which they land."""
+    from beads_workers.landing.left import left_branches, states
+
+    directory = find_state_directory(state_dir)
+    settings = _settings(directory, None)
+    _show(
+        states(_repository(settings), left_branches(directory, settings.worktrees.common)),
+        as_json=as_json,
+    )
+
+
+def undo(
+    what: Annotated[str, typer.Argument(metavar="RUN|ISSUE", help="What is taken back.")],
+    with_dependents: Annotated[
+        bool, typer.Option("--with-dependents", help="Also what landed on top of it.")
+    ] = False,
+    verify: Verify = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Take back what has landed, and open its issues again.
+
+    What is left passes the gate first. Where something else landed on top, it is refused.
+    """
+    from beads_workers.landing.repository import CannotLand
+    from beads_workers.landing.undo import Undo
+
+    directory = find_state_directory(state_dir)
+    settings = _settings(directory, verify)
+    _check_no_fleet(directory, "a fleet runs here, and lands: stop it first")
+    try:
+        done = Undo(settings, what, with_dependents).run()
+    except CannotLand as error:
+        raise CommandError(str(error), "", EXIT_UNKNOWN) from None
+    opened = _settle(directory, "REOPEN", dict.fromkeys(done.issue_ids, ""))
+    if as_json:
+        print(json.dumps({**asdict(done), "reopened": opened}))
+        return
+    how = "moved back to" if done.moved_back else "is at"
+    print(f"taken back: {', '.join(map(printable, done.issue_ids))}")
+    print(f"{settings.landing.branch} {how} {done.tip[:12]}")
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def _settings(directory: Path, verify: str | None) -> LanderSettings:
+    from beads_workers.cli.config import resolve
+    from beads_workers.cli.landing import find_landing
+    from beads_workers.cli.options import Options
+    from beads_workers.cli.preparation import find_worktrees
+
+    resolved = resolve(Options(verify=verify), Path.cwd(), os.environ)
+    options = resolved.options
+    project = directory.resolve().parent
+    worktrees = find_worktrees(options, project, str(directory))
+    landing = find_landing(options, project, worktrees.base)
+    return LanderSettings(landing, worktrees, NAME, options.verify)
+
+
+def _repository(settings: LanderSettings) -> Any:
+    from beads_workers.landing.repository import LandingRepository
+
+    return LandingRepository(settings)
+
+
+def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> list[Any]:
+    from beads_workers.landing.left import left_branches
+    from beads_workers.worktrees.git import GitError
+
+    try:
+        found = left_branches(directory, settings.worktrees.common)
+    except GitError as error:
+        raise CommandError(f"git: {error}") from None
+    if not issues:
+        return [left for left in found if left.may_land]
+    known = {left.add.issue_id for left in found}
+    if unknown := [issue for issue in issues if issue not in known]:
+        hint = "'beads-workers branches' lists those that there are"
+        raise CommandError(f"no branch of {', '.join(unknown)}", hint, EXIT_UNKNOWN)
+    return [left for left in found if left.add.issue_id in issues]
+
+
+def _check_no_fleet(directory: Path, why: str) -> None:
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    if RunDirectory(directory).is_locked():
+        raise CommandError(why, "'beads-workers status' shows it", EXIT_RUNNING)
+
+
+# --- landing -------------------------------------------------------------------------------------
+
+
+def _landing(
+    settings: LanderSettings, adds: list[messages.Add], *, quiet: bool
+) -> Iterator[messages.News]:
+    """What a lander says until all of them have an answer, or it pauses."""
+    if not adds:
+        return
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "beads_workers.landing.run"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    orders = [messages.settings_to_line(settings), *map(messages.to_line, adds)]
+    process.stdin.write(b"".join(orders))
+    process.stdin.flush()
+    left = {add.issue_id for add in adds}
+    try:
+        for line in process.stdout:
+            news = messages.from_line(line)
+            yield news
+            if isinstance(news, messages.Landed | messages.Refused):
+                left.discard(news.issue_id)
+            if not quiet and (said := _said(news)):
+                print(printable(said), flush=True)
+            if isinstance(news, messages.Idle) and (not left or news.waiting):
+                break
+    finally:
+        process.stdin.close()
+        status = process.wait()
+        process.stdout.close()
+    if status:
+        raise CommandError("nothing can land here", "the line above says why")
+
+
+def _said(news: messages.News) -> str:
+    match news:
+        case messages.Landed(issue_id, _, commit):
+            how = "was landed already" if news.contained else "landed"
+            return f"{issue_id} {how} as {commit[:12]}"
+        case messages.Refused(issue_id, _, why, files=files, against=against):
+            return f"{issue_id} did not land: {messages.refusal_text(why, files, against)}"
+        case messages.Gate(state="began", issues=issues):
+            return f"verify runs on {', '.join(issues) if issues else 'what has landed'}"
+        case messages.Paused(why):
+            return f"paused: {why}"
+        case messages.Into(branch, commit, why, command):
+            return f"{branch}: {why}; {command}" if why else f"{branch} is at {commit[:12]}"
+        case _:
+            return ""
+
+
+def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
+    how = "was landed already as" if landed.contained else "landed as"
+    verified = f"; verify passed on tree {landed.verified[:12]}" if landed.verified else ""
+    return f"{how} {landed.commit[:12]} on {settings.landing.branch}{verified}"
+
+
+def _settle(directory: Path, action: str, notes: dict[str, str]) -> list[str]:
+    """Write it to the tracker; gives the issues that are as asked now."""
+    from beads_workers.cli.preparation import find_tracker
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.settings import FleetSettings
+    from beads_workers.core.source import Action, Result, Settlement, SourceError
+    from beads_workers.runtime.sources import open_source
+
+    if not notes:
+        return []
+    tracker = find_tracker(None)
+    place = (tracker.source, str(tracker.place), str(tracker.folder), str(directory))
+    source = open_source(FleetSettings(0, *place), f"beads-workers/{NAME}")
+    make: Callable[[str], Settlement] = lambda issue_id: Settlement(  # noqa: E731
+        Action[action],
+        IssueId(issue_id),
+        notes[issue_id],
+        read_first=True,
+        shelved=action == "CLOSE",
+        taken_back=action == "REOPEN",
+    )
+    try:
+        settled = source.settle([make(issue_id) for issue_id in notes])
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_TRACKER) from None
+    finally:
+        source.close()
+    fine = (Result.APPLIED, Result.FOUND_CLOSED) if action == "CLOSE" else (Result.APPLIED,)
+    for each in settled:
+        if each.result not in fine:
+            why = each.error or each.result.value.replace("_", " ")
+            print(
+                f"not written: {printable(f'{each.settlement.issue_id}: {why}')}", file=sys.stderr
+            )
+    return [each.settlement.issue_id for each in settled if each.result in fine]
+
+
+# --- shown ---------------------------------------------------------------------------------------
+
+
+def _show(rows: list[Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"branches": list(map(_json, rows))}))
+        return
+    for place, row in enumerate(rows, 1):
+        issue = printable(row.left.add.issue_id)
+        what = f"{counted(row.commits, 'commit')}, {row.diffstat or 'no changes'}"
+        print(f"{place:3}  {issue:<{ISSUE_CHARS}} {_verdict(row)}; {what}; {row.left.add.branch}")
+    if not rows:
+        print("no branches")
+
+
+def _verdict(row: Any) -> str:
+    if row.landed:
+        return f"landed as {row.landed[:12]}"
+    ended = row.left.outcome or "unknown end"
+    if row.trouble:
+        return printable(f"{ended}, {row.trouble}")
+    if row.conflicts is not None:
+        return printable(f"{ended}, conflicts in {', '.join(row.conflicts)}")
+    return f"{ended}, merges"
+
+
+def _json(row: Any) -> dict[str, Any]:
+    add = row.left.add
+    return {
+        "issue_id": add.issue_id,
+        "attempt": add.attempt,
+        "branch": add.branch,
+        "commit": add.commit,
+        "outcome": row.left.outcome or None,
+        "commits": row.commits,
+        "diffstat": row.diffstat,
+        "landed": row.landed or None,
+        "merges": row.merges,
+        "conflicts": list(row.conflicts or ()),
+        "trouble": row.trouble,
+        "worktree": row.left.worktree or None,
+    }

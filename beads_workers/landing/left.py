@@ -1,0 +1,119 @@
+"""What earlier runs left to land: branches of ours, and how the attempts ended that made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from beads_workers.core import journal as rec
+from beads_workers.core.landing import Add
+from beads_workers.core.model import PRIORITY_DEFAULT, value
+from beads_workers.landing.repository import LandingRepository
+from beads_workers.landing.train import CannotMerge, Conflict
+from beads_workers.runtime.journal_file import read_journal
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.worktrees.git import BRANCHES, GitError, git
+from beads_workers.worktrees.records import Records
+
+RUNS_MAX = 20
+"""So many runs back it is looked how an attempt ended."""
+
+SUCCESS = "success"
+
+
+@value
+class LeftBranch:
+    """A branch with work. ``outcome``: how its attempt ended, "" where nobody knows. ``worktree``:
+    its folder, "" where that is gone."""
+
+    add: Add
+    outcome: str = ""
+    worktree: str = ""
+
+    @property
+    def may_land(self) -> bool:
+        """Whether its attempt did what it was to do."""
+        return self.outcome == SUCCESS
+
+
+@value
+class BranchState:
+    """How a branch stands to the integration branch. ``landed``: by which commit it is there.
+    ``conflicts``: files; None where it merges. ``diffstat`` is in git's words."""
+
+    left: LeftBranch
+    commits: int
+    diffstat: str
+    landed: str = ""
+    conflicts: tuple[str, ...] | None = None
+    trouble: str = ""
+
+    @property
+    def merges(self) -> bool:
+        """Whether it would merge now."""
+        return self.conflicts is None and not self.trouble
+
+
+def left_branches(state_directory: Path, common: str) -> list[LeftBranch]:
+    """The newest branch of each issue, in the order in which they land; raises ``GitError``."""
+    rows = git(
+        common, "for-each-ref", "--format=%(refname) %(objectname)", f"refs/heads/{BRANCHES}/"
+    ).splitlines()
+    heads = {ref.removeprefix("refs/heads/"): head for ref, head in map(str.split, rows)}
+    ended, issues = _ended(RunDirectory(state_directory))
+    newest: dict[str, LeftBranch] = {}
+    records = Records(state_directory)
+    for record in sorted(records.all(), key=records.written_at):
+        head = heads.get(record.branch)
+        if head is None or head == record.base or record.common != common:
+            continue
+        outcome, at = ended.get((record.issue_id, record.attempt), ("", 0.0))
+        title, priority = issues.get(record.issue_id, ("", PRIORITY_DEFAULT))
+        add = Add(
+            *(record.issue_id, record.attempt, record.run_id, head, record.base, record.branch),
+            title=title,
+            priority=priority,
+            ended_at=at or records.written_at(record),
+        )
+        worktree = record.path if Path(record.path).exists() else ""
+        newest[record.issue_id] = LeftBranch(add, outcome, worktree)
+    return sorted(newest.values(), key=lambda left: (left.add.priority, left.add.ended_at))
+
+
+def states(repository: LandingRepository, some: list[LeftBranch]) -> list[BranchState]:
+    """How each stands to the integration branch now, or to where it would begin."""
+    tip = repository.commit_of(repository.ref) or repository.settings.landing.start
+    return [_state(repository, left, tip) for left in some]
+
+
+def _state(repository: LandingRepository, left: LeftBranch, tip: str) -> BranchState:
+    add, objects = left.add, repository.objects
+    span = f"{add.base}..{add.commit}"
+    try:
+        commits = int(objects.git("rev-list", "--count", span))
+        diffstat = objects.git("diff", "--shortstat", span).strip()
+        landed = repository.landed_as(add, tip)
+        if landed is not None or objects.contains(tip, add.commit):
+            return BranchState(left, commits, diffstat, landed.commit if landed else add.commit)
+        found = repository.builder.couple(tip, add)
+    except (GitError, CannotMerge) as error:
+        return BranchState(left, 0, "", trouble=str(error))
+    if isinstance(found, Conflict):
+        return BranchState(left, commits, diffstat, conflicts=found.files)
+    return BranchState(left, commits, diffstat, landed="" if found.changes else tip)
+
+
+_Ended = dict[tuple[str, int], tuple[str, float]]
+
+
+def _ended(runs: RunDirectory) -> tuple[_Ended, dict[str, tuple[str, int]]]:
+    """The outcome and the end of each attempt; the title and the priority of each issue."""
+    ended: _Ended = {}
+    issues: dict[str, tuple[str, int]] = {}
+    for run_id in runs.run_ids()[-RUNS_MAX:]:
+        for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
+            match entry.record:
+                case rec.Finished() as end:
+                    ended[end.issue_id, end.attempt] = (end.outcome, entry.at)
+                case rec.Claimed() as claimed:
+                    issues[claimed.issue_id] = (claimed.title, claimed.priority)
+    return ended, issues

@@ -1,0 +1,190 @@
+"""Taking back what has landed: one issue, or a whole run. Source: docs/LANDING.md, "Undo".
+
+Where nothing else has landed since, and nobody else's branch has it, the integration branch goes
+back; else a commit for each takes back its changes, and the tree that comes of it goes through the
+gate like any other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from beads_workers.core.landing import LanderSettings
+from beads_workers.core.model import value
+from beads_workers.executors.files import branch_part
+from beads_workers.landing.gate import GateOrder, Result, Verdicts, start_gate
+from beads_workers.landing.lander import take_lock
+from beads_workers.landing.queue import Verdict
+from beads_workers.landing.repository import (
+    RUNS,
+    CannotLand,
+    Held,
+    LandedCommit,
+    LandingRepository,
+    Moved,
+    landing_folder,
+)
+from beads_workers.landing.train import CannotMerge, Change, Conflict, reverting
+from beads_workers.worktrees.git import GitError
+
+NAMED_MAX = 5
+
+
+@value
+class Undone:
+    """``issue_ids``: to be opened again. ``tip``: where the branch stands now. ``moved_back``: no
+    commit was needed."""
+
+    issue_ids: tuple[str, ...]
+    tip: str
+    moved_back: bool
+
+
+@dataclass(slots=True)
+class Undo:
+    """``undo`` of the issues, or of the run, that ``asked`` names."""
+
+    settings: LanderSettings
+    asked: str
+    with_dependents: bool = False
+
+    def run(self) -> Undone:
+        """Do it; raises ``CannotLand`` where it cannot be done, and says who is in the way."""
+        repository = LandingRepository(self.settings)
+        landing_folder(self.settings.worktrees).mkdir(parents=True, exist_ok=True)
+        lock = take_lock(self.settings)
+        try:
+            tip = repository.commit_of(repository.ref)
+            if tip is None:
+                raise CannotLand(f"there is no branch {repository.branch}: nothing has landed")
+            return self._undo(repository, tip)
+        except (GitError, CannotMerge) as error:
+            raise CannotLand(str(error)) from None
+        except Held as held:
+            raise CannotLand(f"{repository.branch} is checked out in {held}") from None
+        except Moved:
+            raise CannotLand(f"{repository.branch} has moved meanwhile: try again") from None
+        finally:
+            os.close(lock)
+
+    def _undo(self, repository: LandingRepository, tip: str) -> Undone:
+        history = self._history(repository, tip)
+        gone = self._chosen(repository, history, tip)
+        names = tuple(dict.fromkeys(each.issue_id for each in gone))
+        if (back := self._whole_end(repository, gone, tip)) is not None:
+            # It may be inside of a train, whose trees were not all gated.
+            self._gate(repository, repository.objects.tree(back), back)
+            repository.go_back(tip, back)
+            return Undone(names, back, True)
+        changes, tree = self._changes(repository, gone, history, tip)
+        verified = self._gate(repository, tree, tip)
+        (*_, commit) = repository.land(tip, [changes], verified)
+        return Undone(names, commit, False)
+
+    def _history(self, repository: LandingRepository, tip: str) -> list[LandedCommit]:
+        """What has landed and was not taken back, the newest first."""
+        undone: set[str] = set()
+        found = []
+        for each in repository.landed("", tip):
+            undone.update(each.undoes)
+            if each.issue_id and each.commit not in undone and not each.undoes:
+                found.append(each)
+        return found
+
+    def _chosen(
+        self, repository: LandingRepository, history: list[LandedCommit], tip: str
+    ) -> list[LandedCommit]:
+        run = repository.commit_of(f"{RUNS}/{branch_part(self.asked)}")
+        if run is not None:
+            since = {each.commit for each in repository.landed(run, tip)}
+            chosen = [each for each in history if each.commit in since]
+        else:
+            newest = next((e.attempt for e in history if e.issue_id == self.asked), None)
+            mine = [e for e in history if e.issue_id == self.asked and e.attempt == newest]
+            chosen = mine
+        if not chosen:
+            raise CannotLand(f"nothing of {self.asked} is on {repository.branch}")
+        return chosen
+
+    def _whole_end(
+        self, repository: LandingRepository, gone: list[LandedCommit], tip: str
+    ) -> str | None:
+        """Where the branch may go back to: these are its last commits, and only its own."""
+        objects, left, at = repository.objects, {each.commit for each in gone}, tip
+        while at in left:
+            left.discard(at)
+            at = objects.git("rev-parse", f"{at}^1")
+        if left or objects.git("branch", "--all", "--contains", gone[-1].commit).count("\n"):
+            return None
+        return at
+
+    def _changes(
+        self,
+        repository: LandingRepository,
+        gone: list[LandedCommit],
+        history: list[LandedCommit],
+        tip: str,
+    ) -> tuple[list[Change], str]:
+        objects, changes, at = repository.objects, list[Change](), tip
+        taken: list[LandedCommit] = list(gone)
+        while True:
+            changes, at = [], tip
+            in_the_way: LandedCommit | None = None
+            for each in taken:
+                found = reverting(objects, at, each.commit)
+                if isinstance(found, Conflict):
+                    in_the_way = self._later(repository, history, taken, each, found.files)
+                    if in_the_way is None or not self.with_dependents:
+                        raise CannotLand(_refusal(each, found, in_the_way))
+                    break
+                changes.append(_back(each, found))
+                at = objects.commit(found, (at,))
+            if in_the_way is None:
+                gone[:] = taken
+                return changes, objects.tree(at)
+            taken = [e for e in history if e in (*taken, in_the_way)]
+
+    def _later(
+        self,
+        repository: LandingRepository,
+        history: list[LandedCommit],
+        taken: Sequence[LandedCommit],
+        one: LandedCommit,
+        files: tuple[str, ...],
+    ) -> LandedCommit | None:
+        """What landed later on the same files, the newest first."""
+        touching = {e.commit for e in repository.landed(one.commit, repository.ref, files)}
+        later = history[: history.index(one)]
+        return next((e for e in later if e.commit in touching and e not in taken), None)
+
+    def _gate(self, repository: LandingRepository, tree: str, tip: str) -> str:
+        if self.settings.verify is None:
+            return "none"
+        folder = landing_folder(self.settings.worktrees)
+        verdicts = Verdicts(self.settings, folder)
+        verdicts.look_again()
+        result: Result | None = verdicts.find(tree)
+        if result is None or result.verdict is not Verdict.GREEN:
+            commit = repository.objects.commit(tree, (tip,))
+            repository.pin(commit)
+            order = GateOrder(0, commit, tree, tip)
+            result = start_gate(self.settings, folder, order, verdicts).result()
+            repository.unpin()
+        if result.verdict is not Verdict.GREEN:
+            raise CannotLand(f"without it, what has landed does not pass: {result.why}")
+        return tree
+
+
+def _back(each: LandedCommit, tree: str) -> Change:
+    message = f"Take back {each.issue_id}\n\nThis takes back {each.commit}.\n\n"
+    trailers = f"Issue: {each.issue_id}\nUndoes: {each.commit}\n"
+    return Change(tree, message + trailers)
+
+
+def _refusal(each: LandedCommit, found: Conflict, later: LandedCommit | None) -> str:
+    files = ", ".join(found.files[:NAMED_MAX])
+    if later is None:
+        return f"{each.issue_id} cannot be taken back: {files} was changed since, by hand"
+    return f"{later.issue_id} landed on top of {each.issue_id}: {files}; or --with-dependents"

@@ -1,0 +1,192 @@
+"""``land``, ``branches`` and ``undo``, on a real repository, tracker and journal."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.cli import land
+from beads_workers.cli.errors import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, CommandError
+from beads_workers.cli.throwaway import make_tracker, statuses
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry, encode
+from tests.support.commands import Commands
+from tests.support.repository import IDENTITY, git
+from tests.support.worktrees import World
+
+BRANCH = "bw-landing/main"
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Left(World):
+    """What a run left: branches, their journal, and issues that are blocked until they land."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.now = 1_700_000_000.0
+        self.issues: list[dict[str, Any]] = []
+
+    def branch(self, issue_id: str, files: dict[str, str], outcome: str = "success") -> None:
+        """One attempt at an issue."""
+        place = self.make(issue_id, worker=f"W-{issue_id}")
+        for name, text in files.items():
+            (place.folder / name).write_text(text)
+        git(place.folder, "add", "--all")
+        git(place.folder, "commit", "-qm", f"Work on {issue_id}")
+        self.now += 1
+        journal = self.runs.run(self.run_id) / "journal.jsonl"
+        end = rec.Finished(issue_id, f"W-{issue_id}", 1, f"r-{issue_id}", outcome, "finish")
+        with journal.open("ab") as file:
+            for record in (rec.Claimed(issue_id, f"The title of {issue_id}"), end):
+                file.write(encode(Entry(record, self.now, 1.0)))
+        row = {"id": issue_id, "title": issue_id, "status": "blocked", "issue_type": "task"}
+        date = "2026-01-02T03:04:05Z"
+        self.issues.append({**row, "priority": 2, "created_at": date, "updated_at": date})
+
+    def ended(self) -> None:
+        """The run is over, and the tracker has the issues."""
+        self.end_run()
+        rows = [json.dumps(row).encode() for row in self.issues]
+        make_tracker(self.state / "tracker.db", "app", rows)
+
+    def status(self) -> dict[str, str]:
+        """Of each issue in the tracker."""
+        return {str(key): status for key, status in statuses(self.state / "tracker.db").items()}
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Left:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "BW_", "BEADS_"))]:
+        monkeypatch.delenv(name)
+    for name, text in IDENTITY.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    world = Left(tmp_path)
+    monkeypatch.chdir(world.project)
+    return world
+
+
+commands = Commands(land)
+
+
+def files(world: Left) -> set[str]:
+    """What has landed."""
+    return set(git(world.top, "ls-tree", "--name-only", BRANCH).splitlines())
+
+
+def test_what_earlier_runs_left_lands_and_its_issues_are_closed(left: Left) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.branch("app-2", {"two": "2"})
+    left.branch("app-3", {"three": "3"}, outcome="error")
+    left.ended()
+    shown = json.loads(commands.told("branches", "--json"))["branches"]
+    assert [(row["issue_id"], row["outcome"], row["merges"], row["commits"]) for row in shown] == [
+        ("app-1", "success", True, 1),
+        ("app-2", "success", True, 1),
+        ("app-3", "error", True, 1),
+    ]
+    dry = commands.told("land", "--dry-run", "--verify", "true")
+    assert "app-1" in dry and "app-3" not in dry
+    assert not git(left.top, "for-each-ref", f"refs/heads/{BRANCH}")
+    said = commands.told("land", "--verify", "test -e one || test ! -e two")
+    assert "app-1 landed as" in said and "app-2 landed as" in said
+    assert files(left) == {".gitignore", "one", "two"}
+    assert left.status() == {"app-1": "closed", "app-2": "closed", "app-3": "blocked"}
+    assert "The title of app-2" in git(left.top, "log", "-1", "--format=%s", BRANCH)
+    rows = json.loads(commands.told("branches", "--json"))["branches"]
+    assert [bool(row["landed"]) for row in rows] == [True, True, False]
+    commands.told("land", "app-3", "--verify", "true")
+    assert "three" in files(left)
+
+
+def test_what_does_not_land_is_said_and_is_the_exit_status(left: Left) -> None:
+    left.branch("app-1", {"same": "1"})
+    left.branch("app-2", {"same": "2"})
+    left.ended()
+    result = commands.asked("land", "--verify", "true")
+    assert isinstance(result.exception, CommandError)
+    assert result.exception.exit_code == EXIT_UNFINISHED
+    assert (
+        "app-2 did not land: its branch conflicts with what has landed (landed by app-1): same"
+        in (result.stdout)
+    )
+    assert left.status() == {"app-1": "closed", "app-2": "blocked"}
+
+
+def test_an_issue_without_a_branch_and_a_running_fleet_are_refused(left: Left) -> None:
+    left.branch("app-1", {"one": "1"})
+    left.ended()
+    error = commands.asked("land", "app-9").exception
+    assert isinstance(error, CommandError) and error.exit_code == EXIT_UNKNOWN
+    lock = left.runs.lock()
+    try:
+        for command in (("land",), ("undo", "app-1")):
+            error = commands.asked(*command).exception
+            assert isinstance(error, CommandError) and error.exit_code == EXIT_RUNNING
+    finally:
+        os.close(lock)
+
+
+# --- undo -----------------------------------------------------------------------------------------
+
+
+def landed(left: Left, *issues: tuple[str, dict[str, str]]) -> None:
+    """These land, one train each."""
+    for issue_id, changed in issues:
+        left.branch(issue_id, changed)
+    left.ended()
+    for issue_id, _ in issues:
+        commands.told("land", issue_id, "--verify", "true")
+
+
+def test_undo_takes_one_issue_back_and_opens_it_again(left: Left) -> None:
+    landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
+    said = commands.told("undo", "app-1", "--verify", "test ! -e one")
+    assert "taken back: app-1" in said
+    assert files(left) == {".gitignore", "two"}
+    assert left.status() == {"app-1": "open", "app-2": "closed"}
+    assert git(left.top, "log", "-1", "--format=%s", BRANCH) == "Take back app-1"
+    again = commands.asked("undo", "app-1").exception
+    assert isinstance(again, CommandError) and "nothing of app-1" in again.message
+    commands.told("land", "app-1", "--verify", "true")
+    assert "one" in files(left)
+
+
+def test_undo_of_what_landed_last_moves_the_branch_back(left: Left) -> None:
+    landed(left, ("app-1", {"one": "1"}))
+    assert "moved back" in commands.told("undo", "app-1", "--verify", "true")
+    assert git(left.top, "rev-parse", BRANCH) == git(left.top, "rev-parse", "main")
+
+
+def test_undo_of_a_run_takes_all_of_it_back(left: Left) -> None:
+    landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
+    commands.told("undo", "land", "--verify", "true")
+    assert files(left) == {".gitignore"}
+    assert left.status() == {"app-1": "open", "app-2": "open"}
+
+
+def test_undo_names_who_stands_on_it_and_takes_dependents_along_when_told(left: Left) -> None:
+    landed(left, ("app-1", {"same": "1\n"}))
+    place = left.make("app-2", worker="W2", base=BRANCH)
+    (place.folder / "same").write_text("2\n")
+    git(place.folder, "commit", "-qam", "on top")
+    commands.told("land", "app-2", "--verify", "true")
+    error = commands.asked("undo", "app-1").exception
+    assert isinstance(error, CommandError) and "app-2 landed on top of app-1: same" in error.message
+    commands.told("undo", "app-1", "--with-dependents", "--verify", "true")
+    assert files(left) == {".gitignore"}
+    assert left.status()["app-1"] == "open"
+
+
+def test_undo_goes_through_the_gate(left: Left) -> None:
+    landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
+    tip = git(left.top, "rev-parse", BRANCH)
+    error = commands.asked("undo", "app-1", "--verify", "test -e one").exception
+    assert isinstance(error, CommandError) and "does not pass" in error.message
+    assert git(left.top, "rev-parse", BRANCH) == tip
+    assert left.status() == {"app-1": "closed", "app-2": "closed"}
