@@ -80,6 +80,7 @@ class LandingRepository:
         self.ref = f"refs/heads/{landing.branch}"
         self.objects = Objects(self.common, landing_folder(worktrees) / "attributes")
         self.tracker = TrackerFiles(worktrees.prefix)
+        self._history: tuple[str, str, list[LandedCommit]] = ("", "", [])
         self.builder = Builder(self.objects, self.tracker, landing.style)
 
     # --- at its start -----------------------------------------------------------------------------
@@ -144,8 +145,10 @@ class LandingRepository:
 
     def landed_as(self, add: Add, tip: str) -> LandedCommit | None:
         """The commit by which this attempt landed, unless that was undone; raises ``GitError``."""
+        if self._history[:2] != (add.base, tip):
+            self._history = (add.base, tip, list(self.landed(add.base, tip)))
         undone: set[str] = set()
-        for each in self.landed(add.base, tip):
+        for each in self._history[2]:
             undone.update(each.undoes)
             if (each.issue_id, each.attempt) == (add.issue_id, add.attempt):
                 return None if each.commit in undone else each
