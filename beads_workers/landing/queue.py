@@ -37,6 +37,10 @@ REMEMBERED = 0.97
 """The failure rate is believed as if so many branches had been tried already; each further one
 makes those before it count for so much less."""
 
+REDS_FEW = 2
+"""A culprit that was red no more often, alone or with others behind it, may be none where gates
+lie: it is tried once more when nobody waits. More red gates hardly lie all together."""
+
 SUSPECTS_WIDE = 8
 """Among so many suspects and more all lanes look for the culprit, side by side. Among fewer that
 costs a tenth more gates and saves nothing to speak of."""
@@ -165,6 +169,7 @@ class _Train:
     bad: dict[int, int] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     untold: set[int] = field(default_factory=set)
+    reds: list[int] = field(default_factory=list)
     tip_reds: int = 0
     early: tuple[_Run, Verdict, bool] | None = None
 
@@ -431,6 +436,7 @@ class Queue:
             train.untold.add(run.place)
             train.bad[run.place] = self._clock
         train.bad.setdefault(run.place, run.began)
+        train.reds.append(run.place)
         if run.fresh:
             train.fresh.add(run.place)
         train.red = min(train.red or run.place, run.place)
@@ -463,7 +469,8 @@ class Queue:
             self._waiting[key] = entry
             self._pause(Pause.FIRST)
             return
-        self._evicted[key] = entry
+        if sum(red > place for red in train.reds) <= REDS_FEW:
+            self._evicted[key] = entry
         self._commands.append(Refuse(key, told))
         ahead, self._ahead = self._ahead, None
         self._train = ahead if ahead is not None and ahead.keys else None

@@ -312,15 +312,25 @@ def test_who_is_withdrawn_leaves_the_train_and_those_before_it_stay() -> None:
 
 
 def test_who_was_convicted_where_gates_lie_is_tried_once_more_when_nobody_waits() -> None:
+    queue = queue_of("a", lanes=1)
+    queue.flaky = 1
+    said(queue)
+    for verdict in (GREEN, RED, RED, GREEN):
+        queue.judged(0, verdict)
+        last = said(queue)
+    assert last == [Refuse("a"), Build(2, ("a",)), RunGate(0, 2, 1, anew=True)]
+    queue.judged(0, GREEN)
+    assert said(queue) == [Advance(2, 1)] and queue.idle
+
+
+def test_who_was_red_three_times_is_not_tried_again() -> None:
     queue = queue_of("a", "b", lanes=1)
     queue.flaky = 1
     said(queue)
     for verdict in (GREEN, RED, RED, RED, GREEN, GREEN):
         queue.judged(0, verdict)
         last = said(queue)
-    assert last == [Advance(2, 1), Build(3, ("a",)), RunGate(0, 3, 1, anew=True)]
-    queue.judged(0, GREEN)
-    assert said(queue) == [Advance(3, 1)] and queue.idle
+    assert last == [Advance(2, 1)] and queue.idle
 
 
 def test_among_many_suspects_all_lanes_look_side_by_side() -> None:
