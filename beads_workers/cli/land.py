@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -81,6 +82,8 @@ def land(
         raise CommandError(
             f"{counted(left, 'branch', 'branches')} did not land{why}", "", EXIT_UNFINISHED
         )
+    if landed and not as_json:
+        print(f"'beads-workers undo {settings.run_id}' takes it back")
     if not wanted and not as_json:
         print("nothing to land")
 
@@ -143,7 +146,9 @@ def _settings(directory: Path, verify: str | None) -> LanderSettings:
     project = directory.resolve().parent
     worktrees = find_worktrees(options, project, str(directory))
     landing = find_landing(options, project, worktrees.base)
-    return LanderSettings(landing, worktrees, NAME, options.verify)
+    # A run of its own, so that 'undo' can take all of it back.
+    run_id = f"{NAME}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return LanderSettings(landing, worktrees, run_id, options.verify)
 
 
 def _repository(settings: LanderSettings) -> Any:

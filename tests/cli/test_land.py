@@ -165,7 +165,8 @@ def test_undo_of_what_landed_last_moves_the_branch_back(left: Left) -> None:
 
 def test_undo_of_a_run_takes_all_of_it_back(left: Left) -> None:
     landed(left, ("app-1", {"one": "1"}), ("app-2", {"two": "2"}))
-    commands.told("undo", "land", "--verify", "true")
+    first = git(left.top, "for-each-ref", "--format=%(refname)", "refs/bw/runs").splitlines()[0]
+    commands.told("undo", first.removeprefix("refs/bw/runs/"), "--verify", "true")
     assert files(left) == {".gitignore"}
     assert left.status() == {"app-1": "open", "app-2": "open"}
 

@@ -143,9 +143,21 @@ def test_a_conflict_names_its_files(world: LandingWorld) -> None:
     assert "CONFLICT (content): Merge conflict in a b" in found.text.splitlines()
 
 
-def test_a_merge_driver_that_dies_or_history_that_is_not_shared_is_no_conflict(
-    world: LandingWorld,
-) -> None:
+def test_a_merge_driver_that_dies_merges_nothing(world: LandingWorld) -> None:
+    """Trap 9: a conflict to git 2.39, and no answer at all from newer ones."""
+    git(world.top, "config", "merge.dies.driver", "kill -9 $$")
+    world.main({".gitattributes": "gen merge=dies\n", "gen": "0\n"})
+    repository = world.repository()
+    land(repository, world.work("one", {"gen": "1\n"}))
+    two = world.work("two", {"gen": "2\n"})
+    try:
+        assert isinstance(repository.builder.couple(world.tip(), two), Conflict)
+    except CannotMerge as error:
+        assert str(error)
+    assert world.read("gen") == "1"
+
+
+def test_history_that_is_not_shared_is_no_conflict(world: LandingWorld) -> None:
     repository = world.repository()
     git(world.desk, "checkout", "--quiet", "--orphan", "stranger")
     stranger = world.commit(world.desk, {"a": "1\n"})
