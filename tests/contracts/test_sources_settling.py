@@ -105,6 +105,17 @@ def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
     assert taken(source) == ([held] if action is Action.RELEASE else [])
 
 
+def test_what_a_person_takes_back_is_opened_again_whoever_closed_it(
+    tracker: Tracker, source: Source, held: IssueId
+) -> None:
+    settled(source, Settlement(Action.CLOSE, held, "done"))
+    tracker.put(held, "closed", "somebody else")
+    back = Settlement(Action.REOPEN, held, read_first=True, taken_back=True)
+    assert settled(source, back) == [Result.APPLIED]
+    assert tracker.read(held) == ("open", NOBODY)
+    assert taken(source) == [held]
+
+
 def test_what_an_agent_that_succeeded_closed_by_itself_has_our_reason(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
