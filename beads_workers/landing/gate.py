@@ -5,8 +5,8 @@ ignores stay warm. A warm worktree is not the tree: what may make its verdict a 
 before each run, and before somebody is convicted all of it. Source: docs/LANDING.md, "The gate".
 
 A gate is a child of the lander, forked, which prepares the worktree, runs the command and says one
-``Result`` on a pipe. Whatever it started carries ``BW_GATE`` in its environment, and is gone before
-the next gate begins.
+``GateResult`` on a pipe. Whatever it started carries ``BW_GATE`` in its environment, and is gone
+before the next gate begins.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.text import size
-from beads_workers.landing.queue import Verdict
+from beads_workers.landing.queue import GateVerdict
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.worktrees.git import GitError, git
@@ -50,11 +50,11 @@ TOOL_SECONDS = 20.0
 
 
 @value
-class Result:
+class GateResult:
     """What a gate said. ``why``: one line, where there is no verdict; ``text``: the end of what
     verify printed."""
 
-    verdict: Verdict
+    verdict: GateVerdict
     why: str = ""
     text: str = ""
     seconds: float = 0.0
@@ -99,17 +99,17 @@ class Verdicts:
         about = [self._settings.verify, worktrees.setup, worktrees.prefix, copied, self._tools]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
-    def find(self, tree: str) -> Result | None:
+    def find(self, tree: str) -> GateResult | None:
         """What was said of this tree."""
         try:
             fields = json.loads(self._file(tree).read_bytes())
-            return Result(**{**fields, "verdict": Verdict(fields["verdict"])})
+            return GateResult(**{**fields, "verdict": GateVerdict(fields["verdict"])})
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def keep(self, tree: str, result: Result) -> None:
+    def keep(self, tree: str, result: GateResult) -> None:
         """Keep it, if it is a verdict."""
-        if result.verdict is not Verdict.NONE:
+        if result.verdict is not GateVerdict.NONE:
             file = self._file(tree)
             fresh = file.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps({**asdict(result), "verdict": result.verdict.value}))
@@ -151,7 +151,7 @@ def _content(file: Path) -> tuple[int, str]:
 # --- running gates -------------------------------------------------------------------------------
 
 
-class Gate:
+class GateProcess:
     """One gate as the lander sees it. ``pidfd`` is readable once it has ended."""
 
     def __init__(self, order: GateOrder, pid: int, results: int) -> None:
@@ -165,7 +165,7 @@ class Gate:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
-    def result(self) -> Result:
+    def result(self) -> GateResult:
         """What it said; it has ended."""
         os.waitpid(self._pid, 0)
         told = bytearray()
@@ -175,11 +175,13 @@ class Gate:
         try:
             fields = json.loads(told)
         except ValueError:
-            return Result(Verdict.NONE, "the gate ended without an answer")
-        return Result(**{**fields, "verdict": Verdict(fields["verdict"])})
+            return GateResult(GateVerdict.NONE, "the gate ended without an answer")
+        return GateResult(**{**fields, "verdict": GateVerdict(fields["verdict"])})
 
 
-def start_gate(settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts) -> Gate:
+def start_gate(
+    settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts
+) -> GateProcess:
     """Fork a gate; raises ``OSError``."""
     results, said = os.pipe2(os.O_CLOEXEC)
     # Until it has a handler of its own, a signal to it would be heard as one to the lander.
@@ -191,7 +193,7 @@ def start_gate(settings: LanderSettings, folder: Path, order: GateOrder, keep: V
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
         os.close(said)
-    return Gate(order, pid, results)
+    return GateProcess(order, pid, results)
 
 
 def _be_gate(
@@ -269,7 +271,7 @@ class GatePlace:
         for descriptor, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(descriptor, target)
 
-    def run(self, order: GateOrder) -> Result:
+    def run(self, order: GateOrder) -> GateResult:
         """Prepare the worktree and gate the tree; raises ``OSError``."""
         began = time.monotonic()
         try:
@@ -279,22 +281,24 @@ class GatePlace:
             for warning in self._copy():
                 _say(f"warning: {warning}")
         except (GitError, _CannotGate) as error:
-            return Result(Verdict.NONE, str(error))
+            return GateResult(GateVerdict.NONE, str(error))
         setup, seconds = self.settings.worktrees.setup, self.settings.landing.gate_timeout_seconds
         try:
             if setup is not None and (status := self._command(setup, order, seconds)) != 0:
                 why = f"setup failed: {_ended(status, seconds)}"
-                return Result(Verdict.NONE, why, self._tail(), time.monotonic() - began)
+                return GateResult(GateVerdict.NONE, why, self._tail(), time.monotonic() - began)
             assert self.settings.verify is not None, "without a command there is no gate"
             status = self._command(self.settings.verify, order, seconds)
         finally:
             self.sweep()
         took = time.monotonic() - began
         if status == 0:
-            return Result(Verdict.GREEN, seconds=took)
+            return GateResult(GateVerdict.GREEN, seconds=took)
         if status is None or status < 0 or status >= 128 or status in NO_VERDICT:
-            return Result(Verdict.NONE, f"verify: {_ended(status, seconds)}", self._tail(), took)
-        return Result(Verdict.RED, f"verify: exit status {status}", self._tail(), took)
+            return GateResult(
+                GateVerdict.NONE, f"verify: {_ended(status, seconds)}", self._tail(), took
+            )
+        return GateResult(GateVerdict.RED, f"verify: exit status {status}", self._tail(), took)
 
     def sweep(self) -> None:
         """KILL what an earlier gate has left running here."""

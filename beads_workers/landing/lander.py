@@ -18,19 +18,26 @@ from typing import assert_never
 
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import Add, GoOn, LanderSettings, News, Order, Withdraw
-from beads_workers.landing.gate import Gate, GateOrder, GatePlace, Result, Verdicts, start_gate
+from beads_workers.landing.gate import (
+    GateOrder,
+    GatePlace,
+    GateProcess,
+    GateResult,
+    Verdicts,
+    start_gate,
+)
 from beads_workers.landing.queue import (
     Advance,
     Build,
     Command,
-    Entry,
+    GateVerdict,
     Pause,
     Queue,
     Refuse,
     RunGate,
     Say,
     StopGate,
-    Verdict,
+    WaitingBranch,
 )
 from beads_workers.landing.repository import (
     CannotLand,
@@ -80,7 +87,7 @@ class _Train:
 
 @dataclass(slots=True)
 class _Running:
-    gate: Gate
+    gate: GateProcess
     issues: tuple[str, ...]
     stopped_at: float | None = None
 
@@ -108,7 +115,7 @@ class Lander:
     _passengers: dict[str, Passenger] = field(default_factory=dict)
     _trains: dict[int, _Train] = field(default_factory=dict)
     _gates: dict[int, _Running] = field(default_factory=dict)
-    _bad: dict[str, Result] = field(default_factory=dict)
+    _bad: dict[str, GateResult] = field(default_factory=dict)
     _conflict: Conflict | None = None
     _stuck: str = ""
     _stuck_until: float = 0.0
@@ -171,7 +178,7 @@ class Lander:
             self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
         else:
             self._passengers[add.issue_id] = add
-            self.queue.add(Entry(add.issue_id, add.priority, add.ended_at))
+            self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
 
     def _go_on(self) -> None:
         self._stuck = ""
@@ -240,7 +247,7 @@ class Lander:
         elif self._passengers.get(FOLLOWED) != follow:
             self._idle = False
             self._passengers[FOLLOWED] = follow
-            self.queue.add(Entry(FOLLOWED, first=True))
+            self.queue.add(WaitingBranch(FOLLOWED, first=True))
 
     def _moved(self, tip: str) -> None:
         self._tip = tip
@@ -322,7 +329,7 @@ class Lander:
         issues = tuple(k for k in train.keys[train.landed : run.place] if k != FOLLOWED)
         kept = None if run.anew else self._verdicts.find(tree)
         if kept is not None:
-            if kept.verdict is not Verdict.GREEN:
+            if kept.verdict is not GateVerdict.GREEN:
                 self._bad[tree] = kept
             said = messages.Gate(run.lane, kept.verdict.value, tree, issues, kept=True)
             self.say(replace(said, why=kept.why))
@@ -332,8 +339,10 @@ class Lander:
         try:
             gate = start_gate(self.settings, self._folder, order, self._verdicts)
         except OSError as error:
-            self._bad[tree] = Result(Verdict.NONE, f"no gate can be started: {error.strerror}")
-            self.queue.judged(run.lane, Verdict.NONE)
+            self._bad[tree] = GateResult(
+                GateVerdict.NONE, f"no gate can be started: {error.strerror}"
+            )
+            self.queue.judged(run.lane, GateVerdict.NONE)
             return
         self._gates[run.lane] = _Running(gate, issues)
         self.selector.register(gate.pidfd, selectors.EVENT_READ, lambda: self._ended(run.lane))
@@ -350,7 +359,7 @@ class Lander:
             self.say(said)
             self.queue.stopped(lane)
             return
-        green = result.verdict is Verdict.GREEN
+        green = result.verdict is GateVerdict.GREEN
         flaky = green and tree in self._bad
         if green:
             self._bad.pop(tree, None)
@@ -425,7 +434,7 @@ class Lander:
         add = self._passengers[key]
         assert isinstance(add, Add)
         train = self._trains[max(n for n, each in self._trains.items() if key in each.keys)]
-        result = self._bad.get(train.at(train.keys.index(key) + 1)[1], Result(Verdict.NONE))
+        result = self._bad.get(train.at(train.keys.index(key) + 1)[1], GateResult(GateVerdict.NONE))
         text = "\n".join(part for part in (result.why, result.text) if part)
         self._refuse(add, "verify" if told else "gate", text, against=self._landed_since(add))
 
@@ -453,7 +462,7 @@ class Lander:
             self.say(messages.Resumed())
             return
         branch, files = self.settings.landing.branch, tuple[str, ...]()
-        bad = self._bad.get(self._tip_tree(), Result(Verdict.NONE))
+        bad = self._bad.get(self._tip_tree(), GateResult(GateVerdict.NONE))
         match pause:
             case Pause.TIP:
                 why = f"{branch} at {self._tip[:12]} does not pass by itself: {bad.why}"

@@ -46,7 +46,7 @@ SUSPECTS_WIDE = 8
 costs a tenth more gates and saves nothing to speak of."""
 
 
-class Verdict(Enum):
+class GateVerdict(Enum):
     """What a gate said of a tree. ``NONE``: it could not be told."""
 
     GREEN = "green"
@@ -64,7 +64,7 @@ class Pause(Enum):
 
 
 @value
-class Entry:
+class WaitingBranch:
     """A branch that waits. ``first``: the user's own, which goes before all others."""
 
     key: str
@@ -171,7 +171,7 @@ class _Train:
     untold: set[int] = field(default_factory=set)
     reds: list[int] = field(default_factory=list)
     tip_reds: int = 0
-    early: tuple[_Run, Verdict, bool] | None = None
+    early: tuple[_Run, GateVerdict, bool] | None = None
 
     def cut(self, places: int) -> None:
         self.keys = self.keys[:places]
@@ -191,8 +191,8 @@ class Queue:
         self.runs = 0
         self.paused: Pause | None = None
         self._lanes, self._gated = lanes, gated
-        self._waiting: dict[str, Entry] = {}
-        self._evicted: dict[str, Entry] = {}
+        self._waiting: dict[str, WaitingBranch] = {}
+        self._evicted: dict[str, WaitingBranch] = {}
         self._new: set[str] = set()
         self._asked: _Kind | None = None
         self._train: _Train | None = None
@@ -231,7 +231,7 @@ class Queue:
 
     # --- what it is told --------------------------------------------------------------------------
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: WaitingBranch) -> None:
         """It waits from now on; one of the same key is replaced."""
         self.withdraw(entry.key)
         self._waiting[entry.key] = entry
@@ -284,21 +284,21 @@ class Queue:
             if not self._gated:
                 self._commands.append(Advance(made.number, len(train)))
 
-    def judged(self, lane: int, verdict: Verdict, *, kept: bool = False) -> None:
+    def judged(self, lane: int, verdict: GateVerdict, *, kept: bool = False) -> None:
         """A gate has ended. ``kept``: it was not run, its verdict was known."""
         run = self._running.pop(lane)
         self._clock += 1
         self.runs += not kept
-        if verdict is Verdict.GREEN and not kept:
+        if verdict is GateVerdict.GREEN and not kept:
             self._green_at = self._clock
         self._hear(run, verdict, kept=kept)
 
-    def _hear(self, run: _Run, verdict: Verdict, *, kept: bool) -> None:
+    def _hear(self, run: _Run, verdict: GateVerdict, *, kept: bool) -> None:
         train = self._train
         assert train is not None, "without a train every gate is stopped"
         if self._ahead is not None and run.number == self._ahead.number:
             self._ahead.early = (run, verdict, kept)
-        elif verdict is Verdict.GREEN:
+        elif verdict is GateVerdict.GREEN:
             self._green(train, run)
         elif train.kind is not _Kind.USUAL:
             self._dissolve()
@@ -431,8 +431,8 @@ class Queue:
         self._stop(train, lambda other: other.place <= run.place)
         self._commands.append(Advance(train.number, run.place))
 
-    def _bad(self, train: _Train, run: _Run, verdict: Verdict) -> None:
-        if verdict is Verdict.NONE:
+    def _bad(self, train: _Train, run: _Run, verdict: GateVerdict) -> None:
+        if verdict is GateVerdict.NONE:
             train.untold.add(run.place)
             train.bad[run.place] = self._clock
         train.bad.setdefault(run.place, run.began)
@@ -442,11 +442,11 @@ class Queue:
         train.red = min(train.red or run.place, run.place)
         self._stop(train, lambda other: other.place > run.place)
 
-    def _tip_bad(self, train: _Train, verdict: Verdict) -> None:
+    def _tip_bad(self, train: _Train, verdict: GateVerdict) -> None:
         train.tip_reds += 1
         self._tip_green = False
         if train.tip_reds > 1:
-            self._pause(Pause.TIP if verdict is Verdict.RED else Pause.GATE)
+            self._pause(Pause.TIP if verdict is GateVerdict.RED else Pause.GATE)
 
     def _is_convicted(self, train: _Train) -> bool:
         red = train.red

@@ -17,7 +17,7 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import printable
 from beads_workers.executors.files import branch_part
-from beads_workers.landing.train import Builder, Change, Follow, Objects, TrackerFiles
+from beads_workers.landing.train import Builder, Follow, Objects, PlannedCommit, TrackerFiles
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -183,7 +183,9 @@ class LandingRepository:
         if refs:
             self.objects.git("update-ref", "--stdin", given=f"{refs}\n")
 
-    def land(self, tip: str, changes: Sequence[Sequence[Change]], verified: str) -> list[str]:
+    def land(
+        self, tip: str, changes: Sequence[Sequence[PlannedCommit]], verified: str
+    ) -> list[str]:
         """Write these changes on top of ``tip``, and move the branch there if it still stands on
         ``tip``; gives the last commit of each group, which the branch has now.
 

@@ -44,7 +44,7 @@ Passenger = Add | Follow
 
 
 @value
-class Change:
+class PlannedCommit:
     """One commit to be: what it is without its parent on the integration branch.
 
     ``merged``: further parents. ``author``: name, mail, date. ``made``: it is this commit already,
@@ -67,7 +67,7 @@ class Coupled:
 
     commit: str
     tree: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PlannedCommit, ...] = ()
 
 
 @value
@@ -263,7 +263,7 @@ class Builder:
             raise CannotMerge(str(error)) from None
         return Coupled(scratch, merged, changes)
 
-    def write(self, parent: str, change: Change, verified: str) -> str:
+    def write(self, parent: str, change: PlannedCommit, verified: str) -> str:
         """Write the commit that lands, signed where the user signs; raises ``GitError``."""
         if change.made:
             return change.made
@@ -286,7 +286,7 @@ class Builder:
                 return Coupled(onto, objects.tree(onto))
             if objects.contains(follow.commit, onto):
                 tree = objects.tree(follow.commit)
-                return Coupled(follow.commit, tree, (Change(tree, made=follow.commit),))
+                return Coupled(follow.commit, tree, (PlannedCommit(tree, made=follow.commit),))
             merged = objects.merge(onto, follow.commit)
             if isinstance(merged, Conflict):
                 return merged
@@ -294,9 +294,9 @@ class Builder:
             scratch = objects.commit(merged, (onto, follow.commit))
         except GitError as error:
             raise CannotMerge(str(error)) from None
-        return Coupled(scratch, merged, (Change(merged, message, merged=(follow.commit,)),))
+        return Coupled(scratch, merged, (PlannedCommit(merged, message, merged=(follow.commit,)),))
 
-    def _changes(self, onto: str, add: Add, merged: str) -> Iterator[Change]:
+    def _changes(self, onto: str, add: Add, merged: str) -> Iterator[PlannedCommit]:
         trailers = f"Issue: {add.issue_id}\nAttempt: {add.attempt}\nRun: {add.run_id}\n"
         replayed = self._replayed(onto, add, trailers) if self.style == "rebase" else []
         if replayed and replayed[-1].tree == merged:
@@ -305,12 +305,12 @@ class Builder:
         author, subject, text = self._about(add.commit)
         message = f"{_subject(add.title or subject)}\n\n{_body(add.text or text)}{trailers}"
         second = (add.commit,) if self.style == "merge" else ()
-        yield Change(merged, message, author, second)
+        yield PlannedCommit(merged, message, author, second)
 
-    def _replayed(self, onto: str, add: Add, trailers: str) -> list[Change]:
+    def _replayed(self, onto: str, add: Add, trailers: str) -> list[PlannedCommit]:
         """Its commits one after the other; none where that is not what the merge makes of it: it
         holds merges, or one of its commits conflicts alone. It lands as one commit then."""
-        objects, found = self.objects, list[Change]()
+        objects, found = self.objects, list[PlannedCommit]()
         listed = objects.git("rev-list", "--reverse", "--parents", f"{onto}..{add.commit}")
         tree = objects.tree(onto)
         for commit, *parents in map(str.split, listed.splitlines()):
@@ -326,7 +326,7 @@ class Builder:
             if replayed != tree:
                 author, subject, text = self._about(commit)
                 body = f"{subject}\n\n{text.strip()}".strip()
-                found.append(Change(replayed, f"{body}\n\n{trailers}", author))
+                found.append(PlannedCommit(replayed, f"{body}\n\n{trailers}", author))
             tree = replayed
         return found
 

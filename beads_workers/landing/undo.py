@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
 from beads_workers.executors.files import branch_part
-from beads_workers.landing.gate import GateOrder, Result, Verdicts, start_gate
+from beads_workers.landing.gate import GateOrder, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
-from beads_workers.landing.queue import Verdict
+from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
     RUNS,
     CannotLand,
@@ -26,7 +26,7 @@ from beads_workers.landing.repository import (
     Moved,
     landing_folder,
 )
-from beads_workers.landing.train import CannotMerge, Change, Conflict, reverting
+from beads_workers.landing.train import CannotMerge, Conflict, PlannedCommit, reverting
 from beads_workers.worktrees.git import GitError
 
 NAMED_MAX = 5
@@ -126,8 +126,8 @@ class Undo:
         gone: list[LandedCommit],
         history: list[LandedCommit],
         tip: str,
-    ) -> tuple[list[Change], str]:
-        objects, changes, at = repository.objects, list[Change](), tip
+    ) -> tuple[list[PlannedCommit], str]:
+        objects, changes, at = repository.objects, list[PlannedCommit](), tip
         taken: list[LandedCommit] = list(gone)
         while True:
             changes, at = [], tip
@@ -165,22 +165,22 @@ class Undo:
         folder = landing_folder(self.settings.worktrees)
         verdicts = Verdicts(self.settings, folder)
         verdicts.look_again()
-        result: Result | None = verdicts.find(tree)
-        if result is None or result.verdict is not Verdict.GREEN:
+        result: GateResult | None = verdicts.find(tree)
+        if result is None or result.verdict is not GateVerdict.GREEN:
             commit = repository.objects.commit(tree, (tip,))
             repository.pin(commit)
             order = GateOrder(0, commit, tree, tip)
             result = start_gate(self.settings, folder, order, verdicts).result()
             repository.unpin()
-        if result.verdict is not Verdict.GREEN:
+        if result.verdict is not GateVerdict.GREEN:
             raise CannotLand(f"without it, what has landed does not pass: {result.why}")
         return tree
 
 
-def _back(each: LandedCommit, tree: str) -> Change:
+def _back(each: LandedCommit, tree: str) -> PlannedCommit:
     message = f"Take back {each.issue_id}\n\nThis takes back {each.commit}.\n\n"
     trailers = f"Issue: {each.issue_id}\nUndoes: {each.commit}\n"
-    return Change(tree, message + trailers)
+    return PlannedCommit(tree, message + trailers)
 
 
 def _refusal(each: LandedCommit, found: Conflict, later: LandedCommit | None) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.landing import LanderSettings
-from beads_workers.landing.gate import Gate, GateOrder, Result, Verdicts, start_gate
-from beads_workers.landing.queue import Verdict
+from beads_workers.landing.gate import GateOrder, GateProcess, GateResult, Verdicts, start_gate
+from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder
 from beads_workers.runtime.sessions import with_variable
 from tests.landing.world import LandingWorld
@@ -39,7 +39,7 @@ class Lane:
         self.verdicts = Verdicts(settings, self.folder)
         self.path = self.folder / f"bw-gate-{lane}"
 
-    def start(self, commit: str = "", *, fresh: bool = False) -> Gate:
+    def start(self, commit: str = "", *, fresh: bool = False) -> GateProcess:
         """Begin one."""
         commit = commit or self.world.start
         tree = git(self.world.top, "rev-parse", f"{commit}^{{tree}}")
@@ -47,7 +47,7 @@ class Lane:
         order = GateOrder(self.lane, commit, tree, self.world.start, fresh)
         return start_gate(self.settings, self.folder, order, self.verdicts)
 
-    def gate(self, commit: str = "", *, fresh: bool = False) -> Result:
+    def gate(self, commit: str = "", *, fresh: bool = False) -> GateResult:
         """Run one to its end."""
         gate = self.start(commit, fresh=fresh)
         select.select([gate.pidfd], [], [], 60)
@@ -65,7 +65,7 @@ def test_the_command_sees_the_exact_tree_and_where_it_is(world: LandingWorld) ->
     verify = 'ls -A >"$OUT"; env | grep ^BW_ | sort >>"$OUT"; git rev-parse HEAD >>"$OUT"'
     os.environ["OUT"] = str(world.folder / "out")
     place = lane(world, verify)
-    assert place.gate(add.commit).verdict is Verdict.GREEN
+    assert place.gate(add.commit).verdict is GateVerdict.GREEN
     assert (world.folder / "out").read_text().splitlines() == [
         *(".git", ".gitignore", "a"),
         f"BW_BASE={world.start}",
@@ -80,22 +80,22 @@ def test_the_command_sees_the_exact_tree_and_where_it_is(world: LandingWorld) ->
 @pytest.mark.parametrize(
     ("script", "verdict", "why"),
     [
-        ("exit 0", Verdict.GREEN, ""),
-        ("echo no; exit 3", Verdict.RED, "verify: exit status 3"),
-        ("exit 75", Verdict.NONE, "verify: exit status 75"),
-        ("./no-such-command", Verdict.NONE, "verify: exit status 127"),
-        ("./.gitignore", Verdict.NONE, "verify: exit status 126"),
-        ("exit 130", Verdict.NONE, "verify: exit status 130"),
-        ("kill -9 $$", Verdict.NONE, "verify: ended by signal 9"),
+        ("exit 0", GateVerdict.GREEN, ""),
+        ("echo no; exit 3", GateVerdict.RED, "verify: exit status 3"),
+        ("exit 75", GateVerdict.NONE, "verify: exit status 75"),
+        ("./no-such-command", GateVerdict.NONE, "verify: exit status 127"),
+        ("./.gitignore", GateVerdict.NONE, "verify: exit status 126"),
+        ("exit 130", GateVerdict.NONE, "verify: exit status 130"),
+        ("kill -9 $$", GateVerdict.NONE, "verify: ended by signal 9"),
     ],
 )
 def test_what_an_exit_status_says(
-    world: LandingWorld, script: str, verdict: Verdict, why: str
+    world: LandingWorld, script: str, verdict: GateVerdict, why: str
 ) -> None:
     """Trap 9."""
     result = lane(world, script).gate()
     assert (result.verdict, result.why) == (verdict, why)
-    if verdict is Verdict.RED:
+    if verdict is GateVerdict.RED:
         assert result.text == "$ echo no; exit 3\nno"
 
 
@@ -103,7 +103,7 @@ def test_a_gate_that_takes_too_long_has_no_verdict_and_is_gone(world: LandingWor
     place = lane(world, "trap '' TERM; sleep 100", gate_timeout_seconds=0.3)
     place.settings = replace(place.settings, term_grace_seconds=0.2)
     result = place.gate()
-    assert result.verdict is Verdict.NONE and "not ended after 0.3 seconds" in result.why
+    assert result.verdict is GateVerdict.NONE and "not ended after 0.3 seconds" in result.why
     assert with_variable(f"BW_GATE={place.path}") == []
 
 
@@ -117,7 +117,7 @@ def test_verdicts_are_kept_for_the_same_tree_command_and_surroundings(world: Lan
     assert place.verdicts.find(tree) is None if place.verdicts.look_again() is None else False
     place.gate()
     found = place.verdicts.find(tree)
-    assert found is not None and found.verdict is Verdict.RED
+    assert found is not None and found.verdict is GateVerdict.RED
 
     def known(settings: LanderSettings) -> bool:
         verdicts = Verdicts(settings, place.folder)
@@ -147,7 +147,7 @@ def test_what_git_ignores_stays_and_what_it_does_not_goes(world: LandingWorld) -
     world.main({".gitignore": "cache/\n"})
     place = lane(world, "ls -A; mkdir -p cache; touch cache/kept untracked; echo x >.gitignore")
     place.gate()
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     log = (place.folder / "gate-0.log").read_text().split()
     assert "cache" in log and "untracked" not in log
     place.gate(fresh=True)
@@ -158,20 +158,20 @@ def test_a_package_that_was_deleted_is_not_imported_from_its_cache(world: Landin
     world.main({".gitignore": "__pycache__/\n", "pkg/sub/__init__.py": "", "keep": ""})
     verify = "env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX python3 -c 'import pkg.sub'"
     place = lane(world, verify)
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     assert (place.path / "pkg/sub/__pycache__").is_dir()
     add = world.work("gone", {"pkg/sub/__init__.py": None})
-    assert place.gate(add.commit).verdict is Verdict.RED
+    assert place.gate(add.commit).verdict is GateVerdict.RED
     assert not (place.path / "pkg").exists()
 
 
 def test_line_ends_follow_a_change_of_the_attributes(world: LandingWorld) -> None:
     world.main({"text": "a\nb\n"})
     place = lane(world, "! grep -q \"$(printf '\\r')\" text")
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     add = world.work("crlf", {".gitattributes": "text text eol=crlf\n"})
-    assert place.gate(add.commit).verdict is Verdict.RED
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate(add.commit).verdict is GateVerdict.RED
+    assert place.gate().verdict is GateVerdict.GREEN
 
 
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
@@ -181,16 +181,16 @@ def test_a_bit_that_hides_a_file_from_git_does_not_outlive_its_gate(
     world.main({"file": "right\n"})
     hides = f"git update-index {flag} file; echo wrong >file"
     place = lane(world, f'grep -q right file && {{ test -n "$BW_KEEP" || {{ {hides}; }}; }}')
-    assert place.gate().verdict is Verdict.GREEN
-    assert place.gate(world.work("b", {"b": "1"}).commit).verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
+    assert place.gate(world.work("b", {"b": "1"}).commit).verdict is GateVerdict.GREEN
 
 
 def test_a_child_that_was_left_behind_is_gone_before_the_next_gate(world: LandingWorld) -> None:
     verify = "test ! -e late || exit 1; setsid sh -c 'sleep 0.4; touch late; sleep 60' & sleep 0.1"
     place = lane(world, verify)
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     time.sleep(0.6)
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     assert not (place.path / "late").exists()
     assert with_variable(f"BW_GATE={place.path}") == []
 
@@ -199,10 +199,10 @@ def test_locks_and_branches_that_a_gate_left_are_in_nobodys_way(world: LandingWo
     git(world.top, "branch", "other", world.start)
     leaves = 'touch "$(git rev-parse --git-dir)/index.lock"'
     place = lane(world, f"git checkout -q other; git commit -q --allow-empty -m x; {leaves}")
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     moved = git(world.top, "rev-parse", "other")
     add = world.work("a", {"a": "1"})
-    assert place.gate(add.commit).verdict is Verdict.GREEN
+    assert place.gate(add.commit).verdict is GateVerdict.GREEN
     assert git(world.top, "rev-parse", "other~1") == moved, "by its own commit, and not by ours"
 
 
@@ -211,7 +211,7 @@ def test_a_sparse_checkout_of_the_user_is_not_taken_over(world: LandingWorld) ->
     world.main({"in/a": "1", "out/b": "1"})
     git(world.top, "sparse-checkout", "set", "in")
     assert not (world.top / "out").exists()
-    assert lane(world, "test -e in/a && test -e out/b").gate().verdict is Verdict.GREEN
+    assert lane(world, "test -e in/a && test -e out/b").gate().verdict is GateVerdict.GREEN
     assert not (world.top / "out").exists()
 
 
@@ -220,12 +220,12 @@ def test_copied_files_are_as_they_are_now_and_the_set_up_hook_runs(world: Landin
     worktrees = replace(settings.worktrees, copy=(".env",), setup="touch made.local")
     place = Lane(world, replace(settings, worktrees=worktrees))
     (world.top / ".env").write_text("wrong")
-    assert place.gate().verdict is Verdict.RED
+    assert place.gate().verdict is GateVerdict.RED
     (world.top / ".env").write_text("right")
-    assert place.gate().verdict is Verdict.GREEN
+    assert place.gate().verdict is GateVerdict.GREEN
     failing = replace(worktrees, setup="echo broken; exit 1")
     result = Lane(world, replace(settings, worktrees=failing)).gate()
-    assert (result.verdict, result.why) == (Verdict.NONE, "setup failed: exit status 1")
+    assert (result.verdict, result.why) == (GateVerdict.NONE, "setup failed: exit status 1")
     assert "broken" in result.text
 
 
@@ -233,7 +233,7 @@ def test_below_the_disk_floor_there_is_no_verdict(world: LandingWorld) -> None:
     settings = world.settings("true")
     worktrees = replace(settings.worktrees, disk_floor_bytes=1 << 62)
     result = Lane(world, replace(settings, worktrees=worktrees)).gate()
-    assert result.verdict is Verdict.NONE and "the floor is" in result.why
+    assert result.verdict is GateVerdict.NONE and "the floor is" in result.why
 
 
 def test_filters_of_the_checkout_run_in_the_gate(world: LandingWorld) -> None:
@@ -241,7 +241,7 @@ def test_filters_of_the_checkout_run_in_the_gate(world: LandingWorld) -> None:
     git(world.top, "config", "filter.fake.smudge", "sed s/pointer/content/")
     git(world.top, "config", "filter.fake.clean", "sed s/content/pointer/")
     world.main({".gitattributes": "*.bin filter=fake\n", "a.bin": "pointer\n"})
-    assert lane(world, "grep -q content a.bin").gate().verdict is Verdict.GREEN
+    assert lane(world, "grep -q content a.bin").gate().verdict is GateVerdict.GREEN
 
 
 # --- lanes, crashes -------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_two_lanes_run_side_by_side_in_worktrees_of_their_own(world: LandingWorl
     gates = [each.start() for each in lanes]
     for gate in gates:
         select.select([gate.pidfd], [], [], 60)
-        assert gate.result().verdict is Verdict.GREEN
+        assert gate.result().verdict is GateVerdict.GREEN
     assert time.monotonic() - began < 1.4
 
 
@@ -267,7 +267,7 @@ def test_a_gate_that_is_told_to_end_leaves_nothing(world: LandingWorld) -> None:
         time.sleep(0.02)
     gate.end()
     select.select([gate.pidfd], [], [], 10)
-    assert gate.result().verdict is Verdict.NONE
+    assert gate.result().verdict is GateVerdict.NONE
     assert with_variable(f"BW_GATE={place.path}") == []
 
 
@@ -282,10 +282,10 @@ def test_a_gate_that_was_killed_leaks_no_worktree_and_the_next_one_is_right(
     while not (place.path / "left").exists():
         time.sleep(0.02)
     gate.end(signal.SIGKILL)
-    assert gate.result().verdict is Verdict.NONE
+    assert gate.result().verdict is GateVerdict.NONE
     assert with_variable(f"BW_GATE={place.path}"), "its command lives on"
     after = Lane(world, world.settings("test ! -e left && ! grep changed .gitignore"))
-    assert after.gate().verdict is Verdict.GREEN
+    assert after.gate().verdict is GateVerdict.GREEN
     assert with_variable(f"BW_GATE={place.path}") == []
     listed = subprocess.run(
         ["git", "worktree", "list"], cwd=world.top, capture_output=True, text=True, check=True

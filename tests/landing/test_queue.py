@@ -15,19 +15,19 @@ from beads_workers.landing.queue import (
     Advance,
     Build,
     Command,
-    Entry,
+    GateVerdict,
     Pause,
     Queue,
     Refuse,
     RunGate,
     Say,
     StopGate,
-    Verdict,
+    WaitingBranch,
 )
 from tests.landing.truth import Pair, Truth, World, fleet, least, play
 
 KEYS = tuple("abcdefghij")
-GREEN, RED, NONE = Verdict.GREEN, Verdict.RED, Verdict.NONE
+GREEN, RED, NONE = GateVerdict.GREEN, GateVerdict.RED, GateVerdict.NONE
 
 
 def pairs() -> st.SearchStrategy[frozenset[Pair]]:
@@ -95,7 +95,7 @@ def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
             case "add" if asked.get(key) != "added" and key not in world.landed:
                 asked[key] = "added"
                 world.refused.pop(key, None)
-                world.queue.add(Entry(key, seed % 3, float(KEYS.index(key))))
+                world.queue.add(WaitingBranch(key, seed % 3, float(KEYS.index(key))))
             case "withdraw" if world.queue.withdraw(key):
                 asked[key] = "withdrawn"
             case "gate":
@@ -125,11 +125,11 @@ def test_on_a_red_tip_nobody_is_convicted_and_what_mends_it_lands(
     world = World(truth, Queue(lanes), Random(seed))
     for key in KEYS:
         if key != mends:
-            world.queue.add(Entry(key))
+            world.queue.add(WaitingBranch(key))
     world.drain()
     assert world.pauses == [Pause.TIP] and not world.convicted and not world.landed
     assert world.queue.idle
-    world.queue.add(Entry(mends))
+    world.queue.add(WaitingBranch(mends))
     world.drain()
     assert world.pauses == [Pause.TIP, None]
     assert mends in world.landed and world.queue.idle
@@ -183,15 +183,19 @@ def queue_of(*keys: str, lanes: int = 2, gated: bool = True) -> Queue:
     """They wait in this order."""
     queue = Queue(lanes, gated=gated)
     for number, key in enumerate(keys):
-        queue.add(Entry(key, ended_at=float(number)))
+        queue.add(WaitingBranch(key, ended_at=float(number)))
     return queue
 
 
 def test_the_most_urgent_goes_first_then_the_oldest_and_the_users_own_before_all() -> None:
     queue = Queue(1)
-    for entry in (Entry("new", 2, 9.0), Entry("old", 2, 1.0), Entry("urgent", 0, 10.0)):
+    for entry in (
+        WaitingBranch("new", 2, 9.0),
+        WaitingBranch("old", 2, 1.0),
+        WaitingBranch("urgent", 0, 10.0),
+    ):
         queue.add(entry)
-    queue.add(Entry("main", 4, 99.0, first=True))
+    queue.add(WaitingBranch("main", 4, 99.0, first=True))
     assert queue.order == ["main", "urgent", "old", "new"]
 
 
@@ -250,7 +254,7 @@ def test_without_a_green_gate_since_the_tip_is_gated_before_anybody_is_convicted
     said(queue)
     queue.judged(0, RED)
     assert said(queue) == [Refuse("a")], "the tip was green while it was red"
-    queue.add(Entry("b"))
+    queue.add(WaitingBranch("b"))
     assert said(queue)[1:] == [RunGate(0, 2, 1)]
     queue.judged(0, RED)
     assert said(queue) == [RunGate(0, 2, 1, fresh=True, anew=True)]
@@ -290,14 +294,14 @@ def test_refused_without_a_verdict_is_told_apart() -> None:
 
 def test_the_users_own_branch_pauses_in_conflict_and_goes_on_when_it_has_moved() -> None:
     queue = Queue(2)
-    queue.add(Entry("main", first=True))
-    queue.add(Entry("a"))
+    queue.add(WaitingBranch("main", first=True))
+    queue.add(WaitingBranch("a"))
     assert queue.next() == Build(1, ("main", "a"))
     queue.built((), blocked=True)
     assert said(queue) == [Say(Pause.FIRST)] and queue.idle
-    queue.add(Entry("b"))
+    queue.add(WaitingBranch("b"))
     assert said(queue) == []
-    queue.add(Entry("main", first=True))
+    queue.add(WaitingBranch("main", first=True))
     assert said(queue)[:2] == [Say(None), Build(2, ("main", "a", "b"))]
 
 
@@ -336,7 +340,7 @@ def test_who_was_red_three_times_is_not_tried_again() -> None:
 def test_among_many_suspects_all_lanes_look_side_by_side() -> None:
     queue = Queue(3)
     for number in range(8):
-        queue.add(Entry(f"k{number}"))
+        queue.add(WaitingBranch(f"k{number}"))
     said(queue)
     queue.judged(0, GREEN)
     queue.judged(1, RED)
@@ -355,7 +359,7 @@ def test_a_chance_gives_way_to_whoever_comes() -> None:
         queue.judged(0, verdict)
         last = said(queue)
     assert last[-1] == RunGate(0, 2, 1, anew=True)
-    queue.add(Entry("b"))
+    queue.add(WaitingBranch("b"))
     assert said(queue) == [StopGate(0), Build(3, ("b",)), RunGate(0, 3, 1)]
 
 

@@ -11,14 +11,14 @@ from random import Random
 from beads_workers.landing.queue import (
     Advance,
     Build,
-    Entry,
+    GateVerdict,
     Pause,
     Queue,
     Refuse,
     RunGate,
     Say,
     StopGate,
-    Verdict,
+    WaitingBranch,
 )
 
 Pair = frozenset[str]
@@ -39,13 +39,17 @@ class Truth:
     silent: frozenset[str] = frozenset()
     mends: str = ""
 
-    def passes(self, tree: Iterable[str]) -> Verdict:
+    def passes(self, tree: Iterable[str]) -> GateVerdict:
         """What the gate says of a tree when it tells the truth."""
         inside = frozenset(tree)
         if self.silent & inside:
-            return Verdict.NONE
+            return GateVerdict.NONE
         red = self.broken & inside or any(pair <= inside for pair in self.semantic)
-        return Verdict.RED if red or (self.mends and self.mends not in inside) else Verdict.GREEN
+        return (
+            GateVerdict.RED
+            if red or (self.mends and self.mends not in inside)
+            else GateVerdict.GREEN
+        )
 
     def merges(self, tree: Iterable[str], key: str) -> bool:
         """Whether it merges onto this tree."""
@@ -69,7 +73,7 @@ class World:
     convicted: list[str] = field(default_factory=list)
     verified: set[frozenset[str]] = field(default_factory=set)
     red_trees: dict[frozenset[str], int] = field(default_factory=dict)
-    kept: dict[frozenset[str], Verdict] = field(default_factory=dict)
+    kept: dict[frozenset[str], GateVerdict] = field(default_factory=dict)
     began: int = 0
     now: float = 0.0
     _trains: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
@@ -145,13 +149,13 @@ class World:
 
     def _judge(self, lane: int, tree: frozenset[str]) -> None:
         verdict = self.truth.passes(tree)
-        if verdict is Verdict.GREEN and self.random.random() < self.flaky:
-            verdict = Verdict.RED
-        if verdict is Verdict.GREEN:
+        if verdict is GateVerdict.GREEN and self.random.random() < self.flaky:
+            verdict = GateVerdict.RED
+        if verdict is GateVerdict.GREEN:
             self.verified.add(tree)
-        elif verdict is Verdict.RED:
+        elif verdict is GateVerdict.RED:
             self.red_trees[tree] = self.red_trees.get(tree, 0) + 1
-        if verdict is not Verdict.NONE:
+        if verdict is not GateVerdict.NONE:
             self.kept[tree] = verdict
         self.queue.judged(lane, verdict)
 
@@ -191,6 +195,6 @@ def play(truth: Truth, seed: int, lanes: int = 2, flaky: float = 0.0) -> World:
     random = Random(seed)
     world = World(truth, Queue(lanes), random, flaky)
     for number, key in enumerate(truth.keys):
-        world.queue.add(Entry(key, random.choice((1, 2, 2, 2, 3)), float(number)))
+        world.queue.add(WaitingBranch(key, random.choice((1, 2, 2, 2, 3)), float(number)))
     world.drain()
     return world
