@@ -106,6 +106,11 @@ class Issue:
         return self.retry_entry.error if self.retry_entry else ""
 
     @property
+    def is_done(self) -> bool:
+        """Its work is done: it is to land, or to be closed."""
+        return self.state in _DONE
+
+    @property
     def landing(self) -> Add | None:
         """The branch that is to land, or has landed while it was ``SHELVED``."""
         return add_from_text(self.retry_entry.landing) if self.retry_entry else None
@@ -338,8 +343,10 @@ class Issues:
     def _branch_landed(self, landed: rec.BranchLanded, entry: Entry) -> Transition:
         issue = self.of(landed.issue_id)
         change = Transition(issue, issue.state, issue.standing)
-        if issue.state is IssueState.LANDING:
-            issue.retry_entry = None
+        past, issue.retry_entry = issue.retry_entry, None
+        if issue.state is IssueState.SHELVED and past is not None:
+            # That it is blocked in nobody's name is all that counts of its past.
+            issue.retry_entry = replace(past, charged=0, free_in_a_row=0, error="")
         issue.state, issue.standing = IssueState.CLOSING, Standing.OPEN
         issue.pending, issue.landed = Action.CLOSE, landed
         issue.told.append(entry)
@@ -454,7 +461,8 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing)
         retry_entry, asked = issue.retry_entry, type(entry.record) is rec.RetryAsked
         if retry_entry is not None:
-            remembered = not asked and (charged or retry_entry.free_in_a_row)
+            counts = charged or retry_entry.free_in_a_row
+            remembered = bool(retry_entry.landing or (counts and not asked))
             issue.retry_entry = (
                 replace(retry_entry, charged=charged, quarantined=False, not_before=0.0)
                 if remembered
@@ -626,6 +634,9 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
     receipt = receipt_from_text(finished.receipt)
     assert receipt is not None, "only a branch lands, which a receipt names"
     before = _with_cost(before, finished.request_id, receipt)
+    known = issue.landing
+    if known is not None and (known.commit, known.attempt) == (receipt.head, finished.attempt):
+        return before  # In a checkpoint it comes before the end that it was made of.
     add = Add(
         issue.issue_id,
         finished.attempt,
@@ -662,7 +673,7 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
         error=refusal_text(ended.why, ended.files, ended.against),
         receipt=to_text(receipt),
         quarantined=ended.verdict == _QUARANTINED,
-        repairs=before.repairs + 1,
+        repairs=ended.repairs,
         mend=mend_to_text(ended.why, ended.tip, ended.files),
     )
 
@@ -688,6 +699,12 @@ _APPLIED, _NOT_OURS = Result.APPLIED.value, Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
 _FINISH, _LAND, _QUARANTINED = "finish", "land", "quarantined"
 
+_DONE = (
+    IssueState.LANDING,
+    IssueState.SHELVING,
+    IssueState.SHELVED,
+    IssueState.CLOSING,
+)
 _NOBODYS = (IssueState.ENQUEUED, IssueState.QUARANTINED)
 _REQUEUED = (IssueState.RELEASING, Standing.COOLING)
 _VERDICTS = {

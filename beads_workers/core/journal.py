@@ -29,7 +29,8 @@ class Record:
 
 @value
 class RunStarted(Record):
-    """The first line of a run. ``agents``: those that are understood, by their names."""
+    """The first line of a run. ``agents``: those that are understood, by their names. ``lands``: a
+    success with a branch lands before it is closed."""
 
     run_id: str
     pid: int
@@ -42,6 +43,7 @@ class RunStarted(Record):
     version: str = ""
     budget: str = ""
     agents: tuple[str, ...] = ()
+    lands: bool = False
 
 
 @value
@@ -298,7 +300,8 @@ class BranchLanded(Record):
 class LandingEnded(Record):
     """Its work does not land as it is. ``verdict``: ``mend`` (its agent goes on at once),
     ``requeue``, ``quarantined``, or ``shelve`` (the run ends). For ``why`` to ``against`` see
-    ``landing.Refused``; there is none where it was shelved or is not wanted any more.
+    ``landing.Refused``; there is none where it was shelved or is not wanted any more. ``repairs``:
+    how often it has come back by now.
     """
 
     issue_id: str
@@ -308,6 +311,7 @@ class LandingEnded(Record):
     files: tuple[str, ...] = ()
     tip: str = ""
     against: tuple[str, ...] = ()
+    repairs: int = 0
 
 
 @value

@@ -212,7 +212,9 @@ class Landings:
 
     def _give_back(self, issue: Issue, said: ld.Refused) -> None:
         issue_id = IssueId(issue.issue_id)
-        told = said.why, said.text[: limits.LESSON_CHARS_MAX], said.files, said.tip, said.against
+        repairs = (issue.retry_entry.repairs if issue.retry_entry else 0) + bool(said.why)
+        text = said.text[: limits.LESSON_CHARS_MAX]
+        told = said.why, text, said.files, said.tip, said.against, repairs
         shelved = issue.state is IssueState.SHELVED
         in_flight = self._tasks.in_flight.get(issue_id)
         if said.why and not self._may_mend(issue, said):

@@ -50,14 +50,16 @@ class RecoveryState:
     issues: Issues = field(default_factory=Issues)
     last_call: tuple[int, int] | None = None
     whole: bool = False
+    lands: bool = False
     ended: rec.RunEnded | None = None
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of this run's journal."""
         self.issues.apply(entry)
         match entry.record:
-            case rec.RunStarted(run_id=run_id, actor=actor, socket=socket):
-                self.run_id, self.actor, self.socket = run_id, actor, socket
+            case rec.RunStarted() as run:
+                self.run_id, self.actor, self.socket = run.run_id, run.actor, run.socket
+                self.lands = run.lands
             case rec.CheckpointEnded():
                 self.whole = True
             case rec.CallStarted(pid=pid, start_time=start_time):
@@ -510,6 +512,8 @@ def _word(line: bytes) -> Done | Failed | None:
 
 def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
     started, milliseconds = begun.started, done.duration_ms or 0
+    receipt = read_receipt(done.receipt)
+    lands = left.lands and receipt is not None and bool(receipt.head)
     claimed = left.issues.known[started.issue_id].claimed
     finished = Finished(
         started.issue_id,
@@ -517,12 +521,12 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         started.attempt,
         started.request_id,
         OutcomeKind.SUCCESS.value,
-        "finish",
+        "land" if lands else "finish",
         duration_ms=milliseconds,
         note=note_of(done.result),
         result=kept(done.result, of_function=bool(claimed and claimed.path)),
         result_file=done.result_file,
-        receipt=to_text(read_receipt(done.receipt)),
+        receipt=to_text(receipt),
         agent=started.agent,
     )
     # As its worker has measured it, which may say what it likes.

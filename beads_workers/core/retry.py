@@ -59,7 +59,8 @@ class RetryState:
 
     def retry(self, issue_id: IssueId) -> bool:
         """A person wants it tried again now; False where nothing keeps it from that."""
-        if self.standing(issue_id) in (None, Standing.UNCLOSED):
+        issue = self._issues.known.get(issue_id)
+        if self.standing(issue_id) in (None, Standing.UNCLOSED) or (issue and issue.is_done):
             return False
         self._pardon(RetryAsked(issue_id))
         return True

@@ -227,6 +227,7 @@ class Fleet:
             version=__version__,
             budget=str(self._settings.budget or ""),
             agents=understood(self._settings.work),
+            lands=self._settings.landing is not None,
         )
         foreign = (
             Noted(

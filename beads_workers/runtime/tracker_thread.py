@@ -304,7 +304,8 @@ class Recovery:
         self._grace_seconds = grace_seconds
         self._left: dict[str, _Left] = {}
         self._told: set[str] = set()
-        """Runs whose agents' usage was found, and may not be in our journal yet."""
+        """Runs of which more was found than their journals tell (what their agents had used, and
+        branches that are to land), and which may not be in our journal yet."""
         self._unconcluded: list[str] = []
         """Those of them that are settled but for that."""
         self._directory = directory
@@ -327,9 +328,10 @@ class Recovery:
             unread, living = left.unread, self._still_held(left)
             self._find_usage(left, [each for each in unread if each.issue_id not in living])
             ends = self._hear(left)
-            heard += [
-                retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends
-            ]
+            late = [each for each in left.checkpoint() if each.issue_id in ends]
+            heard += late
+            if any(each.landing for each in late):
+                self._told.add(left.run_id)
             kept = self._still_held(left)
             over = living - kept
             self._find_usage(left, [each for each in unread if each.issue_id in over])

@@ -105,7 +105,9 @@ class Accounts:
             case rec.Checkpointed(issue_id=issue_id):
                 checkpointed = self.checkpointed if self._begins else self.issues
                 checkpointed[issue_id] = Account(
-                    record.charged, record.quarantined, bool(record.claimed_by)
+                    record.charged,
+                    record.quarantined,
+                    bool(record.claimed_by or record.landing),
                 )
             case rec.CheckpointEnded():
                 self._begins = False
@@ -116,6 +118,11 @@ class Accounts:
                 self.issues[issue_id] = Account(done=self._of(issue_id).done)
             case rec.Finished():
                 self._finished(record, check=check)
+            case rec.BranchLanded(issue_id=issue_id):
+                self.issues[issue_id] = Account(done=True)
+            case rec.LandingEnded(issue_id=issue_id, verdict=verdict) if verdict != "shelve":
+                account = self._of(issue_id)
+                account.done, account.quarantined = False, verdict == "quarantined"
             case rec.Refunded(issue_id=issue_id, charged=charged):
                 self.issues[issue_id] = Account(charged)
             case rec.SettledRecord(issue_id=issue_id, action=action, result=result):
@@ -142,6 +149,9 @@ class Accounts:
         self.words.discard(finished.issue_id)  # By an orchestrator that lives, and never heard it.
         if finished.verdict == "finish":
             self.issues[finished.issue_id] = Account(done=True)
+            return
+        if finished.verdict == "land":
+            self.issues[finished.issue_id] = Account(account.charged, done=True)
             return
         more = finished.charged - account.charged
         if check and (more not in (0, 1) or finished.charged > self.world.attempts_max):

@@ -276,6 +276,13 @@ def _justified(record: rec.Record) -> list[tuple[str, str]]:
             return [("call", str(pid))]
         case rec.Finished(issue_id=issue_id, verdict="finish"):
             return [(Action.CLOSE.value, issue_id)]
+        case rec.BranchLanded(issue_id=issue_id):
+            return [(Action.CLOSE.value, issue_id)]
+        case rec.LandingEnded(issue_id=issue_id, verdict="quarantined"):
+            return [(Action.QUARANTINE.value, issue_id)]
+        case rec.LandingEnded(issue_id=issue_id):
+            back = (Action.SHELVE, Action.RELEASE, Action.REOPEN)
+            return [(action.value, issue_id) for action in back]
         case rec.Finished(issue_id=issue_id, verdict="quarantined"):
             return [(Action.QUARANTINE.value, issue_id)]
         case rec.Finished(issue_id=issue_id):

@@ -16,6 +16,8 @@ from beads_workers.core.commands import (
     RoundTrip,
     Send,
     Spawn,
+    StartLander,
+    TellLander,
     WatchOwner,
     Write,
 )
@@ -179,6 +181,10 @@ class Loop:
             case ReadUsage():
                 if (found := self._node.read_usage(command)) is not None:
                     self.tell(found)
+            case StartLander():
+                self._node.start_lander()
+            case TellLander(order):
+                self._node.tell_lander(order)
             case Answer():
                 pass
             case End():

@@ -15,7 +15,7 @@ class Mutant:
     """Nothing is broken, unless a field says so. ``caught_by``: the numbers of its invariants.
 
     ``push``: it is planted in worlds with a push source, of this ``kind``; ``agents``: in worlds
-    with AI agents.
+    with AI agents; ``landing``: in those where branches land.
     """
 
     caught_by: tuple[int, ...] = ()
@@ -39,6 +39,9 @@ class Mutant:
     forgets_duplicates: bool = False
     forgets_in_flight: bool = False
     agents: bool = False
+    landing: bool = False
+    forgets_landed: bool = False
+    invents_commits: bool = False
     reads_no_accounts: bool = False
     reads_no_usage: bool = False
     orchestrator: type[Orchestrator] = Orchestrator
@@ -168,6 +171,37 @@ class SleepsOn(Orchestrator):
         self._effects.at(now, boot)
 
 
+class ClosesFirst(Orchestrator):
+    """Closes what is done, and lands it some day."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        self._parts.tasks._may_land = lambda issue, outcome: False  # type: ignore
+
+
+class ForgetsTheQueue(Orchestrator):
+    """A stop gives back what waits to land, as if it had not been done."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        landings = self._parts.landings
+
+        def give_back() -> None:
+            for in_flight in landings._in_flight():
+                landings.drop(in_flight)
+
+        landings.shelve = give_back  # type: ignore
+
+
+class AsksOnce(Orchestrator):
+    """Does not ask a new lander for what the last one was asked for."""
+
+    def __init__(self, *args, **named) -> None:  # type: ignore
+        super().__init__(*args, **named)
+        landings = self._parts.landings
+        landings._waiting = list  # type: ignore
+
+
 MUTANTS = {
     "no-compare-and-swap": Mutant((1,), blind_swap=True),
     "no-owner-check": Mutant((1,), orchestrator=NoOwnerCheck),
@@ -195,6 +229,11 @@ MUTANTS = {
     "agent-closes": Mutant((19,), agents=True, orchestrator=LeavesCloses),
     "limit-is-empty": Mutant((4, 9), agents=True, orchestrator=EndsTooSoon),
     "sleep-unnoticed": Mutant((20,), agents=True, orchestrator=SleepsOn),
+    "closed-before-it-landed": Mutant((21,), landing=True, orchestrator=ClosesFirst),
+    "queue-forgotten": Mutant((1, 2, 22), landing=True, orchestrator=ForgetsTheQueue),
+    "lander-asked-once": Mutant((2, 4, 9), landing=True, orchestrator=AsksOnce),
+    "lands-twice": Mutant((22,), landing=True, forgets_landed=True),
+    "invented-commit": Mutant((21,), landing=True, invents_commits=True),
     "answers-twice": Mutant((10,), push=True, kind="rrq", answers_twice=True),
     "acknowledges-early": Mutant((11,), push=True, kind="spool", acknowledges_early=True),
     "runs-duplicates": Mutant((1, 10), push=True, kind="queue", forgets_duplicates=True),

@@ -25,6 +25,7 @@ from beads_workers.core.journal import (
     RunStarted,
     Started,
 )
+from beads_workers.core.landing import Order
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
@@ -93,7 +94,10 @@ class Node:
             epoch=world.wall(),
             **self.boot(),
         )
-        began = RunStarted(self.run_id, self.process.pid, self.actor, "sim", "/project")
+        began = RunStarted(
+            *(self.run_id, self.process.pid, self.actor, "sim", "/project"),
+            lands=self.settings.landing is not None,
+        )
         for record in (began, *checkpoint, CheckpointEnded()):
             self.journal.append(record)
         self.process.start(self._begin_journal())
@@ -130,6 +134,12 @@ class Node:
     def read_usage(self, ended: ReadUsage | Started | Finished) -> UsageRead | None:
         """``usage_file.usage_read``: no agent works here."""
         return None
+
+    def start_lander(self) -> None:
+        """``LanderProcess.start``: nothing lands here."""
+
+    def tell_lander(self, order: Order) -> None:
+        """``LanderProcess.tell``."""
 
     def make_worker(self, worker_id: str) -> Worker:
         """A worker of ours."""

@@ -21,6 +21,9 @@ PUSH_EACH = 4
 AGENTS_EACH = 4
 """Every so many seeds are worlds with agents."""
 
+LANDING_EACH = 4
+"""Every so many seeds are worlds in which branches land."""
+
 BATCH = 10
 """Seeds that one core does before it reports."""
 
@@ -55,10 +58,18 @@ class Figures:
 def run_seed(options: Options, mutant: str = "") -> Outcome:
     """One world from its beginning to its end."""
     planted = MUTANTS[mutant] if mutant else Mutant()
-    pushes = options.push or (options.seed % PUSH_EACH == 1 and not options.agents)
+    chosen = options.agents or options.landing
+    pushes = options.push or (options.seed % PUSH_EACH == 1 and not chosen)
     push = planted.push if mutant else pushes
-    agents = planted.agents if mutant else options.agents or options.seed % AGENTS_EACH == 3
-    kind = push_world() if push and PUSHES else agent_world() if agents else World
+    has_agents = options.seed % AGENTS_EACH == 3 and not options.landing
+    agents = planted.agents if mutant else options.agents or has_agents
+    landing = planted.landing if mutant else options.landing or options.seed % LANDING_EACH == 2
+    if push and PUSHES:
+        kind = push_world()
+    elif agents or landing:
+        kind = agent_world() if agents else landing_world()
+    else:
+        kind = World
     return kind(options, planted).run()
 
 
@@ -67,6 +78,13 @@ def agent_world() -> type[World]:
     from tests.simulation.agents.world import AgentWorld
 
     return AgentWorld
+
+
+def landing_world() -> type[World]:
+    """The world in which branches land."""
+    from tests.simulation.landing.world import LandingWorld
+
+    return LandingWorld
 
 
 def push_world() -> type[World]:

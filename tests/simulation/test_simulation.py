@@ -39,6 +39,14 @@ def test_agents_are_left_alone_whatever_goes_wrong(seed: int) -> None:
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_closed_means_landed_whatever_goes_wrong(seed: int) -> None:
+    outcome = run_seed(Options(seed, landing=True))
+    again = f"scripts/simulate --landing --seed {seed} --verbose"
+    assert not outcome.violation, f"{again}\n{outcome.violation}"
+    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+
+
 @pytest.mark.parametrize("name", [n for n, m in MUTANTS.items() if PUSHES or not m.push])
 def test_a_planted_bug_is_caught(name: str) -> None:
     worlds = (run_seed(Options(seed), name) for seed in range(SEEDS_MAX))

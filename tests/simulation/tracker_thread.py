@@ -37,6 +37,8 @@ class TrackerThread:
         self._source = source
         self._unsettled = unsettled
         self._left: dict[str, tuple[RecoveryState, frozenset[IssueId], bool]] = {}
+        self._told: set[str] = set()
+        self._unconcluded: list[str] = []
         self._round_trips: deque[RoundTrip | None] = deque()
         self._asked = Promise()
         self.abandoned = False
@@ -64,6 +66,7 @@ class TrackerThread:
     def _carry_out(self, round_trip: RoundTrip) -> Thread:
         began = self._world.agenda.now
         yield from self._node.journal.sync()
+        self._conclude()
         ended = yield from self._settle(round_trip)
         ended = yield from self._take(round_trip, ended)
         return replace(ended, seconds=self._world.agenda.now - began)
@@ -102,6 +105,19 @@ class TrackerThread:
 
     # --- runtime/tracker_thread.py ---------------------------------------------------------------
 
+    def _conclude(self) -> None:
+        settled, self._unconcluded = self._unconcluded, []
+        for run_id in settled:
+            self._world.point("before a run is marked as settled")
+            self._world.disk.folders[run_id].settled = True
+        self._told.clear()
+
+    def _mark_settled(self, run_id: str) -> None:
+        if run_id in self._told:
+            self._unconcluded.append(run_id)
+        else:
+            self._world.disk.folders[run_id].settled = True
+
     def _released(self, settlement: Settlement) -> Thread:
         try:
             return (yield from self._release(settlement))
@@ -122,7 +138,7 @@ class TrackerThread:
             left.settled_elsewhere([settlement.issue_id])
             if not kept and whole:
                 self._world.point("before a run is marked as settled")
-                self._world.disk.folders[settlement.run_id].settled = True
+                self._mark_settled(settlement.run_id)
         return Settled(settlement, result)
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
@@ -147,6 +163,7 @@ class TrackerThread:
     def _find_usage(self, left: RecoveryState) -> None:
         for ended in () if self.abandoned else left.unread:
             if (found := self._node.read_usage(ended)) is not None:
+                self._told.add(left.run_id)
                 self._node.post(found)
 
     def _hear(self, left: RecoveryState) -> list[Checkpointed]:
@@ -155,7 +172,10 @@ class TrackerThread:
         wanted = {begun.started.request_id for begun in left.begun.values()}
         ends = replay(left, self._world.disk.words_of(left.run_id, wanted))
         self._world.heard_late += len(ends)
-        return [retry_entry for retry_entry in left.checkpoint() if retry_entry.issue_id in ends]
+        late = [each for each in left.checkpoint() if each.issue_id in ends]
+        if any(each.landing for each in late):
+            self._told.add(left.run_id)
+        return late
 
     def _settle_run(self, left: RecoveryState, kept: frozenset[IssueId]) -> Thread:
         failures = 0
@@ -180,7 +200,7 @@ class TrackerThread:
                 left.settled_elsewhere([i for i in left.issues.known if i not in kept])
                 self._left[left.run_id] = (left, kept, whole)
             elif whole:
-                self._world.disk.folders[left.run_id].settled = True
+                self._mark_settled(left.run_id)
             self._world.point("after a run was marked as settled")
             self._world.check.run_gone(left.run_id)
             return settled

@@ -32,7 +32,8 @@ STEPS_MAX = 2_000_000
 class Options:
     """``minutes``: of trouble. ``rate`` scales all chances. ``faults_max``: None is no limit.
 
-    ``push``: a push source, ``agents``: AI agents, whatever the seed.
+    ``push``: a push source, ``agents``: AI agents, ``landing``: branches that land, whatever the
+    seed.
     """
 
     seed: int
@@ -41,6 +42,7 @@ class Options:
     faults_max: int | None = None
     push: bool = False
     agents: bool = False
+    landing: bool = False
     verbose: bool = False
 
 

@@ -1,0 +1,64 @@
+"""What must hold besides, where branches land."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beads_workers.core import journal as rec
+from beads_workers.core.journal import Entry
+from beads_workers.trackers.settlement_rules import CLOSED, Ownership
+from tests.simulation.checkers import Checks, Violation
+from tests.simulation.nodes import ACTOR
+
+if TYPE_CHECKING:
+    from tests.simulation.landing.world import LandingWorld
+    from tests.simulation.nodes import Node
+
+
+class LandingChecks(Checks):
+    """21: closed means landed. 22: nothing lands twice."""
+
+    _world: LandingWorld
+
+    def __init__(self, world: LandingWorld) -> None:
+        super().__init__(world)
+        self._heads: dict[str, list[str]] = {}
+        self._by_strangers: set[str] = set()
+
+    def committed(self, issue_id: str, head: str) -> None:
+        """A worker of ours has committed what its task left."""
+        self._heads.setdefault(issue_id, []).append(head)
+
+    def work_succeeded(self, issue_id: str) -> None:
+        """A worker that is not ours has no branch to show: what it did is closed as it is."""
+        super().work_succeeded(issue_id)
+        processes = map(self._world.processes.get, self.of(issue_id).at_work)
+        if any(process is not None and not process.token for process in processes):
+            self._by_strangers.add(issue_id)
+
+    def tracker_changed(self, issue_id: str, before: Ownership, after: Ownership, by: str) -> None:
+        """Somebody wrote to the tracker."""
+        super().tracker_changed(issue_id, before, after, by)
+        if not (by.startswith(ACTOR) and after.status == CLOSED):
+            return
+        heads = self._heads.get(issue_id, [])
+        landed = self._world.repository.landed
+        if issue_id not in self._by_strangers and not any(head in landed for head in heads):
+            raise Violation(21, f"{issue_id} is closed, and none of {heads} has landed")
+
+    def written(self, node: Node, entry: Entry, offset: int) -> None:
+        """A record is in the file now."""
+        super().written(node, entry, offset)
+        record = entry.record
+        if isinstance(record, rec.BranchLanded):
+            heads, landed = self._heads.get(record.issue_id, []), self._world.repository.landed
+            known = {self._world.repository.commit_of(head) for head in heads if head in landed}
+            if record.commit not in known:
+                raise Violation(21, f"{record.issue_id}: {record.commit} is not on the branch")
+
+    def turn_over(self, node: Node) -> None:
+        """A turn of the loop."""
+        super().turn_over(node)
+        landed = self._world.repository.landed
+        if len(landed) != len(set(landed)):
+            raise Violation(22, f"something landed twice: {landed}")
