@@ -32,7 +32,13 @@ from beads_workers.landing.queue import GateVerdict
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.worktrees.git import GitError, git
-from beads_workers.worktrees.preparation import alone, copy_files, matching
+from beads_workers.worktrees.preparation import (
+    TRIES_MAX,
+    TRY_AGAIN_SECONDS,
+    alone,
+    copy_files,
+    matching,
+)
 
 NO_VERDICT = (75, 126, 127)
 """Exit statuses by which a command says that it could not be run: ``EX_TEMPFAIL``, not executable,
@@ -342,22 +348,30 @@ class GatePlace:
         return Path(directory), head
 
     def _add(self, commit: str) -> tuple[Path, str]:
+        for tries_left in reversed(range(TRIES_MAX)):
+            try:
+                return self._try_to_add(commit), ""
+            except GitError:
+                if not tries_left:
+                    raise
+                # Somebody's ``git worktree prune`` took what was half made.
+                time.sleep(TRY_AGAIN_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    def _try_to_add(self, commit: str) -> Path:
         shutil.rmtree(self.path, ignore_errors=True)
-        common = self.settings.worktrees.common
+        common, path = self.settings.worktrees.common, str(self.path)
+        add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
         with alone(common):
-            add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
-            git(common, *add, str(self.path), commit)
-        path = str(self.path)
-        if (
-            git(path, "config", "--type=bool", "--default=false", "core.sparseCheckout").strip()
-            == "true"
-        ):
+            git(common, *add, path, commit)
+        sparse = ("config", "--type=bool", "--default=false", "core.sparseCheckout")
+        if git(path, *sparse).strip() == "true":
             # It was copied from the user's checkout, and half a tree would be gated.
             git(path, "sparse-checkout", "disable")
         found = self._enter()
         if found is None:
             raise GitError(f"git does not know the worktree that it made: {path}")
-        return found[0], ""
+        return found[0]
 
     def _changed(self, at: str, commit: str) -> list[tuple[str, str]] | None:
         """How each file changes that does; None where the worktree cannot stay warm."""

@@ -260,6 +260,18 @@ def test_two_lanes_run_side_by_side_in_worktrees_of_their_own(world: LandingWorl
     assert time.monotonic() - began < 1.4
 
 
+def test_somebody_who_prunes_meanwhile_is_in_nobodys_way(world: LandingWorld) -> None:
+    """Trap 7."""
+    prunes = ["sh", "-c", "while git worktree prune; do :; done"]
+    with subprocess.Popen(prunes, cwd=world.top, stderr=subprocess.DEVNULL) as pruning:
+        try:
+            for number in range(12):
+                result = Lane(world, world.settings("true"), number).gate()
+                assert result.verdict is GateVerdict.GREEN, result
+        finally:
+            pruning.kill()
+
+
 def test_a_gate_that_is_told_to_end_leaves_nothing(world: LandingWorld) -> None:
     place = lane(world, "sleep 100 & setsid sleep 100 & wait")
     gate = place.start()
