@@ -75,7 +75,9 @@ def land(
             "refused": [asdict(r) for r in refused],
         }
         print(json.dumps({**rows, "closed": closed}))
-    paused = next((each.why for each in reversed(news) if isinstance(each, messages.Paused)), "")
+    paused = next(
+        (each.why for each in reversed(news) if isinstance(each, messages.LandingPaused)), ""
+    )
     if len(landed) < len(wanted):
         left = len(wanted) - len(landed)
         why = f"; {paused}" if paused and left > len(refused) else ""
@@ -227,7 +229,7 @@ def _said(news: messages.News) -> str:
             return f"{issue_id} did not land: {messages.refusal_text(why, files, against)}"
         case messages.Gate(state="began", issues=issues):
             return f"verify runs on {', '.join(issues) if issues else 'what has landed'}"
-        case messages.Paused(why):
+        case messages.LandingPaused(why):
             return f"paused: {why}"
         case messages.Into(branch, commit, why, command):
             return f"{branch}: {why}; {command}" if why else f"{branch} is at {commit[:12]}"

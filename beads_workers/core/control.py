@@ -124,6 +124,8 @@ class Control:
             # Its last word may wait for room on the disk; the tracker is told nothing any more.
             self._refuse(event.ticket)
             return
+        for issue_id in event.issue_ids:
+            self._parts.landings.retried(issue_id)
         unknown = [i for i in event.issue_ids if not self._retry_one(i)]
         self._scheduler.reschedule()
         self._parts.round_trips.wake()

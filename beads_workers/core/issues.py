@@ -344,9 +344,11 @@ class Issues:
         issue = self.of(landed.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         past, issue.retry_entry = issue.retry_entry, None
-        if issue.state is IssueState.SHELVED and past is not None:
+        if issue.state is not IssueState.LANDING and past is not None:
             # That it is blocked in nobody's name is all that counts of its past.
-            issue.retry_entry = replace(past, charged=0, free_in_a_row=0, error="")
+            issue.retry_entry = replace(
+                past, charged=0, free_in_a_row=0, error="", quarantined=False
+            )
         issue.state, issue.standing = IssueState.CLOSING, Standing.OPEN
         issue.pending, issue.landed = Action.CLOSE, landed
         issue.told.append(entry)
@@ -462,7 +464,7 @@ class Issues:
         retry_entry, asked = issue.retry_entry, type(entry.record) is rec.RetryAsked
         if retry_entry is not None:
             counts = charged or retry_entry.free_in_a_row
-            remembered = bool(retry_entry.landing or (counts and not asked))
+            remembered = issue.is_done or bool(counts and not asked)
             issue.retry_entry = (
                 replace(retry_entry, charged=charged, quarantined=False, not_before=0.0)
                 if remembered
@@ -502,7 +504,7 @@ class Issues:
             change = Transition(issue, issue.state, issue.standing)
         else:
             change = Transition(issue, old.state, old.standing, old.attempt)
-        if retry_entry.landing and not retry_entry.claimed_by:
+        if retry_entry.landing and not (retry_entry.claimed_by or retry_entry.quarantined):
             issue.state, issue.standing = IssueState.SHELVED, Standing.UNCLOSED
         elif retry_entry.claimed_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
@@ -667,12 +669,14 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
     receipt = receipt_from_text(before.receipt)
     if receipt is not None:
         receipt = replace(receipt, lesson=ended.text[: limits.LESSON_CHARS_MAX], verified=False)
+    quarantined = ended.verdict == _QUARANTINED
     return replace(
         before,
-        landing="",
+        # It may land all the same, where gates are flaky.
+        landing=before.landing if quarantined else "",
         error=refusal_text(ended.why, ended.files, ended.against),
         receipt=to_text(receipt),
-        quarantined=ended.verdict == _QUARANTINED,
+        quarantined=quarantined,
         repairs=ended.repairs,
         mend=mend_to_text(ended.why, ended.tip, ended.files),
     )

@@ -56,9 +56,9 @@ class Add:
 
 
 @value
-class Withdraw:
-    """Do not land this issue's branch. It is answered by ``Withdrawn``, or by ``Landed`` where it
-    came too late."""
+class CancelLanding:
+    """Do not land this issue's branch. It is answered by ``LandingCancelled``, or by ``Landed``
+    where it came too late."""
 
     issue_id: str
 
@@ -68,7 +68,7 @@ class GoOn:
     """A person says that what made it pause is mended: look again now."""
 
 
-Order = Add | Withdraw | GoOn
+Order = Add | CancelLanding | GoOn
 
 
 # --- news ----------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Refused:
     green, with it the gate is red), ``gate`` (the tip alone is green, and with it the gate cannot
     tell: it ends without a verdict, or not in time), or ``branch`` (what it names is not there, or
     git cannot merge it). After ``verify`` or ``gate`` it may be tried once more when nobody waits,
-    where gates are known to be flaky, and ``Landed`` may follow; ``Withdraw`` prevents that.
+    where gates are known to be flaky, and ``Landed`` may follow; ``CancelLanding`` prevents that.
 
     ``text``: for whoever mends it: files in conflict, or the end of verify's output. ``tip``: the
     commit that it was tried on. ``against``: issues whose landed work it does not fit.
@@ -136,14 +136,14 @@ class Refused:
 
 
 @value
-class Withdrawn:
+class LandingCancelled:
     """It will not land."""
 
     issue_id: str
 
 
 @value
-class Paused:
+class LandingPaused:
     """Nothing lands until a person has mended this; ``files``: in conflict, where some are."""
 
     why: str
@@ -151,7 +151,7 @@ class Paused:
 
 
 @value
-class Resumed:
+class LandingResumed:
     """It goes on."""
 
 
@@ -182,7 +182,18 @@ class Into:
     command: str = ""
 
 
-News = Tip | Gate | Landed | Refused | Withdrawn | Paused | Resumed | Idle | After | Into
+News = (
+    Tip
+    | Gate
+    | Landed
+    | Refused
+    | LandingCancelled
+    | LandingPaused
+    | LandingResumed
+    | Idle
+    | After
+    | Into
+)
 
 
 # --- texts ---------------------------------------------------------------------------------------
@@ -198,6 +209,8 @@ def refusal_text(why: str, files: Sequence[str] = (), against: Sequence[str] = (
             more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
             named = ", ".join(files[:FILES_NAMED]) + more
             return f"its branch conflicts with what has landed{behind}: {named}".rstrip(": ")
+        case "gate":
+            return f"the gate cannot tell of its branch{behind}"
         case "verify":
             return f"verify fails on its branch together with what has landed{behind}"
         case _:
@@ -226,15 +239,15 @@ def landed_note(note: str, landed: Any) -> str:
 
 _NAMES: dict[type[Any], str] = {
     Add: "add",
-    Withdraw: "withdraw",
+    CancelLanding: "cancel",
     GoOn: "go_on",
     Tip: "tip",
     Gate: "gate",
     Landed: "landed",
     Refused: "refused",
-    Withdrawn: "withdrawn",
-    Paused: "paused",
-    Resumed: "resumed",
+    LandingCancelled: "cancelled",
+    LandingPaused: "paused",
+    LandingResumed: "resumed",
     Idle: "idle",
     After: "after",
     Into: "into",

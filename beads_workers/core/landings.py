@@ -56,6 +56,7 @@ class Landings:
         self._died = 0
         self._paused = False
         self._idle = True
+        self._early: dict[str, ld.Landed] = {}
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
         """Those that run, by lane: the issues in them, and since when."""
         self.mends = True
@@ -78,7 +79,13 @@ class Landings:
     def withdraw(self, issue_id: IssueId) -> None:
         """It is not to land any more; nothing that the lander says of it changes that."""
         if self._alive:
-            self._effects.ask(TellLander(ld.Withdraw(issue_id)))
+            self._effects.ask(TellLander(ld.CancelLanding(issue_id)))
+
+    def retried(self, issue_id: IssueId) -> None:
+        """A person wants another attempt: a branch that was refused is not tried any more."""
+        issue = self._issues.known.get(issue_id)
+        if issue is not None and issue.state in _CONVICTED and issue.landing is not None:
+            self.withdraw(issue_id)
 
     def go_on(self) -> None:
         """A person says that what made it pause is mended."""
@@ -131,9 +138,9 @@ class Landings:
                 self._effects.write(LandingTip(commit, "", branch, why, command))
                 if why:
                     self._effects.note("warning", f"{branch} was not moved: {why}")
-            case ld.Paused(why, files):
+            case ld.LandingPaused(why, files):
                 self._pause(why, files)
-            case ld.Resumed():
+            case ld.LandingResumed():
                 self._go_on()
             case ld.After(status, text):
                 if status:
@@ -141,7 +148,7 @@ class Landings:
                     self._effects.note("warning", f"[landing] after failed: {last[0]}")
             case ld.Idle():
                 self._idle = True
-            case ld.Withdrawn():
+            case ld.LandingCancelled():
                 pass
             case _:
                 assert_never(said)
@@ -159,6 +166,11 @@ class Landings:
         """For how long a gate has run that it is in; None where none does."""
         began = [since for issues, since in self._gates.values() if issue_id in issues]
         return round(self._effects.now - min(began), 1) if began else None
+
+    def settled(self, issue_id: str) -> None:
+        """The tracker has answered to what it was told of this issue."""
+        if self._early and (said := self._early.pop(issue_id, None)) is not None:
+            self._landed(said)
 
     def died(self, why: str) -> None:
         """The lander is gone; it is started again, and asked for the same."""
@@ -189,6 +201,9 @@ class Landings:
         issue = self._issues.known.get(said.issue_id)
         if issue is None or not self._is_of(issue, said.attempt):
             return
+        if issue.state is IssueState.QUARANTINING:
+            self._early[said.issue_id] = said  # The tracker is being told that it is blocked.
+            return
         assert self._settings is not None, "there is a lander"
         record = BranchLanded(
             *(said.issue_id, said.attempt, said.commit, self._settings.branch),
@@ -206,7 +221,7 @@ class Landings:
 
     def _refused(self, said: ld.Refused) -> None:
         issue = self._issues.known.get(said.issue_id)
-        if issue is None or not self._is_of(issue, said.attempt):
+        if issue is None or not self._is_of(issue, said.attempt) or issue.state in _CONVICTED:
             return
         self._give_back(issue, said)
 
@@ -217,7 +232,10 @@ class Landings:
         told = said.why, text, said.files, said.tip, said.against, repairs
         shelved = issue.state is IssueState.SHELVED
         in_flight = self._tasks.in_flight.get(issue_id)
-        if said.why and not self._may_mend(issue, said):
+        mendable = not said.why or self._may_mend(issue, said)
+        if said.why and mendable:
+            self.withdraw(issue_id)  # Its agent goes on with the branch.
+        if not mendable:
             ended = LandingEnded(issue_id, "quarantined", *told)
             branch = add.branch if (add := issue.landing) else ""
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
@@ -254,7 +272,7 @@ class Landings:
     def _is_of(self, issue: Issue, attempt: int) -> bool:
         """Whether it waits with the work of this attempt; a withdrawn one may land all the same."""
         add = issue.landing
-        return issue.state in _WAITS and add is not None and add.attempt == attempt
+        return issue.state in (*_WAITS, *_CONVICTED) and add is not None and add.attempt == attempt
 
     def _in_flight(self) -> list[InFlight]:
         if not self._issues.count(IssueState.LANDING):
@@ -273,6 +291,10 @@ def _looked_at(settlement: Settlement, issue: Issue) -> Settlement:
 
 
 _WAITS = (IssueState.LANDING, IssueState.SHELVED)
+
+
+_CONVICTED = (IssueState.QUARANTINING, IssueState.QUARANTINED)
+"""The lander may try these once more, where gates lie."""
 
 
 def _turn(add: ld.Add) -> tuple[int, float, str]:

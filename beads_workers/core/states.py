@@ -427,6 +427,8 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.LANDING, sti.SHELVE): Move(st.SHELVING, re.SETTLE),
         (st.SHELVING, sti.APPLIED): Move(st.SHELVED, re.KEEP),
         (st.SHELVED, sti.LANDED): Move(st.CLOSING, re.SETTLE),
+        # A gate that lies now and then: what it convicted is tried once more when nobody waits.
+        (st.QUARANTINED, sti.LANDED): Move(st.CLOSING, re.SETTLE),
         (st.SHELVED, sti.REQUEUED): Move(st.ENQUEUED, re.SETTLE),
         (st.SHELVED, sti.SPENT): Move(st.QUARANTINED, re.QUARANTINE),
         (st.RUNNING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import assert_never
 
 from beads_workers.core import landing as messages
-from beads_workers.core.landing import Add, GoOn, LanderSettings, News, Order, Withdraw
+from beads_workers.core.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
 from beads_workers.landing.gate import (
     GateOrder,
     GatePlace,
@@ -151,10 +151,10 @@ class Lander:
         match order:
             case Add():
                 self._add(order)
-            case Withdraw(issue_id):
+            case CancelLanding(issue_id):
                 if self.queue.withdraw(issue_id):
                     self._passengers.pop(issue_id, None)
-                    self.say(messages.Withdrawn(issue_id))
+                    self.say(messages.LandingCancelled(issue_id))
             case GoOn():
                 self._go_on()
             case _:
@@ -235,7 +235,7 @@ class Lander:
             if time.monotonic() < self._stuck_until or repository.worktree_of(repository.ref):
                 return
             self._stuck = ""
-            self.say(messages.Resumed())
+            self.say(messages.LandingResumed())
         tip = repository.tip()
         if tip != self._tip:
             self._idle = False
@@ -258,7 +258,7 @@ class Lander:
         self._idle = False
         self._stuck, self._stuck_until = why, time.monotonic() + seconds
         self.queue.tip_moved()
-        self.say(messages.Paused(why))
+        self.say(messages.LandingPaused(why))
 
     # --- what the queue says ----------------------------------------------------------------------
 
@@ -459,7 +459,7 @@ class Lander:
     def _say_pause(self, pause: Pause | None) -> None:
         if pause is None:
             self._again_at = None
-            self.say(messages.Resumed())
+            self.say(messages.LandingResumed())
             return
         branch, files = self.settings.landing.branch, tuple[str, ...]()
         bad = self._bad.get(self._tip_tree(), GateResult(GateVerdict.NONE))
@@ -481,7 +481,7 @@ class Lander:
         if pause is not Pause.FIRST:
             self._again_at = time.monotonic() + self._again_seconds
             self._again_seconds = min(self._again_seconds * 2, AGAIN_SECONDS[1])
-        self.say(messages.Paused(why, files))
+        self.say(messages.LandingPaused(why, files))
 
     # --- after ------------------------------------------------------------------------------------
 

@@ -65,7 +65,26 @@ def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
     if not left.begun:
         return {}
     wanted = {begun.started.request_id for begun in left.begun.values()}
-    return replay(left, words_of(run_directory, wanted))
+    found = words_of(run_directory, wanted)
+    if left.lands and found:
+        # A close stands in the tracker, whatever a power cut takes from us; a branch that waits to
+        # land stands nowhere else until our own journal is synced.
+        _sync(run_directory / FILE)
+    return replay(left, found)
+
+
+def _sync(path: Path) -> None:
+    for each in (path, path.parent):
+        try:
+            fd = os.open(each, os.O_RDONLY | _SAFELY)
+        except OSError:
+            continue
+        try:
+            os.fsync(fd)
+        except OSError:
+            pass  # It was read all the same.
+        finally:
+            os.close(fd)
 
 
 def _line(message: Done | Failed) -> bytes:

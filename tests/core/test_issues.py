@@ -66,7 +66,7 @@ _UNLANDED = {IssueStimulus.REQUEUED: "requeue", IssueStimulus.SPENT: "quarantine
 def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
     """What the live core writes where this happens to an issue in that state."""
     write = _WRITE.get(state, "")
-    if state is IssueState.QUARANTINED:
+    if state is IssueState.QUARANTINED and stimulus is not IssueStimulus.LANDED:
         return (rec.RetryAsked("a"),)
     if state in (IssueState.LANDING, IssueState.SHELVED) and stimulus in _UNLANDED:
         return (rec.LandingEnded("a", _UNLANDED[stimulus], "conflict"),)

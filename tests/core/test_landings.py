@@ -275,20 +275,20 @@ def test_a_lost_claim_leaves_the_branch_as_it_is() -> None:
     there = play()
     delivered(there, "a")
     commands = there.do(ev.Withdrawn((IssueId("a"),), "nobody wants it"))
-    assert told(commands) == [ld.Withdraw(IssueId("a"))]
+    assert told(commands) == [ld.CancelLanding(IssueId("a"))]
     assert there.pending() == [(Action.RELEASE, "a")]
 
 
 def test_a_pause_is_shown_once_and_resume_asks_to_look_again() -> None:
     there = play()
     delivered(there, "a")
-    said_so = ev.LanderSaid(ld.Paused("the tip fails verify"))
+    said_so = ev.LanderSaid(ld.LandingPaused("the tip fails verify"))
     there.do(said_so, said_so)
     assert [c.text for c in there.board.degraded.values()] == [
         "nothing lands, the tip fails verify"
     ]
     assert ld.GoOn() in told(there.do(ev.ResumeAsked(ev.Ticket(1))))
-    there.do(ev.LanderSaid(ld.Resumed()))
+    there.do(ev.LanderSaid(ld.LandingResumed()))
     assert not there.board.degraded
 
 
@@ -307,5 +307,34 @@ def test_until_empty_waits_for_the_queue_but_not_for_a_person() -> None:
     while there.round_trip is not None:
         there.answer()
     assert there.core.state is RunState.RUNNING
-    there.do(ev.LanderSaid(ld.Paused("main conflicts", ("shop.py",))))
+    there.do(ev.LanderSaid(ld.LandingPaused("main conflicts", ("shop.py",))))
     assert there.core.state is RunState.RUNNING, "it is in hand"
+
+
+def test_a_convicted_branch_that_lands_after_all_is_closed() -> None:
+    there = play(agents=False)
+    delivered(there, "a")
+    there.do(refused("a", "verify"))
+    there.do(landed("a"))
+    assert there.pending() == [(Action.QUARANTINE, "a")], "the tracker is just being told"
+    there.answer()
+    settlement = there.settlement()
+    assert (settlement.action, settlement.shelved) == (Action.CLOSE, True)
+    there.answer()
+    assert "a" not in there.board.issues.known
+
+
+def test_a_retry_of_a_convicted_one_calls_its_branch_back() -> None:
+    there = play(agents=False)
+    delivered(there, "a")
+    there.do(refused("a", "verify"))
+    there.answer()
+    commands = there.do(ev.RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
+    assert told(commands) == [ld.CancelLanding(IssueId("a"))]
+    assert not records(there.do(landed("a")), rec.BranchLanded)
+
+
+def test_what_is_to_be_mended_is_called_back_first() -> None:
+    there = play()
+    delivered(there, "a")
+    assert told(there.do(refused("a"))) == [ld.CancelLanding(IssueId("a"))]

@@ -14,18 +14,18 @@ import pytest
 from beads_workers.core.landing import (
     Add,
     After,
+    CancelLanding,
     Gate,
     GoOn,
     Idle,
     Into,
     Landed,
     LanderSettings,
-    Paused,
+    LandingCancelled,
+    LandingPaused,
+    LandingResumed,
     Refused,
-    Resumed,
     Tip,
-    Withdraw,
-    Withdrawn,
     from_line,
 )
 from beads_workers.landing.repository import landing_folder
@@ -205,14 +205,14 @@ def test_a_red_tip_convicts_nobody_and_is_said_and_what_mends_it_lands(
 ) -> None:
     world.main({"broken": ""})
     program = landing(world, world.work("a", {"a": ""}))
-    paused = program.until(lambda news: isinstance(news, Paused))
+    paused = program.until(lambda news: isinstance(news, LandingPaused))
     assert "does not pass by itself" in paused.why
     assert program.until(lambda news: isinstance(news, Idle)).waiting == 1
     assert not program.refused and not program.landed
     assert [news.verified for news in program.of(Tip)][-1] is False
     git(world.top, "rm", "-q", "broken")
     world.main({"by-hand": ""})
-    program.until(lambda news: isinstance(news, Resumed))
+    program.until(lambda news: isinstance(news, LandingResumed))
     program.idle("a")
     assert world.files() == [".gitignore", "a", "by-hand", "check", "file"]
     assert_every_tip_was_gated(world)
@@ -235,7 +235,7 @@ def test_a_conflict_with_what_a_person_commits_pauses_and_names_the_files(
     program = landing(world, world.work("a", {"file": "1\n"}))
     program.idle("a")
     world.main({"file": "2\n"})
-    paused = program.until(lambda news: isinstance(news, Paused))
+    paused = program.until(lambda news: isinstance(news, LandingPaused))
     assert paused.files == ("file",) and "main at" in paused.why
     program.tell(world.work("b", {"b": ""}))
     program.until(lambda news: news == Idle(2))
@@ -252,7 +252,7 @@ def test_a_branch_that_is_checked_out_somewhere_is_held_until_it_is_not(
     place = world.folder / "other"
     git(world.top, "worktree", "add", "-q", str(place), BRANCH)
     program.tell(world.work("a", {"a": ""}))
-    paused = program.until(lambda news: isinstance(news, Paused))
+    paused = program.until(lambda news: isinstance(news, LandingPaused))
     assert str(place) in paused.why and world.tip() == world.start
     git(place, "checkout", "-q", "--detach")
     program.until(lambda news: isinstance(news, Landed))
@@ -275,7 +275,7 @@ def test_a_program_that_cannot_sign_pauses_and_goes_on_when_told(world: LandingW
     add = world.work("a", {"a": ""})
     git(world.top, "config", "commit.gpgSign", "true")
     program = landing(world, add)
-    assert "sign" in program.until(lambda news: isinstance(news, Paused)).why
+    assert "sign" in program.until(lambda news: isinstance(news, LandingPaused)).why
     git(world.top, "config", "commit.gpgSign", "false")
     program.tell(GoOn())
     program.idle("a")
@@ -288,8 +288,8 @@ def test_a_program_that_cannot_sign_pauses_and_goes_on_when_told(world: LandingW
 def test_who_is_withdrawn_does_not_land_also_while_it_is_gated(world: LandingWorld) -> None:
     program = landing(world, world.work("slow", {"slow": ""}))
     program.until(lambda news: isinstance(news, Gate) and news.issues == ("slow",))
-    program.tell(Withdraw("slow"), world.work("b", {"b": ""}))
-    program.until(lambda news: isinstance(news, Withdrawn))
+    program.tell(CancelLanding("slow"), world.work("b", {"b": ""}))
+    program.until(lambda news: isinstance(news, LandingCancelled))
     program.idle("b")
     assert program.landed == {"b"}
     assert "slow" not in world.files()

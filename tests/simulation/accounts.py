@@ -107,7 +107,7 @@ class Accounts:
                 checkpointed[issue_id] = Account(
                     record.charged,
                     record.quarantined,
-                    bool(record.claimed_by or record.landing),
+                    bool(record.claimed_by or (record.landing and not record.quarantined)),
                 )
             case rec.CheckpointEnded():
                 self._begins = False
@@ -123,6 +123,7 @@ class Accounts:
             case rec.LandingEnded(issue_id=issue_id, verdict=verdict) if verdict != "shelve":
                 account = self._of(issue_id)
                 account.done, account.quarantined = False, verdict == "quarantined"
+                self.words.discard(issue_id)
             case rec.Refunded(issue_id=issue_id, charged=charged):
                 self.issues[issue_id] = Account(charged)
             case rec.SettledRecord(issue_id=issue_id, action=action, result=result):

@@ -116,6 +116,11 @@ class Disk:
         """What was left of these attempts."""
         return read_spool([bytes(self.folders[run_id].words.content)], wanted)
 
+    def sync_words(self, run_id: str) -> None:
+        """What was read there survives from now on."""
+        words = self.folders[run_id].words
+        words.synced = len(words.content)
+
     # --- runtime/run_directory.py ----------------------------------------------------------------
 
     def create_run(self) -> Folder:

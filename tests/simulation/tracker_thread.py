@@ -170,7 +170,10 @@ class TrackerThread:
         if self.abandoned or self._world.mutant.is_deaf:
             return []
         wanted = {begun.started.request_id for begun in left.begun.values()}
-        ends = replay(left, self._world.disk.words_of(left.run_id, wanted))
+        words = self._world.disk.words_of(left.run_id, wanted)
+        if left.lands and words:
+            self._world.disk.sync_words(left.run_id)
+        ends = replay(left, words)
         self._world.heard_late += len(ends)
         late = [each for each in left.checkpoint() if each.issue_id in ends]
         if any(each.landing for each in late):

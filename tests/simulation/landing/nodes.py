@@ -42,9 +42,9 @@ class Lander:
                 self._say(self._landed_as(order))
             case ld.Add():
                 self._queue[order.issue_id] = order
-            case ld.Withdraw(issue_id):
+            case ld.CancelLanding(issue_id):
                 if self._queue.pop(issue_id, None) is not None:
-                    self._say(ld.Withdrawn(issue_id))
+                    self._say(ld.LandingCancelled(issue_id))
             case ld.GoOn():
                 pass
         self._next()
